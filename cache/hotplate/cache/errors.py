@@ -1,0 +1,52 @@
+"""CacheError
+├── BadArchive         an uploaded tar that is refused, with the member and the reason
+├── UnknownManifest    no manifest of that digest at the origin
+├── UnknownBlob        no blob of that digest at the origin
+├── ChunkCorrupt       bytes that do not have the digest they should
+├── OriginUnavailable  the origin does not answer, or not in time
+└── NoSpace            arena, disk tier or blob store is full
+"""
+
+from __future__ import annotations
+
+
+class CacheError(Exception):
+    """Base of what the cache raises; `code` is stable."""
+
+    code = "cache_error"
+
+
+class BadArchive(CacheError):
+    """An uploaded archive has a member that is refused (a link, a device, `../`, too large …)."""
+
+    code = "bad_archive"
+
+
+class UnknownManifest(CacheError):
+    """The origin has no manifest of that digest. Push the bento or model again."""
+
+    code = "unknown_manifest"
+
+
+class UnknownBlob(CacheError):
+    """The origin has no blob of that digest. Push the bento or model again."""
+
+    code = "unknown_blob"
+
+
+class ChunkCorrupt(CacheError):
+    """Bytes do not have the digest that their manifest names; they are never served."""
+
+    code = "chunk_corrupt"
+
+
+class OriginUnavailable(CacheError):
+    """The origin does not answer, or not in time. Check its URL and credentials."""
+
+    code = "origin_unavailable"
+
+
+class NoSpace(CacheError):
+    """Arena, disk tier or blob store has no room; the message names it and what is needed."""
+
+    code = "no_space"

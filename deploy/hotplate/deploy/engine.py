@@ -1,0 +1,189 @@
+"""What the controller asks of whatever makes replicas exist.
+
+An engine is told how many replicas a *workload* (one service of one revision) should have and
+reports what there is; it never decides how many. `LocalEngine` starts processes; a Kubernetes
+engine maps a workload to a Deployment written through `/scale`, and `remove` to pod deletion cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, order=True)
+class WorkloadKey:
+    """One service of one revision of one deployment."""
+
+    organization: str
+    deployment: str
+    revision: int
+    service: str
+
+    def __str__(self) -> str:
+        return f"{self.organization}/{self.deployment}@{self.revision}/{self.service}"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """An amount of CPUs, memory and GPUs; 0 CPUs means best effort (shares, not counted)."""
+
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """A BentoML model that the bento names; its files are a manifest in the blob store."""
+
+    name: str
+    version: str
+    manifest: str
+    """Digest of the cache manifest of the model's files."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """All that is needed to run replicas of one service of one revision; immutable."""
+
+    key: WorkloadKey
+    bento_name: str
+    bento_version: str
+    bento_manifest: str
+    """Digest of the cache manifest of the bento's files (bento.yaml, src/, env/ …)."""
+    models: tuple[Model, ...] = ()
+    entry: bool = True
+    """Whether this is the bento's entry service."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the replica: deployment's, then service's, build stage excluded."""
+    config_overrides: Mapping[str, Any] = field(default_factory=dict)
+    """BentoML service configuration laid over the author's (`config_overrides`)."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The service's configuration as the author wrote it (`bento.yaml` services[].config)."""
+    depends: Mapping[str, str] = field(default_factory=dict)
+    """URL per service that this one depends on."""
+    resources: Resources = Resources()
+    workers: int = 1
+    concurrency: int = 1
+    """Slots of one replica."""
+    cold_start_timeout_s: float = 1800.0
+    """From placed to ready; then the attempt has failed."""
+    stop_grace_s: float = 30.0
+    """From SIGTERM to SIGKILL."""
+
+
+class ReplicaState(StrEnum):
+    PENDING = "pending"
+    """Wanted, but it does not fit yet; `reason` says what is missing."""
+    STARTING = "starting"
+    READY = "ready"
+    UNREADY = "unready"
+    """Was ready, now its process runs but its readiness check fails."""
+    BACKOFF = "backoff"
+    """It ended by itself; it starts again at `retry_at`."""
+    STOPPING = "stopping"
+    FAILED = "failed"
+    """It cannot start and will not be tried again (environment cannot be built, bad bento …)."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a cold start; phases may overlap. Times are Unix seconds."""
+
+    name: str
+    """instance | environment | process | weights | init"""
+    start: float
+    end: float | None = None
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One observed replica."""
+
+    id: str
+    key: WorkloadKey
+    state: ReplicaState
+    reason: str = ""
+    """One sentence: why it is pending, in back-off or failed."""
+    address: str = ""
+    """host:port, once its process has been started."""
+    concurrency: int = 1
+    restarts: int = 0
+    created_at: float = 0.0
+    ready_at: float | None = None
+    phases: tuple[Phase, ...] = ()
+    log_tail: tuple[str, ...] = ()
+    """Last lines of its log, when it ended by itself."""
+
+
+class Engine(Protocol):
+    """Level-triggered: calls state what should be; `replicas()` says what is."""
+
+    async def start(self) -> None:
+        """Begin; adopt replicas that an earlier engine on the same state left running."""
+
+    async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
+        """Want `count` replicas of the workload, of which none is in `remove`.
+
+        Returns once noted, not once done; the same call again changes nothing. Replicas in
+        `remove` have been drained by the caller and are stopped. `count` 0 stops them all.
+        """
+
+    def replicas(self) -> Sequence[Replica]:
+        """All replicas, also those that are being stopped."""
+
+    async def changed(self) -> None:
+        """Return when anything in `replicas()` has changed since the last return."""
+
+    async def logs(self, replica: str, lines: int) -> list[str]:
+        """The last lines of a replica's log, also of one that has ended lately.
+
+        Raises `UnknownReplica`.
+        """
+
+    def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
+        """Per node: (in all, taken)."""
+
+    async def stop_all(self) -> None:
+        """Stop every replica (SIGTERM, grace, SIGKILL) and wait until they are gone."""
+
+    async def close(self) -> None:
+        """Leave; replicas go on running."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start a replica's process. `listen_fd` is filled in by the engine."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    job: Mapping[str, Any]
+    """Written to the process's standard input as one JSON document, then closed."""
+
+
+class Recorder(Protocol):
+    """Notes the phases of one cold start."""
+
+    def begin(self, phase: str) -> None: ...
+
+    def end(self, phase: str) -> None: ...
+
+
+class Runtime(Protocol):
+    """What BentoML (or another framework) needs to become a process on this node."""
+
+    async def prepare(
+        self, workload: Workload, replica: str, directory: str, recorder: Recorder
+    ) -> Command:
+        """Make environment, files and weights available (side by side) and say what to start.
+
+        `directory` is the replica's own, empty. Weights may still be arriving when this returns.
+        Raises `PrepareFailed` (with `retry` False if trying again cannot help).
+        """
+
+    def phases(self, directory: str) -> Sequence[Phase]:
+        """The phases that the process itself has noted in its directory so far."""

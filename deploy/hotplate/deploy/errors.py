@@ -1,0 +1,39 @@
+"""DeployError
+├── UnknownReplica    no replica of that id, now or lately
+├── PrepareFailed     environment, bento or models could not be made ready
+└── BadQuantity       a CPU, memory or GPU amount that cannot be read
+"""
+
+from __future__ import annotations
+
+
+class DeployError(Exception):
+    """Base of what an engine raises; `code` is stable."""
+
+    code = "deploy_error"
+
+
+class UnknownReplica(DeployError):
+    """No replica of that id, now or lately. List the replicas and ask again."""
+
+    code = "unknown_replica"
+
+
+class PrepareFailed(DeployError):
+    """A replica's environment, bento or models could not be made ready.
+
+    `retry` is False when trying again cannot help (an unknown package, a Python that is not here).
+    """
+
+    code = "prepare_failed"
+
+    def __init__(self, message: str, *, retry: bool = False, log: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.retry = retry
+        self.log = log
+
+
+class BadQuantity(DeployError):
+    """An amount of CPU, memory or GPU that cannot be read; the message names it."""
+
+    code = "bad_quantity"

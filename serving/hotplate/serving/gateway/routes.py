@@ -1,0 +1,116 @@
+"""The gateway's instructions and reports: what it is told to serve, what it says of demand.
+
+Everything here is plain data that travels as JSON between the control plane and a gateway,
+which may run on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ReplicaRoute:
+    """One replica that requests may go to."""
+
+    id: str
+    address: str
+    """host:port"""
+    concurrency: int = 1
+    draining: bool = False
+    """Finishes what it has, gets nothing new."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One listening address with its queue and the replicas behind it."""
+
+    name: str
+    """`organization/deployment` for what the public calls, a `WorkloadKey` for a dependency."""
+    host: str
+    port: int
+    replicas: tuple[ReplicaRoute, ...] = ()
+    queue_limit: int = 1000
+    """Requests held at most; one more is refused."""
+    queue_limit_bytes: int = 256 << 20
+    body_limit_bytes: int = 1 << 30
+    timeout_s: float = 60.0
+    """Per request, counted from when a replica is ready."""
+    hold_limit_s: float = 1800.0
+    """How long a request waits for the first replica at most (a cold start's limit)."""
+    internal: bool = False
+    """Called by other services of the bento only: pickle bodies are allowed, no wake by strangers."""
+    schema: str = ""
+    """The JSON that `GET /schema.json` answers when no replica is ready; empty = ask a replica."""
+    token_digests: tuple[str, ...] | None = None
+    """SHA-256 (hex) of the bearer tokens that are let in; None = anybody."""
+    refuse: str = ""
+    """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
+
+
+@dataclass(frozen=True)
+class RouteTable:
+    """Everything one gateway serves. A higher version replaces a lower one whole."""
+
+    version: int
+    routes: tuple[Route, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "routes", **asdict(self)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> RouteTable:
+        return RouteTable(version=data["version"], routes=tuple(map(_route, data["routes"])))
+
+
+@dataclass(frozen=True)
+class RouteDemand:
+    """What one route has to do right now, and has done since the last report."""
+
+    in_flight: int = 0
+    queued: int = 0
+    completed: int = 0
+    """Answers finished since the gateway started."""
+    refused: int = 0
+    service_s: float = 0.0
+    """Exponentially weighted mean of a request's time in its replica; 0 = none seen."""
+    busy: Mapping[str, int] = field(default_factory=dict)
+    """Slots taken, per replica id (also of draining ones; absent = none)."""
+    error: str = ""
+    """Why the route is not served, e.g. its port is taken."""
+
+    @property
+    def demand(self) -> int:
+        return self.in_flight + self.queued
+
+
+@dataclass(frozen=True)
+class DemandReport:
+    """Sent at once when a route goes from no demand to some, else batched (0.2 s)."""
+
+    version: int
+    """The route table that the gateway has in force."""
+    routes: Mapping[str, RouteDemand]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "demand", **asdict(self)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> DemandReport:
+        return DemandReport(
+            version=data["version"],
+            routes={name: RouteDemand(**demand) for name, demand in data["routes"].items()},
+        )
+
+
+def _route(data: Mapping[str, Any]) -> Route:
+    digests = data["token_digests"]
+    return Route(
+        **{
+            **data,
+            "replicas": tuple(ReplicaRoute(**replica) for replica in data["replicas"]),
+            "token_digests": None if digests is None else tuple(digests),
+        }
+    )
