@@ -1,0 +1,23 @@
+"""What the API may ask of the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class ControllerFace(Protocol):
+    def poke(self, deployment_id: int) -> None:
+        """The store changed for this deployment: look again, now."""
+
+    async def outcome(self, deployment_id: int, timeout_s: float) -> None:
+        """Return when the roll-out asked for last has ended (any way), or after `timeout_s`."""
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        """Replicas, demand and the last decision per service, as JSON (for status pages)."""
+
+    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
+        """The last log lines per replica id; `replica` empty = all of the deployment's."""
+
+    def instance_types(self) -> Sequence[dict[str, Any]]:
+        """The instance types that this installation offers, as BentoCloud's JSON."""

@@ -1,0 +1,167 @@
+"""What the store hands out: immutable rows, with their neighbours already joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What a repository holds."""
+
+    BENTO = "bento"
+    MODEL = "model"
+
+
+class Wanted(StrEnum):
+    """What the user asked of a deployment last."""
+
+    RUNNING = "running"
+    TERMINATED = "terminated"
+    DELETED = "deleted"
+
+
+class Outcome(StrEnum):
+    """How the roll-out of a revision went."""
+
+    DEPLOYING = "deploying"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Organization:
+    id: int
+    uid: str
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class User:
+    id: int
+    uid: str
+    name: str
+    email: str
+    organization: Organization
+
+
+@dataclass(frozen=True)
+class Repository:
+    id: int
+    uid: str
+    organization_id: int
+    kind: Kind
+    name: str
+    description: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One version of a bento or model."""
+
+    id: int
+    uid: str
+    repository: Repository
+    version: str
+    description: str
+    manifest: Mapping[str, Any]
+    """As the client sent it; returned faithfully."""
+    labels: tuple[Mapping[str, str], ...]
+    build_at: str
+    upload_status: str
+    """pending | uploading | success | failed"""
+    upload_finished_reason: str
+    upload_id: str
+    files: str
+    """Digest of the cache manifest of its files; empty until they are unpacked."""
+    size_bytes: int
+    created_at: datetime
+    updated_at: datetime
+    upload_started_at: datetime | None = None
+    upload_finished_at: datetime | None = None
+
+    @property
+    def tag(self) -> str:
+        return f"{self.repository.name}:{self.version}"
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One immutable (bento, config) of a deployment."""
+
+    id: int
+    uid: str
+    number: int
+    config: Mapping[str, Any]
+    """The request body of the create or update, defaults filled in."""
+    bento: Artifact
+    outcome: Outcome
+    reason: str
+    log_tail: tuple[str, ...]
+    ports: Mapping[str, int]
+    """Gateway port per service that others of this revision depend on."""
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Deployment:
+    id: int
+    uid: str
+    organization: Organization
+    creator: User
+    name: str
+    port: int
+    wanted: Wanted
+    status: str
+    """A BentoCloud status (`deploying`, `running`, `scaled-to-zero`, …), kept by the controller."""
+    reason: str
+    """One sentence about the status."""
+    labels: tuple[Mapping[str, str], ...]
+    latest: Revision
+    serving: Revision | None
+    """The revision that answers now; None before the first one is ready."""
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """One scaling decision that changed what was wanted, or why."""
+
+    at: datetime
+    revision: int
+    service: str
+    replicas: int
+    desired: int
+    demand: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """Something that happened to a deployment, in a sentence."""
+
+    at: datetime
+    deployment: str
+    kind: str
+    """e.g. Created, RolloutReady, RolloutFailed, ScaledUp, ReplicaCrashed, Pending"""
+    message: str
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """The record of one replica's start."""
+
+    replica: str
+    revision: int
+    service: str
+    created_at: datetime
+    ready_at: datetime | None
+    phases: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
+    """[{"name", "start", "end"}], Unix seconds."""
