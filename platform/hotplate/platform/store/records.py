@@ -50,6 +50,19 @@ class User:
 
 
 @dataclass(frozen=True)
+class Token:
+    """An API token without its secret, which nobody can read back."""
+
+    id: int
+    uid: str
+    user: User
+    name: str
+    scopes: tuple[str, ...]
+    expires_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
 class Repository:
     id: int
     uid: str
@@ -77,7 +90,6 @@ class Artifact:
     upload_status: str
     """pending | uploading | success | failed"""
     upload_finished_reason: str
-    upload_id: str
     files: str
     """Digest of the cache manifest of its files; empty until they are unpacked."""
     size_bytes: int
@@ -90,6 +102,26 @@ class Artifact:
     def tag(self) -> str:
         return f"{self.repository.name}:{self.version}"
 
+    @property
+    def hugging_face(self) -> bool:
+        """A model that stays at its hub: the client registers it and never uploads a byte."""
+        metadata = self.manifest.get("metadata")
+        return isinstance(metadata, Mapping) and metadata.get("registry") == "huggingface"
+
+    @property
+    def usable(self) -> bool:
+        """Whether a deployment can be made with it."""
+        return bool(self.files) or self.hugging_face
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A tar of an artifact whose parts are arriving."""
+
+    id: str
+    artifact: Artifact
+    created_at: datetime
+
 
 @dataclass(frozen=True)
 class Revision:
@@ -99,7 +131,8 @@ class Revision:
     uid: str
     number: int
     config: Mapping[str, Any]
-    """The request body of the create or update, defaults filled in."""
+    """`access_authorization`, `envs`, `secrets`, `services` as in the request, every service of
+    the bento named and every default filled in. Labels are the deployment's."""
     bento: Artifact
     outcome: Outcome
     reason: str

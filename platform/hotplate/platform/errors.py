@@ -1,0 +1,75 @@
+"""PlatformError
+├── Unauthorized    no token, or one that is unknown or expired
+├── Forbidden       a good token without the scope that the call needs
+├── NotFound        nothing of that name in the caller's organization
+├── Conflict        the name is taken, or the thing is in a state that does not allow it
+├── Invalid         a request that cannot be carried out as written; the message has the path
+├── BodyCut         the body of an upload ended before all of it had arrived
+├── LinkExpired     a signed transfer URL that is forged, or older than it may be
+├── PortsExhausted  every port that deployments may have is taken
+└── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
+"""
+
+from __future__ import annotations
+
+
+class PlatformError(Exception):
+    """Base of what the control plane raises; `code` is stable, the message is one sentence."""
+
+    code = "platform_error"
+    retry_after_s: int | None = None
+
+
+class Unauthorized(PlatformError):
+    """No token, or one that is unknown or expired. Log in again."""
+
+    code = "unauthorized"
+
+
+class Forbidden(PlatformError):
+    """The token is good but lacks a scope. Use one that has it."""
+
+    code = "forbidden"
+
+
+class NotFound(PlatformError):
+    """Nothing of that name in the caller's organization."""
+
+    code = "not_found"
+
+
+class Conflict(PlatformError):
+    """The name is taken, or the thing is in a state that does not allow what was asked."""
+
+    code = "conflict"
+
+
+class Invalid(PlatformError):
+    """A request that cannot be carried out as written; the message opens with the field's path."""
+
+    code = "invalid"
+
+
+class BodyCut(PlatformError):
+    """The body of an upload ended, or stood still, before all of it had arrived. Send it again."""
+
+    code = "body_cut"
+
+
+class LinkExpired(PlatformError):
+    """A signed transfer URL that is forged, or older than it may be. Ask for a new one."""
+
+    code = "link_expired"
+
+
+class PortsExhausted(PlatformError):
+    """Every port that deployments may have is taken. Delete a deployment or widen the range."""
+
+    code = "ports_exhausted"
+
+
+class StillUnpacking(PlatformError):
+    """What is asked for was uploaded but is still being unpacked. Ask again a little later."""
+
+    code = "still_unpacking"
+    retry_after_s = 10

@@ -1,0 +1,50 @@
+"""The only table from errors to HTTP statuses, and the one body that every error has."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from hotplate.cache.errors import BadArchive, CacheError, NoSpace, OriginUnavailable
+from hotplate.platform.errors import (
+    BodyCut,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LinkExpired,
+    NotFound,
+    PlatformError,
+    PortsExhausted,
+    StillUnpacking,
+    Unauthorized,
+)
+
+STATUSES: dict[type[Exception], int] = {
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    Invalid: 400,
+    BodyCut: 400,
+    LinkExpired: 403,
+    PortsExhausted: 503,
+    StillUnpacking: 503,
+    BadArchive: 400,
+    NoSpace: 507,
+    OriginUnavailable: 503,
+}
+
+
+def error_response(error: PlatformError | CacheError) -> web.Response:
+    """`{"error": {"code", "message"}}`. The bentoml client prints it as it is."""
+    status = next((STATUSES[kind] for kind in type(error).mro() if kind in STATUSES), 500)
+    retry_after_s = getattr(error, "retry_after_s", None)
+    return response(status, error.code, str(error), retry_after_s)
+
+
+def response(
+    status: int, code: str, message: str, retry_after_s: int | None = None
+) -> web.Response:
+    """An error's answer."""
+    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+    body = {"error": {"code": code, "message": message}}
+    return web.json_response(body, status=status, headers=headers)

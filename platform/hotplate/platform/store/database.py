@@ -1,0 +1,109 @@
+"""The database under the store: its engine, its schema, and the one thread that writes.
+
+SQLite runs in WAL mode with `synchronous=FULL`: a commit that returned has been fsynced, so an
+acknowledged write survives `kill -9` and a power cut. PostgreSQL does the same by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+BUSY_TIMEOUT_MS = 10_000
+"""How long SQLite waits for another process (a command line) to end its transaction."""
+
+MIGRATION_LOCK = 7_100_799
+"""An arbitrary number: PostgreSQL's advisory lock that one migrating process holds."""
+
+RACE_ATTEMPTS = 5
+"""Another process can take a name or port between our look and our insert; then look again."""
+
+
+class Database:
+    """One database by URL, e.g. `sqlite:////var/lib/hotplate/hotplate.db`, `postgresql://…`."""
+
+    def __init__(self, url: str) -> None:
+        """Opens the database and brings its schema up to date. Blocks."""
+        self._engine = _engine(make_url(url))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        with self._engine.begin() as connection:
+            _migrate(connection)
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs one of the store's methods in the store's thread, so the loop never waits.
+
+        A caller that is cancelled stops waiting; the write itself is finished.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, lambda: call(*args, **kwargs))
+
+    def close(self) -> None:
+        """Waits for what is running, then lets the database go."""
+        self._thread.shutdown()
+        self._engine.dispose()
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """One transaction: committed at the end of the block, undone by any exception."""
+        with Session(self._engine) as session, session.begin():
+            yield session
+
+    def _settle_races(self, work: Callable[[Session], T]) -> T:
+        """Runs `work` in a transaction; again when a unique constraint says we lost a race."""
+        for _ in range(RACE_ATTEMPTS - 1):
+            try:
+                with self._session() as session:
+                    return work(session)
+            except IntegrityError:
+                continue
+        with self._session() as session:
+            return work(session)
+
+
+def _engine(url: URL) -> Engine:
+    if url.drivername == "postgresql":
+        return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    engine = create_engine(url)
+    if url.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_immediate)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    # The driver must not open transactions by itself: `_begin_immediate` does.
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    # A transaction that reads first and writes later fails at once when another process wrote
+    # in between, whatever the busy timeout. Taking the write lock first makes it wait instead.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _migrate(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    command.upgrade(config, "head")

@@ -1,0 +1,339 @@
+"""Deployments and their revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
+from hotplate.platform.store.artifacts import artifact_record
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.history import add_event_row
+from hotplate.platform.store.identities import organization_record, user_record
+from hotplate.platform.store.records import Deployment, Outcome, Revision, User, Wanted
+from hotplate.platform.store.tables import DeploymentRow, RevisionRow
+
+PORTS = range(7100, 8000)
+"""Where deployments get their ports, unless the store is told otherwise."""
+
+AllocatePort = Callable[[set[int]], int]
+
+
+def lowest_free_port(taken: set[int]) -> int:
+    """The lowest of `PORTS` that is not taken. Raises PortsExhausted."""
+    for port in PORTS:
+        if port not in taken:
+            return port
+    raise PortsExhausted(
+        f"ports {PORTS.start}-{PORTS.stop - 1}: all {len(PORTS)} are taken; delete a deployment"
+    )
+
+
+class Deployments(Database):
+    """What users want to run, and what the controller says of it."""
+
+    def __init__(self, url: str, allocate_port: AllocatePort = lowest_free_port) -> None:
+        super().__init__(url)
+        self._allocate_port = allocate_port
+
+    # What the API asks.
+
+    def create_deployment(
+        self,
+        creator: User,
+        name: str,
+        bento_id: int,
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]] = (),
+    ) -> Deployment:
+        """A new deployment with its first revision, and a port that stays its own.
+
+        Raises Conflict where the name is taken, PortsExhausted where no port is free.
+        """
+
+        def add(session: Session) -> Deployment:
+            if _by_name(session, creator.organization.id, name) is not None:
+                raise Conflict(
+                    f"deployment {name!r} already exists; "
+                    "choose another name, or update it with `bentoml deployment update`"
+                )
+            row = DeploymentRow(
+                organization_id=creator.organization.id,
+                creator_id=creator.id,
+                name=name,
+                port=self._allocate_port(_taken_ports(session)),
+                wanted=Wanted.RUNNING,
+                status="deploying",
+                labels=list(labels),
+            )
+            session.add(row)
+            session.flush()
+            _add_revision(session, row, bento_id, config)
+            add_event_row(session, row.id, "Created", f"deployment {name!r} was created")
+            return _one(session, row)
+
+        return self._settle_races(add)
+
+    def update_deployment(
+        self,
+        deployment_id: int,
+        bento_id: int,
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]] | None,
+        force: bool = False,
+    ) -> tuple[Deployment, bool]:
+        """The deployment as it is wanted now, and whether a roll-out begins.
+
+        A running deployment that is asked for what it already has keeps its revision, unless
+        `force`. One that was terminated or whose last roll-out failed is rolled out anew.
+        Labels None = unchanged. Raises NotFound where it was deleted meanwhile.
+        """
+
+        def change(session: Session) -> tuple[Deployment, bool]:
+            row = _wanted_row(session, deployment_id)
+            latest = _latest(session, row.id)
+            same = latest.bento_id == bento_id and latest.config == config
+            stands = row.wanted == Wanted.RUNNING and latest.outcome != Outcome.FAILED
+            if labels is not None:
+                row.labels = list(labels)
+            if same and stands and not force:
+                return _one(session, row), False
+            number = _add_revision(session, row, bento_id, config)
+            row.wanted, row.status, row.reason = Wanted.RUNNING, "deploying", ""
+            add_event_row(session, row.id, "Updated", f"revision {number} was asked for")
+            return _one(session, row), True
+
+        return self._settle_races(change)
+
+    def terminate_deployment(self, deployment_id: int) -> Deployment:
+        """Stop its replicas, keep the deployment. Raises NotFound where it was deleted."""
+        with self._session() as session:
+            row = _wanted_row(session, deployment_id)
+            if row.wanted != Wanted.TERMINATED:
+                row.wanted, row.status, row.reason = Wanted.TERMINATED, "terminating", ""
+                add_event_row(session, row.id, "Terminated", "its replicas are to be stopped")
+            return _one(session, row)
+
+    def delete_deployment(self, deployment_id: int) -> Deployment:
+        """Tear it down and forget it; its name is free at once. Raises NotFound."""
+        with self._session() as session:
+            row = _wanted_row(session, deployment_id)
+            row.wanted, row.status, row.reason = Wanted.DELETED, "terminating", ""
+            add_event_row(session, row.id, "Deleted", "it is to be torn down")
+            return _one(session, row)
+
+    def find_deployment(self, organization_id: int, name: str) -> Deployment:
+        """Raises NotFound, also for one that is being torn down."""
+        with self._session() as session:
+            row = _by_name(session, organization_id, name)
+            if row is None:
+                raise NotFound(f"deployment {name!r}: there is none in this organization")
+            return _one(session, row)
+
+    def deployments(self, organization_id: int) -> list[Deployment]:
+        """All that were not deleted, newest first."""
+        with self._session() as session:
+            rows = session.scalars(
+                select(DeploymentRow)
+                .where(
+                    DeploymentRow.organization_id == organization_id,
+                    DeploymentRow.wanted != Wanted.DELETED,
+                )
+                .order_by(DeploymentRow.id.desc())
+            )
+            return _records(session, rows.all())
+
+    def revisions(self, deployment_id: int, limit: int = 100) -> list[Revision]:
+        """Newest first."""
+        with self._session() as session:
+            rows = session.scalars(
+                select(RevisionRow)
+                .where(RevisionRow.deployment_id == deployment_id)
+                .order_by(RevisionRow.number.desc())
+                .limit(limit)
+            )
+            return [_revision_record(row) for row in rows]
+
+    # What the controller asks and says.
+
+    def wanted_deployments(self) -> list[Deployment]:
+        """All of every organization, also the deleted ones that are still to be torn down."""
+        with self._session() as session:
+            rows = session.scalars(select(DeploymentRow).order_by(DeploymentRow.id))
+            return _records(session, rows.all())
+
+    def deployment(self, deployment_id: int) -> Deployment | None:
+        """None once it is forgotten."""
+        with self._session() as session:
+            row = session.get(DeploymentRow, deployment_id)
+            return None if row is None else _one(session, row)
+
+    def set_status(self, deployment_id: int, status: str, reason: str) -> None:
+        with self._session() as session:
+            session.execute(
+                update(DeploymentRow)
+                .where(DeploymentRow.id == deployment_id)
+                .values(status=status, reason=reason)
+            )
+
+    def set_outcome(
+        self, revision_id: int, outcome: Outcome, reason: str, log_tail: Sequence[str] = ()
+    ) -> None:
+        with self._session() as session:
+            session.execute(
+                update(RevisionRow)
+                .where(RevisionRow.id == revision_id)
+                .values(outcome=outcome, reason=reason, log_tail=list(log_tail))
+            )
+
+    def set_serving(self, deployment_id: int, revision_id: int | None) -> None:
+        """Which revision answers now; None = none does."""
+        with self._session() as session:
+            session.execute(
+                update(RevisionRow)
+                .where(RevisionRow.deployment_id == deployment_id)
+                .values(serving=or_(False, RevisionRow.id == revision_id))
+            )
+
+    def set_ports(self, revision_id: int, ports: Mapping[str, int]) -> None:
+        """Gateway ports of the services that others of the revision depend on."""
+        with self._session() as session:
+            session.execute(
+                update(RevisionRow).where(RevisionRow.id == revision_id).values(ports=dict(ports))
+            )
+
+    def allocate_ports(self, revision_id: int, services: Iterable[str]) -> dict[str, int]:
+        """A port for each of these services, chosen beside all that are taken and kept."""
+        with self._session() as session:
+            taken = _taken_ports(session)
+            ports: dict[str, int] = {}
+            for service in services:
+                ports[service] = self._allocate_port(taken)
+                taken.add(ports[service])
+            session.get_one(RevisionRow, revision_id).ports = dict(ports)
+            return ports
+
+    def forget_deployment(self, deployment_id: int) -> None:
+        """After tear-down: the row, its revisions and its history go; its port is free."""
+        with self._session() as session:
+            session.execute(delete(DeploymentRow).where(DeploymentRow.id == deployment_id))
+
+
+def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow | None:
+    return session.scalar(
+        select(DeploymentRow).where(
+            DeploymentRow.organization_id == organization_id,
+            DeploymentRow.name == name,
+            DeploymentRow.wanted != Wanted.DELETED,
+        )
+    )
+
+
+def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
+    row = session.get(DeploymentRow, deployment_id)
+    if row is None or row.wanted == Wanted.DELETED:
+        raise NotFound("the deployment was deleted meanwhile; create it again")
+    return row
+
+
+def _taken_ports(session: Session) -> set[int]:
+    taken = set(session.scalars(select(DeploymentRow.port)))
+    for ports in session.scalars(select(RevisionRow.ports)):
+        taken.update(ports.values())
+    return taken
+
+
+def _latest(session: Session, deployment_id: int) -> RevisionRow:
+    return session.scalars(
+        select(RevisionRow)
+        .where(RevisionRow.deployment_id == deployment_id)
+        .order_by(RevisionRow.number.desc())
+        .limit(1)
+    ).one()
+
+
+def _add_revision(
+    session: Session, row: DeploymentRow, bento_id: int, config: Mapping[str, Any]
+) -> int:
+    newest = session.scalar(
+        select(func.max(RevisionRow.number)).where(RevisionRow.deployment_id == row.id)
+    )
+    number = (newest or 0) + 1
+    session.add(
+        RevisionRow(
+            deployment_id=row.id,
+            number=number,
+            config=dict(config),
+            bento_id=bento_id,
+            outcome=Outcome.DEPLOYING,
+        )
+    )
+    session.flush()
+    return number
+
+
+def _one(session: Session, row: DeploymentRow) -> Deployment:
+    session.flush()
+    return _records(session, [row])[0]
+
+
+def _records(session: Session, rows: Sequence[DeploymentRow]) -> list[Deployment]:
+    """The rows with their latest and serving revisions, in one query for all of them."""
+    newest = (
+        select(RevisionRow.deployment_id, func.max(RevisionRow.number))
+        .where(RevisionRow.deployment_id.in_([row.id for row in rows]))
+        .group_by(RevisionRow.deployment_id)
+        .subquery()
+    )
+    wanted = session.scalars(
+        select(RevisionRow)
+        .join(newest, RevisionRow.deployment_id == newest.c[0])
+        .where(or_(RevisionRow.number == newest.c[1], RevisionRow.serving))
+        .order_by(RevisionRow.number)
+    )
+    latest: dict[int, Revision] = {}
+    serving: dict[int, Revision] = {}
+    for revision in wanted:
+        latest[revision.deployment_id] = _revision_record(revision)
+        if revision.serving:
+            serving[revision.deployment_id] = latest[revision.deployment_id]
+    return [_deployment_record(row, latest[row.id], serving.get(row.id)) for row in rows]
+
+
+def _deployment_record(
+    row: DeploymentRow, latest: Revision, serving: Revision | None
+) -> Deployment:
+    return Deployment(
+        id=row.id,
+        uid=row.uid,
+        organization=organization_record(row.organization),
+        creator=user_record(row.creator),
+        name=row.name,
+        port=row.port,
+        wanted=Wanted(row.wanted),
+        status=row.status,
+        reason=row.reason,
+        labels=tuple(row.labels),
+        latest=latest,
+        serving=serving,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _revision_record(row: RevisionRow) -> Revision:
+    return Revision(
+        id=row.id,
+        uid=row.uid,
+        number=row.number,
+        config=row.config,
+        bento=artifact_record(row.bento),
+        outcome=Outcome(row.outcome),
+        reason=row.reason,
+        log_tail=tuple(row.log_tail),
+        ports=row.ports,
+        created_at=row.created_at,
+    )

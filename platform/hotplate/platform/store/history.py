@@ -1,0 +1,148 @@
+"""What happened to deployments: decisions, events, cold starts; and what was learnt from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.records import ColdStart, DecisionRecord, EventRecord
+from hotplate.platform.store.tables import (
+    ColdStartRow,
+    DecisionRow,
+    DeploymentRow,
+    EventRow,
+    LearntRow,
+    utc_now,
+)
+
+KEPT_PER_DEPLOYMENT = {DecisionRow: 1000, EventRow: 1000, ColdStartRow: 100}
+"""Older rows go when new ones come: an installation's database does not grow without end."""
+
+HistoryRow = DecisionRow | EventRow | ColdStartRow
+Row = TypeVar("Row", DecisionRow, EventRow, ColdStartRow)
+
+
+class History(Database):
+    """Readers answer newest first. What is written of a deployment that is gone is dropped."""
+
+    def add_decisions(self, deployment_id: int, decisions: Sequence[DecisionRecord]) -> None:
+        with self._session() as session:
+            if session.get(DeploymentRow, deployment_id) is None:
+                return
+            for decision in decisions:
+                session.add(
+                    DecisionRow(
+                        deployment_id=deployment_id,
+                        at=decision.at,
+                        revision=decision.revision,
+                        service=decision.service,
+                        replicas=decision.replicas,
+                        desired=decision.desired,
+                        demand=decision.demand,
+                        reason=decision.reason,
+                    )
+                )
+            _prune(session, DecisionRow, deployment_id)
+
+    def decisions(self, deployment_id: int, limit: int = 100) -> list[DecisionRecord]:
+        with self._session() as session:
+            return [
+                DecisionRecord(
+                    at=row.at,
+                    revision=row.revision,
+                    service=row.service,
+                    replicas=row.replicas,
+                    desired=row.desired,
+                    demand=row.demand,
+                    reason=row.reason,
+                )
+                for row in _newest(session, DecisionRow, deployment_id, limit)
+            ]
+
+    def add_event(self, deployment_id: int, kind: str, message: str) -> None:
+        with self._session() as session:
+            if session.get(DeploymentRow, deployment_id) is not None:
+                add_event_row(session, deployment_id, kind, message)
+
+    def events(self, deployment_id: int, limit: int = 100) -> list[EventRecord]:
+        with self._session() as session:
+            row = session.get(DeploymentRow, deployment_id)
+            name = "" if row is None else row.name
+            return [
+                EventRecord(row.at, name, row.kind, row.message)
+                for row in _newest(session, EventRow, deployment_id, limit)
+            ]
+
+    def put_cold_start(self, deployment_id: int, cold_start: ColdStart) -> None:
+        """Adds a replica's start, or replaces what is known of it."""
+        with self._session() as session:
+            if session.get(DeploymentRow, deployment_id) is None:
+                return
+            session.execute(delete(ColdStartRow).where(ColdStartRow.replica == cold_start.replica))
+            session.add(
+                ColdStartRow(
+                    deployment_id=deployment_id,
+                    replica=cold_start.replica,
+                    revision=cold_start.revision,
+                    service=cold_start.service,
+                    created_at=cold_start.created_at,
+                    ready_at=cold_start.ready_at,
+                    phases=[dict(phase) for phase in cold_start.phases],
+                )
+            )
+            _prune(session, ColdStartRow, deployment_id)
+
+    def cold_starts(self, deployment_id: int, limit: int = 100) -> list[ColdStart]:
+        with self._session() as session:
+            return [
+                ColdStart(
+                    replica=row.replica,
+                    revision=row.revision,
+                    service=row.service,
+                    created_at=row.created_at,
+                    ready_at=row.ready_at,
+                    phases=tuple(row.phases),
+                )
+                for row in _newest(session, ColdStartRow, deployment_id, limit)
+            ]
+
+    def put_learnt(self, key: str, value: Any) -> None:
+        """Keeps a JSON value under a key."""
+        with self._session() as session:
+            session.merge(LearntRow(key=key, value=value))
+
+    def learnt(self, key: str) -> Any:
+        """The value kept under a key; None where there is none."""
+        with self._session() as session:
+            row = session.get(LearntRow, key)
+            return None if row is None else row.value
+
+
+def add_event_row(session: Session, deployment_id: int, kind: str, message: str) -> None:
+    """Adds an event inside a transaction that does more."""
+    session.add(EventRow(deployment_id=deployment_id, at=utc_now(), kind=kind, message=message))
+    _prune(session, EventRow, deployment_id)
+
+
+def _newest(session: Session, table: type[Row], deployment_id: int, limit: int) -> Sequence[Row]:
+    query = select(table).where(table.deployment_id == deployment_id)
+    return session.scalars(query.order_by(table.id.desc()).limit(limit)).all()
+
+
+def _prune(session: Session, table: type[HistoryRow], deployment_id: int) -> None:
+    session.flush()
+    last_kept = (
+        select(table.id)
+        .where(table.deployment_id == deployment_id)
+        .order_by(table.id.desc())
+        .offset(KEPT_PER_DEPLOYMENT[table])
+        .limit(1)
+        .scalar_subquery()
+    )
+    session.execute(
+        delete(table).where(table.deployment_id == deployment_id, table.id <= last_kept)
+    )

@@ -1,0 +1,162 @@
+"""Organizations, users and their tokens."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import sha256
+
+from sqlalchemy import ColumnElement, delete, or_, select
+from sqlalchemy.orm import Session
+
+from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.records import Organization, Token, User
+from hotplate.platform.store.tables import (
+    KeyRow,
+    OrganizationRow,
+    TokenRow,
+    UserRow,
+    utc_now,
+)
+
+KEY_BYTES = 32
+
+
+def token_digest(secret: str) -> str:
+    """What is stored of a token: the SHA-256 (hex). A random 256-bit secret needs no salt."""
+    return sha256(secret.encode()).hexdigest()
+
+
+class Identities(Database):
+    """Who may call, and for which organization."""
+
+    def ensure_user(self, organization: str, name: str, email: str) -> User:
+        """The user of that name, made (with the organization) where there is none."""
+
+        def find_or_add(session: Session) -> User:
+            tenant = session.scalar(
+                select(OrganizationRow).where(OrganizationRow.name == organization)
+            )
+            tenant = tenant or OrganizationRow(name=organization)
+            session.add(tenant)
+            session.flush()
+            row = session.scalar(
+                select(UserRow).where(UserRow.organization_id == tenant.id, UserRow.name == name)
+            )
+            row = row or UserRow(organization=tenant, name=name, email=email)
+            session.add(row)
+            session.flush()
+            return user_record(row)
+
+        return self._settle_races(find_or_add)
+
+    def add_token(
+        self,
+        user_id: int,
+        name: str,
+        secret: str = "",
+        scopes: Sequence[str] = ("api",),
+        expires_at: datetime | None = None,
+    ) -> str:
+        """Adds a token and returns its secret, which cannot be read back later.
+
+        `secret` empty = a random one. A secret that this user already has is kept as it is.
+        Raises Conflict where somebody else has it.
+        """
+        secret = secret or secrets.token_urlsafe(KEY_BYTES)
+        digest = token_digest(secret)
+        with self._session() as session:
+            row = session.scalar(select(TokenRow).where(TokenRow.digest == digest))
+            if row is not None and row.user_id != user_id:
+                raise Conflict(f"token {name!r}: another user has this secret; choose another")
+            if row is None:
+                session.add(
+                    TokenRow(
+                        user_id=user_id,
+                        name=name,
+                        digest=digest,
+                        scopes=list(scopes),
+                        expires_at=expires_at,
+                    )
+                )
+        return secret
+
+    def find_token(self, secret: str) -> Token | None:
+        """The token with that secret, unless it is unknown or expired."""
+        with self._session() as session:
+            row = session.scalar(
+                select(TokenRow).where(TokenRow.digest == token_digest(secret), _still_good())
+            )
+            return None if row is None else _token_record(row)
+
+    def tokens(self, organization_id: int) -> list[Token]:
+        """All tokens of an organization, newest first."""
+        with self._session() as session:
+            rows = session.scalars(
+                select(TokenRow)
+                .join(UserRow, TokenRow.user_id == UserRow.id)
+                .where(UserRow.organization_id == organization_id)
+                .order_by(TokenRow.id.desc())
+            )
+            return [_token_record(row) for row in rows]
+
+    def token_digests(self, organization_id: int) -> tuple[str, ...]:
+        """The digests that a gateway lets in to the organization's protected deployments."""
+        with self._session() as session:
+            digests = session.scalars(
+                select(TokenRow.digest)
+                .join(UserRow, TokenRow.user_id == UserRow.id)
+                .where(UserRow.organization_id == organization_id, _still_good())
+                .order_by(TokenRow.id)
+            )
+            return tuple(digests)
+
+    def revoke_token(self, organization_id: int, uid: str) -> None:
+        """Raises NotFound where the organization has no such token."""
+        with self._session() as session:
+            users = select(UserRow.id).where(UserRow.organization_id == organization_id)
+            gone = session.execute(
+                delete(TokenRow)
+                .where(TokenRow.uid == uid, TokenRow.user_id.in_(users))
+                .returning(TokenRow.id)
+            )
+            if not gone.all():
+                raise NotFound(f"token {uid!r}: there is none in this organization")
+
+    def key(self, name: str) -> bytes:
+        """A random key of this installation, made when first asked for and kept for good."""
+
+        def find_or_add(session: Session) -> bytes:
+            row = session.get(KeyRow, name)
+            row = row or KeyRow(name=name, value=secrets.token_bytes(KEY_BYTES))
+            session.add(row)
+            session.flush()
+            return row.value
+
+        return self._settle_races(find_or_add)
+
+
+def organization_record(row: OrganizationRow) -> Organization:
+    return Organization(row.id, row.uid, row.name, row.created_at)
+
+
+def user_record(row: UserRow) -> User:
+    return User(row.id, row.uid, row.name, row.email, organization_record(row.organization))
+
+
+def _token_record(row: TokenRow) -> Token:
+    return Token(
+        id=row.id,
+        uid=row.uid,
+        user=user_record(row.user),
+        name=row.name,
+        scopes=tuple(row.scopes),
+        expires_at=row.expires_at,
+        created_at=row.created_at,
+    )
+
+
+def _still_good() -> ColumnElement[bool]:
+    return or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > utc_now())

@@ -1,0 +1,12 @@
+"""The store: everything that the control plane must not forget."""
+
+from __future__ import annotations
+
+from hotplate.platform.store.artifacts import Artifacts
+from hotplate.platform.store.deployments import Deployments
+from hotplate.platform.store.history import History
+from hotplate.platform.store.identities import Identities
+
+
+class Store(Deployments, Identities, Artifacts, History):
+    """One object with all of it. From asyncio: `await store.run(store.deployment, 7)`."""

@@ -1,0 +1,251 @@
+"""The tables, as SQLAlchemy sees them; `migrations/` says how a database gets to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Moments in UTC: stored without a zone (SQLite has none), read back with it."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+NEVER_REUSE_IDS = {"sqlite_autoincrement": True}
+"""Others hold these ids while the row goes; SQLite would give the highest one out again."""
+
+
+def new_uid() -> str:
+    return uuid4().hex
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Table(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
+        datetime: UtcDateTime,
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        str: Text,
+        bytes: LargeBinary,
+    }
+
+
+class OrganizationRow(Table):
+    __tablename__ = "organizations"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class UserRow(Table):
+    __tablename__ = "users"
+    __table_args__ = (UniqueConstraint("organization_id", "name"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    organization_id: Mapped[int] = mapped_column(ForeignKey("organizations.id"))
+    name: Mapped[str]
+    email: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class TokenRow(Table):
+    """An API token; of its secret only the SHA-256."""
+
+    __tablename__ = "tokens"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str]
+    digest: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[list[Any]]
+    expires_at: Mapped[datetime | None]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    user: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class KeyRow(Table):
+    """A random key of this installation, e.g. the one that signs transfer URLs."""
+
+    __tablename__ = "keys"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[bytes]
+
+
+class RepositoryRow(Table):
+    __tablename__ = "repositories"
+    __table_args__ = (UniqueConstraint("organization_id", "kind", "name"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    organization_id: Mapped[int] = mapped_column(ForeignKey("organizations.id"))
+    kind: Mapped[str]
+    name: Mapped[str]
+    description: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class ArtifactRow(Table):
+    __tablename__ = "artifacts"
+    __table_args__ = (UniqueConstraint("repository_id", "version"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    repository_id: Mapped[int] = mapped_column(ForeignKey("repositories.id"))
+    version: Mapped[str]
+    description: Mapped[str]
+    manifest: Mapped[dict[str, Any]]
+    labels: Mapped[list[Any]]
+    build_at: Mapped[str]
+    upload_status: Mapped[str] = mapped_column(default="pending")
+    upload_finished_reason: Mapped[str] = mapped_column(default="")
+    files: Mapped[str] = mapped_column(default="")
+    size_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+    upload_started_at: Mapped[datetime | None]
+    upload_finished_at: Mapped[datetime | None]
+    repository: Mapped[RepositoryRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class UploadRow(Table):
+    """Parts of a tar that are arriving; gone once they are unpacked."""
+
+    __tablename__ = "uploads"
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_uid)
+    artifact_id: Mapped[int] = mapped_column(
+        ForeignKey("artifacts.id", ondelete="CASCADE"), index=True
+    )
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    artifact: Mapped[ArtifactRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class DeploymentRow(Table):
+    __tablename__ = "deployments"
+    __table_args__ = (
+        # A deleted deployment that is still being torn down does not hold its name.
+        Index(
+            "uq_deployments_name",
+            "organization_id",
+            "name",
+            unique=True,
+            sqlite_where=text("wanted <> 'deleted'"),
+            postgresql_where=text("wanted <> 'deleted'"),
+        ),
+        NEVER_REUSE_IDS,
+    )
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    organization_id: Mapped[int] = mapped_column(ForeignKey("organizations.id"))
+    creator_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    name: Mapped[str]
+    port: Mapped[int] = mapped_column(unique=True)
+    wanted: Mapped[str]
+    status: Mapped[str]
+    reason: Mapped[str] = mapped_column(default="")
+    labels: Mapped[list[Any]]
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+    organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
+    creator: Mapped[UserRow] = relationship(lazy="joined", innerjoin=True)
+
+
+def of_deployment() -> Mapped[int]:
+    """The column of what belongs to a deployment and goes with it."""
+    return mapped_column(ForeignKey("deployments.id", ondelete="CASCADE"), index=True)
+
+
+class RevisionRow(Table):
+    __tablename__ = "revisions"
+    __table_args__ = (UniqueConstraint("deployment_id", "number"), NEVER_REUSE_IDS)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(default=new_uid)
+    deployment_id: Mapped[int] = mapped_column(ForeignKey("deployments.id", ondelete="CASCADE"))
+    number: Mapped[int]
+    config: Mapped[dict[str, Any]]
+    bento_id: Mapped[int] = mapped_column(ForeignKey("artifacts.id"))
+    outcome: Mapped[str]
+    reason: Mapped[str] = mapped_column(default="")
+    log_tail: Mapped[list[Any]] = mapped_column(default=list)
+    ports: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    serving: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    bento: Mapped[ArtifactRow] = relationship(lazy="joined", innerjoin=True)
+
+
+class DecisionRow(Table):
+    __tablename__ = "decisions"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    deployment_id: Mapped[int] = of_deployment()
+    at: Mapped[datetime]
+    revision: Mapped[int]
+    service: Mapped[str]
+    replicas: Mapped[int]
+    desired: Mapped[int]
+    demand: Mapped[int]
+    reason: Mapped[str]
+
+
+class EventRow(Table):
+    __tablename__ = "events"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    deployment_id: Mapped[int] = of_deployment()
+    at: Mapped[datetime]
+    kind: Mapped[str]
+    message: Mapped[str]
+
+
+class ColdStartRow(Table):
+    __tablename__ = "cold_starts"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    deployment_id: Mapped[int] = of_deployment()
+    replica: Mapped[str] = mapped_column(unique=True)
+    revision: Mapped[int]
+    service: Mapped[str]
+    created_at: Mapped[datetime]
+    ready_at: Mapped[datetime | None]
+    phases: Mapped[list[Any]]
+
+
+class LearntRow(Table):
+    """What the autoscaler has learnt, so that a restart does not forget it."""
+
+    __tablename__ = "learnt"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[Any] = mapped_column(JSON)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, text
+
+from hotplate.platform.store.store import Store
+from hotplate.platform.store.tables import Table
+
+
+def test_the_migrations_lead_to_the_tables_that_the_code_uses(database_url: str) -> None:
+    Store(database_url).close()
+    engine = create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+    engine.dispose()
+
+
+def test_a_second_start_finds_the_schema_and_the_data(database_url: str) -> None:
+    first = Store(database_url)
+    user = first.ensure_user("acme", "ada", "ada@example.com")
+    first.close()
+    second = Store(database_url)
+    assert second.ensure_user("acme", "ada", "ada@example.com") == user
+    second.close()
+
+
+def test_sqlite_runs_with_the_settings_that_keep_acknowledged_writes(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/hotplate.db")
+    with store._session() as session:
+        found = {
+            name: session.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    store.close()
+    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+async def test_the_loop_goes_on_while_the_store_works(store: Store) -> None:
+    import asyncio
+    import threading
+
+    release = threading.Event()
+    blocked = asyncio.create_task(store.run(release.wait, 5))
+    await asyncio.sleep(0)
+    release.set()
+    assert await blocked
+
+
+async def test_an_error_in_the_store_reaches_the_caller(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await store.run(lambda: 1 // 0)
