@@ -1,0 +1,174 @@
+"""The `hotplate` command: reads flags, environment and files, and starts what they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotplate.platform.data_dir import DEFAULT, DataDir
+from hotplate.platform.errors import BadSetting, PlatformError
+from hotplate.platform.settings import PlatformSettings, load
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status. A failure is one sentence on standard error."""
+    arguments = parser().parse_args(argv)
+    try:
+        result: int | None = arguments.run(arguments)
+        return result or 0
+    except PlatformError as error:
+        print(f"hotplate: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        "hotplate", description="Serverless GPU model serving you host yourself."
+    )
+    top.add_argument("--version", action="version", version=f"hotplate {version('hotplate')}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    _add_up(commands)
+    _add_questions(commands)
+    _add_roles(commands)
+    return top
+
+
+def _add_up(commands: Commands) -> None:
+    up = commands.add_parser("up", help="the whole platform on this machine")
+    up.add_argument("--host", help="address to listen on (127.0.0.1)")
+    up.add_argument("--port", type=int, help="port of the API (7070)")
+    up.add_argument("--data", default=DEFAULT, help=f"data directory ({DEFAULT})")
+    up.add_argument("--admin-token", default="", help="token to log in with (made at first start)")
+    up.set_defaults(run=_up)
+
+
+def _add_questions(commands: Commands) -> None:
+    questions = {
+        "status": "what runs, and why so much of it",
+        "logs": "what the replicas of a deployment print",
+        "events": "what happened to a deployment",
+    }
+    for name, text in questions.items():
+        command = commands.add_parser(name, help=text)
+        needs_name = name != "status"
+        command.add_argument("name", metavar="NAME", nargs=None if needs_name else "?")
+        command.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+        command.add_argument("--endpoint", help="URL of a platform elsewhere")
+        command.add_argument("--token", help="token for --endpoint")
+        command.set_defaults(run=_ask, question=name)
+        if name == "logs":
+            command.add_argument("--replica", default="", help="one replica's only")
+            command.add_argument("--lines", type=int, default=100, help="last lines per replica")
+        if name == "events":
+            command.add_argument("--lines", type=int, default=100, help="last events")
+
+
+def _add_roles(commands: Commands) -> None:
+    control = commands.add_parser("control-plane", help="the API and the controller alone")
+    control.add_argument("--host", help="address to listen on (127.0.0.1)")
+    control.add_argument("--port", type=int, help="port of the API (7070)")
+    control.add_argument("--data", default=DEFAULT, help=f"data directory ({DEFAULT})")
+    control.add_argument("--agent", required=True, help="URL of this node's agent")
+    control.set_defaults(run=_control_plane)
+
+    gateway = commands.add_parser("gateway", help="the front door alone")
+    gateway.add_argument("--control-plane", required=True, help="URL of the control plane")
+    gateway.add_argument("--token-file", required=True, help="file with the cluster's token")
+    gateway.add_argument("--admin", default="127.0.0.1:0", help="HOST:PORT for health and metrics")
+    gateway.add_argument("--state", required=True, help="folder to keep the last routes in")
+    gateway.set_defaults(run=_gateway)
+
+    agent = commands.add_parser("agent", help="this node's cache alone")
+    agent.add_argument("--data", required=True, help="directory of its own")
+    agent.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    agent.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
+    agent.add_argument("--origin", required=True, help="fsspec URL of the control plane's blobs")
+    agent.add_argument("--memory", type=int, default=0, help="bytes of arena (half the memory)")
+    agent.add_argument("--token-file", help="file with the cluster's token")
+    agent.set_defaults(run=_agent)
+
+
+def _settings(arguments: argparse.Namespace, data: DataDir) -> PlatformSettings:
+    flags = {"host": arguments.host, "port": arguments.port}
+    return load(
+        PlatformSettings, "platform", flags=flags, environ=os.environ, file=data.settings_file
+    )
+
+
+def _up(arguments: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from hotplate.platform.up import Supervisor, reachable
+
+    data = DataDir.at(arguments.data)
+    lock = data.lock()
+    try:
+        settings = _settings(arguments, data)
+        data.secret("cluster-token")
+        token = data.secret("admin-token", arguments.admin_token)
+        data.note("endpoint", {"url": f"http://{reachable(settings.host)}:{settings.port}"})
+        supervisor = Supervisor(settings, data, Console())
+        asyncio.run(supervisor.run(token))
+    finally:
+        os.close(lock)
+
+
+def _ask(arguments: argparse.Namespace) -> int:
+    from hotplate.platform.console import answer
+
+    return answer(arguments)
+
+
+def _control_plane(arguments: argparse.Namespace) -> None:
+    from hotplate.platform.control_plane import run
+
+    data = DataDir.at(arguments.data)
+    run(_settings(arguments, data), data, arguments.agent)
+
+
+def _gateway(arguments: argparse.Namespace) -> None:
+    from hotplate.platform.roles import run_gateway
+
+    host, _, port = arguments.admin.rpartition(":")
+    run_gateway(
+        control_plane=arguments.control_plane,
+        token=_token(arguments.token_file),
+        admin_host=host,
+        admin_port=int(port),
+        state=Path(arguments.state),
+    )
+
+
+def _agent(arguments: argparse.Namespace) -> None:
+    from hotplate.platform.roles import run_agent
+
+    run_agent(
+        data=DataDir.at(arguments.data).root,
+        host=arguments.host,
+        port=arguments.port,
+        origin=arguments.origin,
+        memory_bytes=arguments.memory,
+        token=_token(arguments.token_file) if arguments.token_file else "",
+    )
+
+
+def _token(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise BadSetting(f"--token-file {path} cannot be read: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""`hotplate status | logs | events`: what a running platform says, for people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hotplate.platform.data_dir import DataDir
+from hotplate.platform.errors import NotFound, PlatformError, Unreachable
+
+BAR_CELLS = 40
+TIMEOUT_S = 30
+
+
+def answer(arguments: argparse.Namespace) -> int:
+    """Ask the platform and print. Raises `Unreachable` or `NotFound`."""
+    ask = Asker.of(arguments)
+    console = Console(highlight=False, soft_wrap=True)
+    if arguments.question == "logs":
+        _logs(console, ask, arguments)
+    elif arguments.question == "events":
+        for event in reversed(ask(f"/{arguments.name}/events?limit={arguments.lines}")["items"]):
+            console.print(f"{_time(event['at'])}  {event['kind']:16} {escape(event['message'])}")
+    elif arguments.name:
+        show_deployment(console, ask(f"/{arguments.name}"), ask(f"/{arguments.name}/decisions"))
+    else:
+        _show_all(console, ask("")["items"])
+    return 0
+
+
+class Asker:
+    """GETs below `/api/v1/hotplate/deployments`."""
+
+    def __init__(self, endpoint: str, token: str) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._token = token
+
+    @staticmethod
+    def of(arguments: argparse.Namespace) -> Asker:
+        """By `--endpoint` and `--token`, else by the data directory of an `up` on this machine."""
+        if arguments.endpoint:
+            return Asker(arguments.endpoint, arguments.token or "")
+        data = DataDir.at(arguments.data)
+        noted = data.noted("endpoint")
+        if noted is None:
+            raise Unreachable(
+                f"no platform has run in {data.root}: start it with 'hotplate up', "
+                "or name its --data, or --endpoint and --token"
+            )
+        return Asker(noted["url"], arguments.token or data.secret("admin-token"))
+
+    def __call__(self, path: str) -> Any:
+        url = f"{self._endpoint}/api/v1/hotplate/deployments{path}"
+        request = urllib.request.Request(url, headers={"X-YATAI-API-TOKEN": self._token})
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            raise _failure(error) from error
+        except (urllib.error.URLError, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(
+                f"{self._endpoint} does not answer ({reason}): is 'hotplate up' running?"
+            ) from error
+
+
+def _failure(error: urllib.error.HTTPError) -> PlatformError:
+    body = error.read().decode(errors="replace")
+    try:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = body.strip() or f"HTTP {error.code}"
+    return NotFound(message) if error.code == 404 else Unreachable(message)
+
+
+def _show_all(console: Console, deployments: Sequence[dict[str, Any]]) -> None:
+    if not deployments:
+        console.print("no deployments; make one with: bentoml deploy .")
+        return
+    table = Table("NAME", "STATUS", "REPLICAS", "URL", "REASON", box=None, pad_edge=False)
+    for item in deployments:
+        ready = sum(replica["state"] == "ready" for replica in item["replicas"])
+        count = f"{ready}/{len(item['replicas'])}"
+        table.add_row(item["name"], item["status"], count, _url(item), escape(item["reason"] or ""))
+    console.print(table)
+
+
+def show_deployment(
+    console: Console, item: dict[str, Any], decisions: dict[str, Any] | None = None
+) -> None:
+    """One deployment: status, services with the last decision, replicas with their cold starts."""
+    console.print(f"[bold]{item['name']}[/]  {item['status']}  {_url(item)}")
+    if item["reason"]:
+        console.print(f"  {escape(item['reason'])}")
+    for line in item.get("log_tail") or ():
+        console.print(f"  [dim]| {escape(line)}[/]")
+    for service in item["services"]:
+        console.print(
+            f"\n[bold]{service['service']}[/] (revision {service['revision']}): "
+            f"{service['min_replicas']} to {service['max_replicas']} replicas of "
+            f"{service['concurrency']} slots; {service['in_flight']} in flight, "
+            f"{service['queued']} queued"
+        )
+        if service["reason"]:
+            console.print(f"  {escape(service['reason'])}")
+    for replica in item["replicas"]:
+        console.print(
+            f"\n[bold]{replica['id']}[/]  {replica['state']}"
+            + (f"  ({replica['restarts']} restarts)" if replica["restarts"] else "")
+        )
+        if replica["reason"]:
+            console.print(f"  {escape(replica['reason'])}")
+        for line in phase_chart(replica["phases"]):
+            console.print(f"  {line}")
+    if not item["replicas"] and item.get("cold_starts"):
+        last = item["cold_starts"][0]
+        console.print(f"\nlast cold start: {last['replica']}")
+        for line in phase_chart(last["phases"]):
+            console.print(f"  {line}")
+    made = (decisions or {}).get("items") or []
+    if made:
+        console.print("\n[bold]decisions[/]")
+    for decision in reversed(made[:10]):
+        console.print(
+            f"  {_time(decision['at'])}  {decision['replicas']} → {decision['desired']}  "
+            f"{escape(decision['reason'])}"
+        )
+
+
+def phase_chart(phases: Sequence[dict[str, Any]], cells: int = BAR_CELLS) -> list[str]:
+    """A bar per phase on one time axis; phases that overlap stand above each other."""
+    ended = [phase for phase in phases if phase["end"] is not None]
+    if not ended:
+        return []
+    begin = min(phase["start"] for phase in ended)
+    whole_s = max(phase["end"] for phase in ended) - begin or 1e-9
+    lines = []
+    for phase in ended:
+        first = round((phase["start"] - begin) / whole_s * cells)
+        last = max(first + 1, round((phase["end"] - begin) / whole_s * cells))
+        bar = " " * first + "█" * (last - first)
+        lines.append(f"{phase['name']:12}{bar:{cells + 1}} {phase['end'] - phase['start']:7.2f} s")
+    lines.append(f"{'in all':12}{' ' * (cells + 1)} {whole_s:7.2f} s")
+    return lines
+
+
+def _logs(console: Console, ask: Asker, arguments: argparse.Namespace) -> None:
+    query = urllib.parse.urlencode({"replica": arguments.replica, "lines": arguments.lines})
+    logs = ask(f"/{arguments.name}/logs?{query}")["replicas"]
+    if not logs:
+        console.print(f"deployment '{arguments.name}' has no replicas now")
+    for replica, lines in logs.items():
+        console.print(f"[bold]{replica}[/]")
+        for line in lines:
+            console.print(f"  {escape(line)}")
+
+
+def _url(item: dict[str, Any]) -> str:
+    urls = item.get("urls") or []
+    return urls[0] if urls else ""
+
+
+def _time(text: str) -> str:
+    return datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,324 @@
+"""The loop that makes reality follow the store: gather, decide, plan, apply.
+
+Level-triggered: every step looks at all of one deployment, so a missed event or a restart in
+the middle of anything costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from hotplate.deploy.engine import Engine, Replica
+from hotplate.platform.controller.gateways import Gateways
+from hotplate.platform.controller.instance_types import instance_types
+from hotplate.platform.controller.live import live_json
+from hotplate.platform.controller.loading import Loader
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
+from hotplate.platform.controller.routing import Addresses, routes_of
+from hotplate.platform.controller.scaling import Scaling, Wish
+from hotplate.platform.controller.tracked import UNSETTLED, Tracked
+from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Outcome
+from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.controller")
+
+RETRY_S = 1.0
+"""Pause after a step that failed for a reason of our own (disk full, database locked)."""
+
+
+class Controller:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        rules: Rules,
+        addresses: Addresses,
+        metrics: ControllerMetrics,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._rules = rules
+        self._addresses = addresses
+        self._loader = Loader(store, rules)
+        self._metrics = metrics
+        self._tracked: dict[int, Tracked] = {}
+        self._wishes: dict[str, Wish] = {}
+        self._stale: set[int] = set()
+        self._dirty: set[int] = set()
+        self._wake = asyncio.Event()
+        self._scaling = Scaling(lambda key: None)
+        self.gateways = Gateways(self._demand_changed)
+        self.ready = asyncio.Event()
+        """Set when every deployment has been looked at once and a gateway is connected."""
+
+    # What the API asks ---------------------------------------------------------------------
+
+    def poke(self, deployment_id: int) -> None:
+        if tracked := self._tracked.get(deployment_id):
+            tracked.settled.clear()
+        self._stale.add(deployment_id)
+        self._look_at(deployment_id)
+
+    async def outcome(self, deployment_id: int, timeout_s: float) -> None:
+        tracked = self._tracked.get(deployment_id) or await self._load(deployment_id)
+        if tracked is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await tracked.settled.wait()
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        tracked = self._tracked.get(deployment_id)
+        if tracked is None:
+            return {"services": [], "replicas": []}
+        return live_json(tracked, tracked.mine(self._engine.replicas()), self._wishes)
+
+    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
+        tracked = self._tracked.get(deployment_id)
+        mine = tracked.mine(self._engine.replicas()) if tracked else []
+        ids = [replica] if replica else [r.id for r in mine]
+        return {name: await self._engine.logs(name, lines) for name in ids}
+
+    def instance_types(self) -> Sequence[dict[str, Any]]:
+        return instance_types(self._rules.instance_types)
+
+    # The loop ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until cancelled. Replicas go on running afterwards."""
+        await self._engine.start()
+        for deployment in await self._store.run(self._store.wanted_deployments):
+            self._look_at(deployment.id)
+        await self._step_all()
+        await self._engine.settle()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_engine())
+            while True:
+                await self._wait()
+                await self._step_all()
+
+    async def shutdown(self, drain_s: float) -> None:
+        """Let running requests end, at most `drain_s`, then stop every replica."""
+        self.gateways.publish([])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(drain_s):
+                while self.gateways.connected and not all(
+                    self.gateways.idle(replica.id) for replica in self._engine.replicas()
+                ):
+                    self._wake.clear()
+                    await self._wake.wait()
+        await self._engine.stop_all()
+
+    async def _watch_engine(self) -> None:
+        before: dict[str, Replica] = {}
+        while True:
+            await self._engine.changed()
+            after = {replica.id: replica for replica in self._engine.replicas()}
+            differing = [
+                (after.get(name) or before[name]).key
+                for name in {*before, *after}
+                if before.get(name) != after.get(name)
+            ]
+            before = after
+            self._metrics.count(list(after.values()))
+            for deployment_id, tracked in self._tracked.items():
+                if any(tracked.owns(key) for key in differing):
+                    self._look_at(deployment_id)
+
+    def _demand_changed(self, routes: Sequence[str]) -> None:
+        prefixes = {route.split("@")[0] for route in routes}
+        for deployment_id, tracked in self._tracked.items():
+            deployment = tracked.deployment
+            if f"{deployment.organization.name}/{deployment.name}" in prefixes:
+                self._look_at(deployment_id)
+        self._wake.set()
+
+    def _look_at(self, deployment_id: int) -> None:
+        self._dirty.add(deployment_id)
+        self._wake.set()
+
+    async def _wait(self) -> None:
+        now = asyncio.get_running_loop().time()
+        times = [t.next_at for t in self._tracked.values() if t.next_at is not None]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(times) - now) if times else None):
+                await self._wake.wait()
+        self._wake.clear()
+        now = asyncio.get_running_loop().time()
+        due = [i for i, t in self._tracked.items() if t.next_at is not None and t.next_at <= now]
+        self._dirty.update(due)
+
+    async def _step_all(self) -> None:
+        dirty, self._dirty = self._dirty, set()
+        for deployment_id in sorted(dirty):
+            try:
+                await self._step(deployment_id)
+            except Exception:
+                # One deployment's trouble must not stop the others; it is tried again.
+                log.exception("deployment %s: this step failed and will be repeated", deployment_id)
+                asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
+        self._publish()
+
+    # One step ------------------------------------------------------------------------------
+
+    async def _step(self, deployment_id: int) -> None:
+        tracked = self._tracked.get(deployment_id)
+        if tracked is None or deployment_id in self._stale:
+            self._stale.discard(deployment_id)
+            tracked = await self._load(deployment_id)
+        if tracked is None:
+            return
+        replicas = tracked.mine(self._engine.replicas())
+        await self._note(tracked, replicas)
+        step = await self._decide(tracked, replicas)
+        tracked.draining = step.draining
+        for scale in step.scales:
+            if service := tracked.find(scale.key):
+                await self._engine.scale(service.workload, scale.count, remove=scale.remove)
+        await self._conclude(tracked, step)
+
+    async def _decide(self, tracked: Tracked, replicas: Sequence[Replica]) -> Plan:
+        now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
+        wishes: list[Wish] = []
+        for revision in tracked.kept():
+            for service in tracked.services[revision.number]:
+                key = service.workload.key
+                route = tracked.route_of(key)
+                if revision.outcome is not Outcome.READY or not route:
+                    continue
+                own = [replica for replica in replicas if replica.key == key]
+                demand = self.gateways.demand(route)
+                wishes.append(self._scaling.wish(service, demand, own, tracked.draining, now, wall))
+        times = [at for wish in wishes if (at := self._scaling.next_at(wish.key)) is not None]
+        tracked.next_at = min(times, default=None)
+        await self._record(tracked, wishes)
+        return plan(
+            Situation(
+                deployment=tracked.deployment,
+                services=tracked.services,
+                desired={wish.key: wish.decision.desired for wish in wishes},
+                replicas=replicas,
+                draining=tracked.draining,
+                idle=frozenset(r for r in tracked.draining if self.gateways.idle(r)),
+                now=wall,
+            )
+        )
+
+    async def _record(self, tracked: Tracked, wishes: Sequence[Wish]) -> None:
+        """Keep every decision that wants another number than the one before."""
+        changed = []
+        for wish in wishes:
+            before = self._wishes.get(str(wish.key))
+            self._wishes[str(wish.key)] = wish
+            labels = (f"{wish.key.organization}/{wish.key.deployment}", wish.key.service)
+            self._metrics.desired.labels(*labels).set(wish.decision.desired)
+            if before is None or before.decision.desired != wish.decision.desired:
+                changed.append(
+                    DecisionRecord(
+                        at=datetime.now(UTC),
+                        revision=wish.key.revision,
+                        service=wish.key.service,
+                        replicas=wish.replicas.live,
+                        desired=wish.decision.desired,
+                        demand=wish.demand.total,
+                        reason=wish.decision.reason,
+                    )
+                )
+        if changed:
+            await self._store.run(self._store.add_decisions, tracked.deployment.id, changed)
+
+    async def _note(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
+        """Keep what happened to replicas since the last step: crashes and cold starts."""
+        deployment_id = tracked.deployment.id
+        for replica in tracked.crashed(replicas):
+            labels = (f"{replica.key.organization}/{replica.key.deployment}", replica.key.service)
+            self._metrics.crashes.labels(*labels).inc()
+            await self._event(tracked, "ReplicaCrashed", f"replica {replica.id}: {replica.reason}")
+        for replica in tracked.newly_ready(replicas):
+            assert replica.ready_at is not None
+            self._metrics.started(replica)
+            self._scaling.ready_after(replica.key, replica.ready_at - replica.created_at)
+            await self._store.run(self._store.put_cold_start, deployment_id, _cold_start(replica))
+        pending = next((r.reason for r in replicas if r.state == "pending" and r.reason), "")
+        if pending and pending != tracked.pending_reason:
+            await self._event(tracked, "Pending", pending)
+        tracked.pending_reason = pending
+
+    async def _conclude(self, tracked: Tracked, step: Plan) -> None:
+        deployment = tracked.deployment
+        if step.verdict is not None:
+            await self._rule(deployment, step.verdict)
+        if (step.status, step.reason) != (deployment.status, deployment.reason):
+            await self._store.run(self._store.set_status, deployment.id, step.status, step.reason)
+            self._stale.add(deployment.id)
+        if step.status not in UNSETTLED and deployment.id not in self._stale:
+            tracked.settled.set()
+        if step.gone:
+            await self._store.run(self._store.forget_deployment, deployment.id)
+            self._tracked.pop(deployment.id)
+            tracked.settled.set()
+            self._stale.discard(deployment.id)
+        elif deployment.id in self._stale:
+            await self._step(deployment.id)
+
+    async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
+        latest = deployment.latest
+        await self._store.run(
+            self._store.set_outcome, latest.id, verdict.outcome, verdict.reason, verdict.log_tail
+        )
+        if verdict.outcome is Outcome.READY:
+            await self._store.run(self._store.set_serving, deployment.id, latest.id)
+        kind = "RolloutReady" if verdict.outcome is Outcome.READY else "RolloutFailed"
+        message = f"revision {latest.number}: {verdict.reason}"
+        await self._store.run(self._store.add_event, deployment.id, kind, message)
+        log.info("%s: %s", deployment.name, message)
+        self._stale.add(deployment.id)
+
+    async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
+        log.info("%s: %s", tracked.deployment.name, message)
+        await self._store.run(self._store.add_event, tracked.deployment.id, kind, message)
+
+    async def _load(self, deployment_id: int) -> Tracked | None:
+        known = self._tracked.get(deployment_id)
+        running = {replica.key.revision for replica in self._engine.replicas()}
+        tracked = await self._store.run(self._loader.load, deployment_id, running, known)
+        if tracked is None:
+            self._tracked.pop(deployment_id, None)
+        else:
+            self._tracked[deployment_id] = tracked
+        return tracked
+
+    def _publish(self) -> None:
+        replicas = self._engine.replicas()
+        routes = []
+        for tracked in self._tracked.values():
+            members = [(revision, tracked.services[revision.number]) for revision in tracked.kept()]
+            routes += routes_of(
+                tracked.deployment,
+                members,
+                tracked.mine(replicas),
+                tracked.draining,
+                tracked.tokens,
+                self._addresses,
+            )
+        self.gateways.publish(sorted(routes, key=lambda route: route.name))
+
+
+def _cold_start(replica: Replica) -> ColdStart:
+    phases = tuple({"name": p.name, "start": p.start, "end": p.end} for p in replica.phases)
+    ready_at = None if replica.ready_at is None else datetime.fromtimestamp(replica.ready_at, UTC)
+    return ColdStart(
+        replica=replica.id,
+        revision=replica.key.revision,
+        service=replica.key.service,
+        created_at=datetime.fromtimestamp(replica.created_at, UTC),
+        ready_at=ready_at,
+        phases=phases,
+    )

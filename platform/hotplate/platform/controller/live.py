@@ -1,0 +1,69 @@
+"""A deployment as it is right now, as JSON for status pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hotplate.deploy.engine import Phase, Replica
+from hotplate.platform.controller.scaling import Wish
+from hotplate.platform.controller.tracked import Tracked
+
+
+def live_json(
+    tracked: Tracked, replicas: Sequence[Replica], wishes: Mapping[str, Wish]
+) -> dict[str, Any]:
+    """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in seconds."""
+    services = []
+    for revision in tracked.kept():
+        for service in tracked.services[revision.number]:
+            policy = service.policy
+            about = {
+                "revision": revision.number,
+                "service": service.name,
+                "min_replicas": policy.min_replicas,
+                "max_replicas": policy.max_replicas,
+                "concurrency": policy.concurrency,
+            }
+            services.append(about | _wish(wishes.get(str(service.workload.key))))
+    ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
+    return {
+        "services": services,
+        "replicas": [replica_json(r, tracked.draining) for r in ordered],
+    }
+
+
+def replica_json(replica: Replica, draining: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """One replica; a phase still under way has no end."""
+    return {
+        "id": replica.id,
+        "revision": replica.key.revision,
+        "service": replica.key.service,
+        "state": "draining" if replica.id in draining else replica.state.value,
+        "reason": replica.reason,
+        "restarts": replica.restarts,
+        "created_at": _iso(replica.created_at),
+        "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),
+        "phases": [phase_json(phase) for phase in replica.phases],
+        "log_tail": list(replica.log_tail),
+    }
+
+
+def phase_json(phase: Phase) -> dict[str, Any]:
+    return {"name": phase.name, "start": phase.start, "end": phase.end}
+
+
+def _wish(wish: Wish | None) -> dict[str, Any]:
+    if wish is None:
+        return {"desired": None, "reason": "", "in_flight": 0, "queued": 0}
+    return {
+        "desired": wish.decision.desired,
+        "reason": wish.decision.reason,
+        "in_flight": wish.demand.in_flight,
+        "queued": wish.demand.queued,
+    }
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

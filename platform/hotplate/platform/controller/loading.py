@@ -1,0 +1,65 @@
+"""Reading a deployment from the store, with all that a step needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hotplate.platform.controller.tracked import Tracked
+from hotplate.platform.controller.workloads import Rules, dependency_services, services_of
+from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
+from hotplate.platform.store.store import Store
+
+
+class Loader:
+    def __init__(self, store: Store, rules: Rules) -> None:
+        self._store = store
+        self._rules = rules
+
+    def load(
+        self, deployment_id: int, running: Collection[int], known: Tracked | None
+    ) -> Tracked | None:
+        """The deployment as the store has it now; None when it is gone. Blocks.
+
+        `running` are the revision numbers of replicas that exist: those of an older revision
+        need its services until they are drained.
+        """
+        deployment = self._store.deployment(deployment_id)
+        if deployment is None:
+            return None
+        tracked = known or Tracked(deployment)
+        tracked.deployment = deployment
+        tracked.tokens = self._store.token_digests(deployment.organization.id)
+        revisions = {r.number: r for r in self._store.revisions(deployment_id)}
+        tracked.numbers = frozenset(revisions)
+        needed = {r.number for r in tracked.kept()} | (revisions.keys() & set(running))
+        for number in sorted(needed - tracked.services.keys()):
+            revision = self._with_ports(revisions[number])
+            tracked.services[number] = services_of(
+                deployment, revision, self._models(deployment, revision), self._rules
+            )
+        return tracked
+
+    def _with_ports(self, revision: Revision) -> Revision:
+        """The revision, with a gateway port for every service that others call."""
+        called = dependency_services(revision.bento.manifest)
+        if set(called) <= set(revision.ports):
+            return revision
+        return replace(revision, ports=self._store.allocate_ports(revision.id, called))
+
+    def _models(self, deployment: Deployment, revision: Revision) -> list[Artifact]:
+        organization = deployment.organization.id
+        return [
+            self._store.artifact(organization, Kind.MODEL, *tag.split(":", 1))
+            for tag in model_tags(revision.bento.manifest)
+        ]
+
+
+def model_tags(manifest: Mapping[str, Any]) -> list[str]:
+    """`name:version` of every model that a bento names, of all its services."""
+    named = [*(manifest.get("models") or ())]
+    for service in manifest.get("services") or ():
+        named += service.get("models") or ()
+    tags = (model if isinstance(model, str) else model["tag"] for model in named)
+    return list(dict.fromkeys(tags))

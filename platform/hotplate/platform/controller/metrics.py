@@ -1,0 +1,66 @@
+"""What the controller shows to Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from hotplate.deploy.engine import Replica
+
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
+
+
+class ControllerMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.cold_start = Histogram(
+            "hotplate_controller_cold_start_seconds",
+            "From wanted to ready, per replica",
+            ["deployment", "service"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.phase = Histogram(
+            "hotplate_controller_cold_start_phase_seconds",
+            "Length of each phase of a cold start; phases overlap",
+            ["deployment", "service", "phase"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.crashes = Counter(
+            "hotplate_controller_replica_crashes",
+            "Replicas that ended by themselves",
+            ["deployment", "service"],
+            registry=registry,
+        )
+        self.replicas = Gauge(
+            "hotplate_controller_replicas_count",
+            "Replicas by state",
+            ["deployment", "service", "state"],
+            registry=registry,
+        )
+        self.desired = Gauge(
+            "hotplate_controller_desired_replicas_count",
+            "Replicas that the autoscaler wishes",
+            ["deployment", "service"],
+            registry=registry,
+        )
+
+    def started(self, replica: Replica) -> None:
+        """Note a finished cold start."""
+        labels = (_name(replica), replica.key.service)
+        if replica.ready_at is not None:
+            self.cold_start.labels(*labels).observe(replica.ready_at - replica.created_at)
+        for phase in replica.phases:
+            if phase.end is not None:
+                self.phase.labels(*labels, phase.name).observe(max(0.0, phase.end - phase.start))
+
+    def count(self, replicas: Sequence[Replica]) -> None:
+        """Set the replica gauges to what there is now."""
+        self.replicas.clear()
+        for replica in replicas:
+            self.replicas.labels(_name(replica), replica.key.service, replica.state.value).inc()
+
+
+def _name(replica: Replica) -> str:
+    return f"{replica.key.organization}/{replica.key.deployment}"

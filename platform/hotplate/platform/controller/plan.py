@@ -1,0 +1,278 @@
+"""What to do next for one deployment; pure.
+
+A `Situation` goes in (what is wanted, what there is, what the gateway says), a `Plan` comes out.
+Applying a plan and planning again ends in a plan that changes nothing, so the controller may
+stop and start at any point between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.workloads import Service
+from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+
+START_ATTEMPTS = 3
+"""Crashes before it was ever ready after which a revision has failed (a deterministic error
+repeats at once; a passing one, such as a slow download, gets two more tries)."""
+
+_DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
+_ENDS_FIRST = (
+    ReplicaState.FAILED,
+    ReplicaState.PENDING,
+    ReplicaState.BACKOFF,
+    ReplicaState.STARTING,
+    ReplicaState.UNREADY,
+    ReplicaState.READY,
+)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One deployment as it is now."""
+
+    deployment: Deployment
+    services: Mapping[int, tuple[Service, ...]]
+    """Per revision number: latest and serving ones."""
+    desired: Mapping[WorkloadKey, int]
+    """What the autoscaler wishes."""
+    replicas: Sequence[Replica]
+    draining: frozenset[str]
+    """Replicas that were told to finish."""
+    idle: frozenset[str]
+    """Draining replicas of which the gateway has confirmed that nothing runs on them."""
+    now: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    key: WorkloadKey
+    count: int
+    remove: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the roll-out of the latest revision ended."""
+
+    outcome: Outcome
+    reason: str
+    log_tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    scales: tuple[Scale, ...]
+    draining: frozenset[str]
+    status: str
+    reason: str
+    verdict: Verdict | None = None
+    gone: bool = False
+    """Nothing is left of a deleted deployment: forget it."""
+    targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
+
+
+def plan(situation: Situation) -> Plan:
+    """The next step for a deployment, with the status that the client should see meanwhile."""
+    deployment = situation.deployment
+    if deployment.wanted is not Wanted.RUNNING:
+        return _torn_down(situation)
+    verdict = _verdict(situation) if deployment.latest.outcome is Outcome.DEPLOYING else None
+    targets = _targets(situation, verdict)
+    scales, draining = _steps(situation, targets)
+    status, reason = _status(situation, verdict, targets)
+    return Plan(scales, draining, status, reason, verdict, targets=targets)
+
+
+def _torn_down(situation: Situation) -> Plan:
+    scales, draining = _steps(situation, {})
+    left = len(situation.replicas)
+    deleted = situation.deployment.wanted is Wanted.DELETED
+    if left:
+        return Plan(
+            scales, draining, "terminating", f"{left} replicas are finishing their requests"
+        )
+    return Plan(scales, draining, "terminated", "it was terminated", gone=deleted)
+
+
+def _verdict(situation: Situation) -> Verdict | None:
+    """Whether the latest revision stands, has failed, or is still coming (None)."""
+    latest = situation.deployment.latest
+    services = situation.services[latest.number]
+    for service in services:
+        for replica in _of(situation, service.workload.key):
+            if verdict := _given_up(replica, service, situation.now):
+                return verdict
+    if all(_stands(situation, service) for service in services):
+        return Verdict(Outcome.READY, "every service has a replica that answers")
+    return None
+
+
+def _given_up(replica: Replica, service: Service, now: float) -> Verdict | None:
+    if replica.ready_at is not None:
+        return None
+    limit_s = service.workload.cold_start_timeout_s
+    late = replica.restarts > 0 and now - replica.created_at > limit_s
+    if not (replica.state is ReplicaState.FAILED or replica.restarts >= START_ATTEMPTS or late):
+        return None
+    reason = f"service '{service.name}' cannot start: {replica.reason}"
+    if replica.state is not ReplicaState.FAILED:
+        reason += f" (attempt {replica.restarts} of {START_ATTEMPTS})"
+    return Verdict(Outcome.FAILED, reason, replica.log_tail)
+
+
+def _stands(situation: Situation, service: Service) -> bool:
+    """Enough replicas answer: all that fit of those asked for, one at least."""
+    replicas = _of(situation, service.workload.key)
+    ready = sum(r.state is ReplicaState.READY for r in replicas)
+    waiting = sum(r.state is ReplicaState.PENDING for r in replicas)
+    return ready >= max(1, _rollout_size(situation, service) - waiting)
+
+
+def _rollout_size(situation: Situation, service: Service) -> int:
+    """As many as the revision that serves now wants, one at least: it proves that it can start."""
+    serving = situation.deployment.serving
+    key = service.workload.key
+    alike = 0
+    if serving is not None:
+        old = WorkloadKey(key.organization, key.deployment, serving.number, key.service)
+        alike = min(situation.desired.get(old, 0), service.policy.max_replicas)
+    return max(1, service.policy.min_replicas, alike)
+
+
+def _targets(situation: Situation, verdict: Verdict | None) -> dict[WorkloadKey, int]:
+    deployment = situation.deployment
+    latest, serving = deployment.latest, deployment.serving
+    targets: dict[WorkloadKey, int] = {}
+    for revision in _kept(latest, serving):
+        services = situation.services[revision.number]
+        wishes = {s.name: situation.desired.get(s.workload.key, 0) for s in services}
+        if revision == latest and latest.outcome is Outcome.DEPLOYING:
+            if verdict is not None and verdict.outcome is Outcome.FAILED:
+                wishes = {}
+            else:
+                wishes = {s.name: _rollout_size(situation, s) for s in services}
+        elif revision == latest and latest.outcome is Outcome.FAILED:
+            wishes = {}
+        for name in _woken(services, wishes):
+            wishes[name] = max(1, wishes.get(name, 0))
+        targets |= {s.workload.key: wishes.get(s.name, 0) for s in services}
+    return targets
+
+
+def _kept(latest: Revision, serving: Revision | None) -> Iterable[Revision]:
+    yield latest
+    if serving is not None and serving.number != latest.number:
+        yield serving
+
+
+def _woken(services: Sequence[Service], wishes: Mapping[str, int]) -> set[str]:
+    """Services that a running one calls: they are up whenever it is."""
+    needs = {service.name: service.needs for service in services}
+    woken: set[str] = set()
+    pending = [name for name, wish in wishes.items() if wish > 0]
+    while pending:
+        for needed in needs.get(pending.pop(), ()):
+            if needed not in woken:
+                woken.add(needed)
+                pending.append(needed)
+    return woken
+
+
+def _steps(
+    situation: Situation, targets: Mapping[WorkloadKey, int]
+) -> tuple[tuple[Scale, ...], frozenset[str]]:
+    """Scale every workload towards its target; what serves is drained before it is removed."""
+    scales: list[Scale] = []
+    draining: set[str] = set()
+    keys = sorted({*targets, *(replica.key for replica in situation.replicas)})
+    for key in keys:
+        live = [r for r in _of(situation, key) if r.state is not ReplicaState.STOPPING]
+        victims = _victims(live, len(live) - targets.get(key, 0), situation.draining)
+        drained = {v.id for v in victims if not _serves(v) or v.id in situation.idle}
+        draining |= {v.id for v in victims} - drained
+        scales.append(
+            Scale(key, max(targets.get(key, 0), len(live) - len(drained)), frozenset(drained))
+        )
+    return tuple(scales), frozenset(draining)
+
+
+def _victims(live: Sequence[Replica], excess: int, draining: frozenset[str]) -> list[Replica]:
+    """Who goes: first what does not answer, then who drains already, then the youngest."""
+    order = sorted(
+        live,
+        key=lambda r: (_ENDS_FIRST.index(r.state), r.id not in draining, -r.created_at, r.id),
+    )
+    return order[: max(0, excess)]
+
+
+def _serves(replica: Replica) -> bool:
+    return replica.state in (ReplicaState.READY, ReplicaState.UNREADY)
+
+
+def _status(
+    situation: Situation, verdict: Verdict | None, targets: Mapping[WorkloadKey, int]
+) -> tuple[str, str]:
+    deployment = situation.deployment
+    latest = deployment.latest
+    if verdict is not None and verdict.outcome is Outcome.FAILED:
+        return "failed", _failed(deployment, verdict.reason)
+    if latest.outcome is Outcome.FAILED:
+        return "failed", _failed(deployment, latest.reason)
+    if latest.outcome is Outcome.DEPLOYING and verdict is None:
+        return "deploying", _waiting_for(situation, latest)
+    return _steady(situation, targets)
+
+
+def _failed(deployment: Deployment, reason: str) -> str:
+    if deployment.serving is None:
+        return f"revision {deployment.latest.number}: {reason}"
+    old = deployment.serving.number
+    return f"revision {deployment.latest.number}: {reason}; revision {old} goes on serving"
+
+
+def _waiting_for(situation: Situation, revision: Revision) -> str:
+    replicas = [r for r in situation.replicas if r.key.revision == revision.number]
+    for state in (ReplicaState.PENDING, ReplicaState.BACKOFF):
+        for replica in replicas:
+            if replica.state is state and replica.reason:
+                return f"service '{replica.key.service}': {replica.reason}"
+    return f"revision {revision.number} is starting"
+
+
+def _steady(situation: Situation, targets: Mapping[WorkloadKey, int]) -> tuple[str, str]:
+    """The status of a revision that has stood once."""
+    number = situation.deployment.latest.number
+    mine = [r for r in situation.replicas if r.key.revision == number and r.state not in _DOWN]
+    keys = [service.workload.key for service in situation.services[number]]
+    unanswered = [
+        key
+        for key in keys
+        if targets.get(key)
+        and not any(r.key == key and r.state is ReplicaState.READY for r in mine)
+    ]
+    if not mine and not any(targets.get(key) for key in keys):
+        return "scaled-to-zero", "no requests"
+    ill = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
+    if ill:
+        return "unhealthy", f"service '{ill[0].key.service}': {ill[0].reason}"
+    if unanswered:
+        waiting = next((r.reason for r in mine if r.key in unanswered and r.reason), "")
+        kept = any(s.policy.min_replicas for s in situation.services[number])
+        status = "deploying" if kept else "scaled-to-zero"
+        return status, waiting or f"waking: {len(mine)} replicas are starting"
+    ready = sum(r.state is ReplicaState.READY for r in mine)
+    return "running", f"{ready} replicas ready"
+
+
+def _is_ill(replica: Replica) -> bool:
+    return replica.state in (ReplicaState.FAILED, ReplicaState.BACKOFF, ReplicaState.UNREADY) or (
+        replica.restarts > 0 and replica.state is not ReplicaState.READY
+    )
+
+
+def _of(situation: Situation, key: WorkloadKey) -> list[Replica]:
+    return [replica for replica in situation.replicas if replica.key == key]

@@ -1,0 +1,76 @@
+"""What the controller remembers of one deployment between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.routing import answering, public_name
+from hotplate.platform.controller.workloads import Service
+from hotplate.platform.store.records import Deployment, Revision
+
+UNSETTLED = ("deploying", "terminating")
+"""Statuses after which another one follows by itself."""
+
+
+@dataclass
+class Tracked:
+    """All of it can be rebuilt from the store, the engine and the gateway."""
+
+    deployment: Deployment
+    services: dict[int, tuple[Service, ...]] = field(default_factory=dict)
+    """Per revision number, also of revisions that are on their way out."""
+    numbers: frozenset[int] = frozenset()
+    """All its revisions; a deployment that took over a deleted one's name has others."""
+    tokens: tuple[str, ...] = ()
+    """Digests of its organization's bearer tokens."""
+    draining: frozenset[str] = frozenset()
+    restarts: dict[str, int] = field(default_factory=dict)
+    started: set[tuple[str, float]] = field(default_factory=set)
+    """(replica, ready since) whose cold start is on record."""
+    pending_reason: str = ""
+    next_at: float | None = None
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the outcome of the last create, update or terminate is known."""
+
+    def kept(self) -> list[Revision]:
+        """The revisions that may have replicas wanted: the latest, and the one that serves."""
+        latest, serving = self.deployment.latest, self.deployment.serving
+        return [latest] if serving is None or serving.number == latest.number else [latest, serving]
+
+    def find(self, key: WorkloadKey) -> Service | None:
+        return next((s for s in self.services.get(key.revision, ()) if s.workload.key == key), None)
+
+    def route_of(self, key: WorkloadKey) -> str:
+        """The gateway's name for the requests that a workload serves; empty if it gets none now."""
+        service = self.find(key)
+        if service is None or not service.workload.entry:
+            return str(key)
+        return (
+            public_name(self.deployment)
+            if key.revision == answering(self.deployment).number
+            else ""
+        )
+
+    def owns(self, key: WorkloadKey) -> bool:
+        named = (key.organization, key.deployment)
+        mine = (self.deployment.organization.name, self.deployment.name)
+        return named == mine and key.revision in self.numbers
+
+    def mine(self, replicas: Iterable[Replica]) -> list[Replica]:
+        return [replica for replica in replicas if self.owns(replica.key)]
+
+    def crashed(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas that have ended by themselves since the last call."""
+        before: Mapping[str, int] = self.restarts
+        self.restarts = {r.id: r.restarts + (r.state is ReplicaState.FAILED) for r in replicas}
+        return [r for r in replicas if self.restarts[r.id] > before.get(r.id, 0)]
+
+    def newly_ready(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas whose cold start has ended since the last call."""
+        ready = {(r.id, r.ready_at): r for r in replicas if r.ready_at is not None}
+        fresh = [replica for at, replica in ready.items() if at not in self.started]
+        self.started = set(ready)  # type: ignore[arg-type]
+        return fresh

@@ -1,0 +1,158 @@
+"""From a stored revision to the workloads that its services need; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotplate.autoscaler.policy import Policy
+from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
+from hotplate.platform.store.records import Artifact, Deployment, Revision
+
+Slots = Callable[[Mapping[str, Any], bool], int]
+"""(a service's configuration, whether it has tasks) -> slots of one replica."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service of a revision: what runs, how it scales, who needs it."""
+
+    workload: Workload
+    policy: Policy
+    needs: tuple[str, ...]
+    """Names of the services of the same bento that it calls."""
+    timeout_s: float
+
+    @property
+    def name(self) -> str:
+        return self.workload.key.service
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How fields of a bento become amounts; given by the composition root."""
+
+    slots: Slots
+    resources: Callable[[Mapping[str, Any]], Resources]
+    policy: Callable[[Mapping[str, Any], int], Policy]
+    instance_types: Mapping[str, Resources]
+    dependency_host: str = "127.0.0.1"
+
+
+def services_of(
+    deployment: Deployment, revision: Revision, models: Sequence[Artifact], rules: Rules
+) -> tuple[Service, ...]:
+    """The services of a revision, the entry service first."""
+    manifest = revision.bento.manifest
+    entry = entry_service(manifest)
+    described = [s for s in manifest.get("services") or () if s.get("name")]
+    ordered = sorted(described, key=lambda s: s["name"] != entry)
+    return tuple(
+        _service(deployment, revision, models, rules, described=item, entry=item["name"] == entry)
+        for item in ordered or [{"name": entry}]
+    )
+
+
+def entry_service(manifest: Mapping[str, Any]) -> str:
+    """The name of the service that a bento serves to the public."""
+    return manifest.get("entry_service") or manifest.get("name") or ""
+
+
+def dependency_services(manifest: Mapping[str, Any]) -> list[str]:
+    """Names of the services that are called by others of the bento only."""
+    entry = entry_service(manifest)
+    return [s["name"] for s in manifest.get("services") or () if s.get("name") not in (None, entry)]
+
+
+def _service(
+    deployment: Deployment,
+    revision: Revision,
+    models: Sequence[Artifact],
+    rules: Rules,
+    *,
+    described: Mapping[str, Any],
+    entry: bool,
+) -> Service:
+    name = described["name"]
+    asked = _asked(revision, name)
+    overrides = asked.get("config_overrides") or {}
+    config = merged(described.get("config") or {}, overrides)
+    concurrency = rules.slots(config, _has_tasks(revision.bento.manifest) if entry else False)
+    needs = tuple(
+        dependency["service"]
+        for dependency in described.get("dependencies") or ()
+        if dependency.get("service")
+    )
+    workload = Workload(
+        key=WorkloadKey(deployment.organization.name, deployment.name, revision.number, name),
+        bento_name=revision.bento.repository.name,
+        bento_version=revision.bento.version,
+        bento_manifest=revision.bento.files,
+        models=tuple(Model(m.repository.name, m.version, m.files) for m in models if m.files),
+        entry=entry,
+        env=_env(revision, asked, entry),
+        config_overrides=overrides,
+        config=config,
+        depends={n: f"http://{rules.dependency_host}:{revision.ports[n]}" for n in needs},
+        resources=_resources(asked, config, rules),
+        concurrency=concurrency,
+        **_limits(asked, config),
+    )
+    timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
+    return Service(
+        workload, rules.policy(asked.get("scaling") or {}, concurrency), needs, timeout_s
+    )
+
+
+def _asked(revision: Revision, service: str) -> Mapping[str, Any]:
+    """What the deployment says of a service; one it does not name scales like the entry service."""
+    said: Mapping[str, Any] = revision.config.get("services") or {}
+    if service in said:
+        return said[service] or {}
+    like = said.get(entry_service(revision.bento.manifest)) or {}
+    return {"scaling": like.get("scaling")}
+
+
+def _has_tasks(manifest: Mapping[str, Any]) -> bool:
+    routes = (manifest.get("schema") or {}).get("routes") or ()
+    return any(route.get("is_task") for route in routes)
+
+
+def _env(revision: Revision, asked: Mapping[str, Any], entry: bool) -> dict[str, str]:
+    """Author's defaults (known for the entry service only) < deployment's < service's."""
+    env: dict[str, str] = {}
+    authored = revision.bento.manifest.get("envs") if entry else ()
+    for item in (
+        *(authored or ()),
+        *(revision.config.get("envs") or ()),
+        *(asked.get("envs") or ()),
+    ):
+        if item.get("stage") != "build" and item.get("value"):
+            env[item["name"]] = str(item["value"])
+    return env
+
+
+def _resources(asked: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Resources:
+    if instance_type := asked.get("instance_type"):
+        return rules.instance_types[instance_type]
+    return rules.resources(config.get("resources") or {})
+
+
+def _limits(asked: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if timeout_s := asked.get("cold_start_timeout"):
+        limits["cold_start_timeout_s"] = float(timeout_s)
+    if isinstance(workers := config.get("workers"), int):
+        limits["workers"] = workers
+    return limits
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings laid over each other; lists and values are replaced."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        both = isinstance(value, Mapping) and isinstance(under, Mapping)
+        result[key] = merged(under, value) if both else value  # type: ignore[arg-type]
+    return result

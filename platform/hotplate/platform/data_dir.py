@@ -1,0 +1,98 @@
+"""The data directory: where an installation on one machine keeps everything."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotplate.platform.errors import AlreadyRunning
+
+DEFAULT = Path("~/.hotplate")
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """Paths and small files below one directory that only its owner may enter."""
+
+    root: Path
+
+    @staticmethod
+    def at(path: str | Path) -> DataDir:
+        root = Path(path).expanduser().resolve()
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return DataDir(root)
+
+    def folder(self, name: str) -> Path:
+        path = self.root / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    @property
+    def settings_file(self) -> Path:
+        return self.root / "hotplate.toml"
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self.root / 'hotplate.db'}"
+
+    @property
+    def blobs_url(self) -> str:
+        return f"file://{self.folder('blobs')}"
+
+    @property
+    def agent_socket(self) -> Path:
+        return self.root / "agent" / "agent.sock"
+
+    def log(self, role: str) -> Path:
+        return self.folder("logs") / f"{role}.log"
+
+    def secret(self, name: str, given: str = "") -> str:
+        """The secret kept under this name: the given one, else the one kept, else a new one."""
+        path = self.root / name
+        kept = path.read_text().strip() if path.exists() else ""
+        value = given or kept or secrets.token_urlsafe(24)
+        if value != kept:
+            self._write(path, value + "\n")
+        return value
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep a small JSON document in `run/`."""
+        self._write(self.folder("run") / f"{name}.json", json.dumps(value))
+
+    def noted(self, name: str) -> Any:
+        """What was noted under this name last; None if nothing (readable) was."""
+        try:
+            return json.loads((self.root / "run" / f"{name}.json").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def lock(self) -> int:
+        """Make this process the only `hotplate up` on the directory, while the result is open.
+
+        Raises `AlreadyRunning`.
+        """
+        descriptor = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise AlreadyRunning(
+                f"{self.root} is in use by another 'hotplate up'; stop it or choose another --data"
+            ) from error
+        return descriptor
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        """Replace a file at once, readable by its owner only."""
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)

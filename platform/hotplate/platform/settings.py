@@ -1,0 +1,121 @@
+"""Settings of the platform: flag > environment > file > default.
+
+The file is `hotplate.toml` in the data directory, with one table per component:
+
+    [platform]
+    port = 8080
+
+In the environment the same is `HOTPLATE_PLATFORM__PORT=8080`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from hotplate.platform.errors import BadSetting
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class PlatformSettings:
+    host: str = "127.0.0.1"
+    """Address on which the API and the deployments listen; 0.0.0.0 for all."""
+    port: int = 7070
+    """Port of the API and the dashboard."""
+    advertise_host: str = ""
+    """Host name that deployments' URLs carry; empty = `host`, or what the client called."""
+    database_url: str = ""
+    """SQLAlchemy URL; empty = SQLite in the data directory."""
+    blobs_url: str = ""
+    """fsspec URL of bentos and models; empty = a folder of the data directory."""
+    deployment_ports: str = "7100-7999"
+    """Ports that deployments get, first to last; each keeps its own."""
+    arena_bytes: int = 0
+    """Memory for model files, shared by replicas; 0 = half of the machine's."""
+    drain_s: float = 30.0
+    """How long running requests may take to end when the platform stops."""
+
+    def __post_init__(self) -> None:
+        _check("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
+        _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
+        _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
+        first, last = self.port_range()
+        _check(
+            "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"
+        )
+
+    def port_range(self) -> tuple[int, int]:
+        """First and last port for deployments."""
+        first, _, last = self.deployment_ports.partition("-")
+        try:
+            return int(first), int(last or first)
+        except ValueError:
+            return 0, 0
+
+
+def load(
+    cls: type[S],
+    table: str,
+    *,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    file: Path,
+) -> S:
+    """The settings `cls`, from flags (None = not given), environment and file.
+
+    Raises `BadSetting` for an unknown key (with the nearest one that exists) or a bad value.
+    """
+    known = get_type_hints(cls)
+    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in _file_table(file, table).items():
+        values[_known(key, names, f"{file}: [{table}] {key}")] = value
+    prefix = f"HOTPLATE_{table.upper()}__"
+    for key, value in environ.items():
+        if key.startswith(prefix):
+            values[_known(key.removeprefix(prefix).lower(), names, key)] = value
+    values |= {key: value for key, value in flags.items() if value is not None}
+    return cls(**{key: _converted(f"{table}.{key}", v, known[key]) for key, v in values.items()})
+
+
+def _file_table(file: Path, table: str) -> Mapping[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        content = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{file} cannot be read: {error}") from error
+    for key in content:
+        _known(key, [table], f"{file}: [{key}]")
+    found = content.get(table, {})
+    if not isinstance(found, dict):
+        raise BadSetting(f"{file}: '{table}' must be a table: [{table}]")
+    return found
+
+
+def _known(key: str, names: list[str], where: str) -> str:
+    if key in names:
+        return key
+    near = get_close_matches(key, names, 1)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+    raise BadSetting(f"{where}: no such setting; {hint}")
+
+
+def _converted(where: str, value: Any, kind: type) -> Any:
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    try:
+        return kind(value)
+    except (TypeError, ValueError) as error:
+        raise BadSetting(f"{where}: {value!r} is not a {kind.__name__}") from error
+
+
+def _check(name: str, value: object, good: bool, allowed: str) -> None:
+    if not good:
+        raise BadSetting(f"platform.{name}: {value!r} is not allowed; it must be {allowed}")

@@ -1,0 +1,267 @@
+"""`hotplate up`: the whole platform on this machine, each role a process of its own.
+
+The roles lead sessions of their own and outlive this supervisor: when it is killed, requests go
+on being answered, and the next `up` on the same data directory takes over what still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from rich.console import Console
+
+from hotplate.deploy.processes import Process
+from hotplate.platform.data_dir import DataDir
+from hotplate.platform.errors import CannotStart
+from hotplate.platform.settings import PlatformSettings
+
+START_LIMIT_S = 60.0
+"""How long a role may take until it answers its health check."""
+
+RESTART_PAUSE_S = 1.0
+STOP_LIMIT_S = 20.0
+"""How long a role may take to end after SIGTERM, beyond the drain."""
+
+
+@dataclass(frozen=True)
+class Role:
+    name: str
+    argv: tuple[str, ...]
+    health_url: str
+
+
+class Supervisor:
+    """Starts the roles, starts them again when they die, and ends them together."""
+
+    def __init__(self, settings: PlatformSettings, data: DataDir, console: Console) -> None:
+        self._settings = settings
+        self._data = data
+        self._console = console
+        self._processes: dict[str, Process] = {}
+        self._stopping = asyncio.Event()
+
+    async def run(self, admin_token: str) -> None:
+        """Returns after SIGINT or SIGTERM, when everything that was started has ended."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stopping.set)
+        roles = self._roles()
+        watchers = []
+        try:
+            for role in roles:
+                await self._start(role)
+            for role in roles:
+                await self._healthy(role)
+            self._greet(admin_token)
+            watchers = [asyncio.create_task(self._keep(role)) for role in roles]
+            watchers += [asyncio.create_task(self._follow(role)) for role in roles]
+            await self._stopping.wait()
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await self._stop()
+
+    def _roles(self) -> list[Role]:
+        ports, settings, data = self._ports(), self._settings, self._data
+        api = f"http://{reachable(settings.host)}:{settings.port}"
+        agent = f"http://127.0.0.1:{ports['agent']}"
+        token = str(data.root / "cluster-token")
+        return [
+            _role(
+                "agent",
+                agent,
+                data=data.folder("agent"),
+                port=ports["agent"],
+                origin=settings.blobs_url or data.blobs_url,
+                memory=settings.arena_bytes,
+                token_file=token,
+            ),
+            _role(
+                "gateway",
+                f"http://127.0.0.1:{ports['gateway']}",
+                control_plane=api,
+                admin=f"127.0.0.1:{ports['gateway']}",
+                state=data.folder("gateway"),
+                token_file=token,
+            ),
+            _role(
+                "control-plane",
+                api,
+                data=data.root,
+                host=settings.host,
+                port=settings.port,
+                agent=agent,
+            ),
+        ]
+
+    def _ports(self) -> dict[str, int]:
+        """Ports of the roles that only this machine talks to: the last ones, if still free."""
+        noted = self._data.noted("ports") or {}
+        ports = {}
+        for name in ("agent", "gateway"):
+            running = self._adoptable(name) is not None
+            usable = noted.get(name) and (running or is_free("127.0.0.1", noted[name]))
+            ports[name] = noted[name] if usable else free_port("127.0.0.1")
+        self._data.note("ports", ports)
+        return ports
+
+    def _adoptable(self, name: str) -> tuple[int, str, list[str]] | None:
+        noted = self._data.noted(name)
+        if not noted:
+            return None
+        process = Process.adopt(noted["pid"], noted["start_time"])
+        if process is None:
+            return None
+        process.leave()
+        return noted["pid"], noted["start_time"], noted["argv"]
+
+    async def _start(self, role: Role) -> None:
+        found = self._adoptable(role.name)
+        if found is not None:
+            process = Process.adopt(found[0], found[1])
+            if process is not None and found[2] == list(role.argv):
+                self._processes[role.name] = process
+                self._console.print(f"[dim]{role.name}: goes on from before (pid {process.pid})[/]")
+                return
+            if process is not None:
+                await process.terminate(STOP_LIMIT_S)
+        if role.name == "control-plane" and not is_free(self._settings.host, self._settings.port):
+            raise CannotStart(
+                f"port {self._settings.port} on {self._settings.host} is taken: "
+                "stop what uses it, or choose another with --port"
+            )
+        environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        process = Process.spawn(role.argv, environ, self._data.root, self._data.log(role.name))
+        note = {"pid": process.pid, "start_time": process.start_time, "argv": list(role.argv)}
+        self._data.note(role.name, note)
+        self._processes[role.name] = process
+
+    async def _healthy(self, role: Role) -> None:
+        """Wait until the role answers. Raises `CannotStart` with the last line of its log."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_LIMIT_S), aiohttp.ClientSession() as session:
+                while self._processes[role.name].alive and not self._stopping.is_set():
+                    with suppress(aiohttp.ClientError, TimeoutError):
+                        async with session.get(
+                            role.health_url, timeout=aiohttp.ClientTimeout(5)
+                        ) as answer:
+                            if answer.status == 200:
+                                return
+                    await asyncio.sleep(0.1)
+        if not self._stopping.is_set():
+            last = last_lines(self._data.log(role.name), 1)
+            raise CannotStart(
+                f"the {role.name} does not start: {last[0] if last else 'it logged nothing'} "
+                f"(log: {self._data.log(role.name)})"
+            )
+
+    async def _keep(self, role: Role) -> None:
+        """Start a role again whenever it dies."""
+        while True:
+            code = await self._processes[role.name].wait()
+            if self._stopping.is_set():
+                return
+            ending = "ended" if code is None else f"ended with code {code}"
+            self._console.print(f"[red]{role.name} {ending}; it is started again[/]")
+            await asyncio.sleep(RESTART_PAUSE_S)
+            try:
+                await self._start(role)
+            except CannotStart as error:
+                self._console.print(f"[red]{role.name}: {error}[/]")
+
+    async def _follow(self, role: Role) -> None:
+        """Print what a role logs from now on."""
+        path = self._data.log(role.name)
+        position = path.stat().st_size if path.exists() else 0
+        while True:
+            await asyncio.sleep(0.5)
+            size = path.stat().st_size if path.exists() else 0
+            if size <= position:
+                position = min(position, size)
+                continue
+            with path.open("rb") as file:
+                file.seek(position)
+                fresh = file.read(1 << 20)
+            whole = fresh[: fresh.rfind(b"\n") + 1]
+            position += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                self._console.print(f"[dim]{role.name:13}[/] {line}", markup=True, highlight=False)
+
+    def _greet(self, admin_token: str) -> None:
+        url = f"http://{reachable(self._settings.host)}:{self._settings.port}"
+        print(f"\nHotplate is ready at {url}\n")
+        print(f"  bentoml cloud login --endpoint {url} --api-token {admin_token}\n")
+        print("Then, in the folder of a service:  bentoml deploy .")
+        print(f"Data: {self._data.root}.  Ctrl-C stops everything.\n", flush=True)
+
+    async def _stop(self) -> None:
+        """Drain and stop the replicas, then the roles."""
+        self._stopping.set()
+        if self._processes.get("control-plane") and self._processes["control-plane"].alive:
+            self._console.print("stopping: running requests end first, then the replicas")
+            await self._stop_replicas()
+        ends = [process.terminate(STOP_LIMIT_S) for process in self._processes.values()]
+        await asyncio.gather(*ends)
+        self._console.print("stopped")
+
+    async def _stop_replicas(self) -> None:
+        url = f"http://{reachable(self._settings.host)}:{self._settings.port}/internal/shutdown"
+        headers = {"Authorization": f"Bearer {self._data.secret('cluster-token')}"}
+        limit = aiohttp.ClientTimeout(self._settings.drain_s + 2 * STOP_LIMIT_S)
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with (
+                aiohttp.ClientSession(timeout=limit) as session,
+                session.post(url, headers=headers) as answer,
+            ):
+                await answer.read()
+
+
+def _role(name: str, url: str, **flags: object) -> Role:
+    argv = [sys.executable, "-m", "hotplate.platform.cli", name]
+    for flag, value in flags.items():
+        argv += [f"--{flag.replace('_', '-')}", str(value)]
+    return Role(name, tuple(argv), f"{url}/healthz")
+
+
+def reachable(host: str) -> str:
+    """An address on which a server bound to `host` answers this machine."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(host: str) -> int:
+    """A port that nobody uses now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def last_lines(path: Path, count: int) -> Sequence[str]:
+    """The last lines of a log that are not empty."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 65536))
+        lines = file.read().decode(errors="replace").splitlines()
+    return [line for line in lines if line.strip()][-count:]

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hotplate.autoscaler.policy import Policy
+from hotplate.deploy.engine import Replica, ReplicaState, Workload, WorkloadKey
+from hotplate.platform.controller.plan import START_ATTEMPTS, Situation, plan
+from hotplate.platform.controller.workloads import Service
+from hotplate.platform.store.records import (
+    Artifact,
+    Deployment,
+    Kind,
+    Organization,
+    Outcome,
+    Repository,
+    Revision,
+    User,
+    Wanted,
+)
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = THEN.timestamp() + 1000
+ACME = Organization(1, "o", "acme", THEN)
+ANN = User(1, "u", "ann", "ann@acme.org", ACME)
+BENTO = Artifact(
+    id=1,
+    uid="b",
+    repository=Repository(1, "r", 1, Kind.BENTO, "echo", "", THEN, THEN),
+    version="v1",
+    description="",
+    manifest={"entry_service": "Echo", "services": [{"name": "Echo"}]},
+    labels=(),
+    build_at="",
+    upload_status="success",
+    upload_finished_reason="",
+    files="f" * 64,
+    size_bytes=1,
+    created_at=THEN,
+    updated_at=THEN,
+)
+
+
+def revision(number: int, outcome: Outcome = Outcome.READY) -> Revision:
+    return Revision(number, f"r{number}", number, {}, BENTO, outcome, "", (), {}, THEN)
+
+
+def deployment(latest: Revision, serving: Revision | None, **changes: Any) -> Deployment:
+    row = Deployment(
+        id=1,
+        uid="d",
+        organization=ACME,
+        creator=ANN,
+        name="echo",
+        port=7100,
+        wanted=Wanted.RUNNING,
+        status="",
+        reason="",
+        labels=(),
+        latest=latest,
+        serving=serving,
+        created_at=THEN,
+        updated_at=THEN,
+    )
+    return replace(row, **changes)
+
+
+def key(number: int, service: str = "Echo") -> WorkloadKey:
+    return WorkloadKey("acme", "echo", number, service)
+
+
+def service(
+    number: int, name: str = "Echo", needs: tuple[str, ...] = (), least: int = 0
+) -> Service:
+    work = Workload(key(number, name), "echo", "v1", "f" * 64, entry=name == "Echo")
+    return Service(work, Policy(least, 5, 1), needs, 60)
+
+
+def replica(
+    name: str, number: int = 1, state: ReplicaState = ReplicaState.READY, **changes: Any
+) -> Replica:
+    ready_at = NOW - 1 if state is ReplicaState.READY else None
+    row = Replica(name, key(number), state, created_at=NOW - 10, ready_at=ready_at)
+    return replace(row, **changes)
+
+
+def situation(of: Deployment, *replicas: Replica, **changes: Any) -> Situation:
+    revisions = {of.latest.number} | ({of.serving.number} if of.serving else set())
+    row = Situation(
+        deployment=of,
+        services={number: (service(number),) for number in revisions},
+        desired={},
+        replicas=replicas,
+        draining=frozenset(),
+        idle=frozenset(),
+        now=NOW,
+    )
+    return replace(row, **changes)
+
+
+NEW = revision(1, Outcome.DEPLOYING)
+OLD = revision(1)
+NEXT = revision(2, Outcome.DEPLOYING)
+
+
+def test_a_new_revision_starts_one_replica_even_if_it_may_sleep_at_zero() -> None:
+    step = plan(situation(deployment(NEW, None)))
+    assert [(s.key, s.count) for s in step.scales] == [(key(1), 1)]
+    assert step.status == "deploying"
+    assert step.verdict is None
+
+
+def test_a_revision_stands_when_its_replica_answers() -> None:
+    step = plan(situation(deployment(NEW, None), replica("a")))
+    assert step.verdict is not None
+    assert step.verdict.outcome is Outcome.READY
+    assert step.status in ("running", "scaled-to-zero")
+
+
+def test_a_rollout_keeps_the_old_revision_until_the_new_one_answers() -> None:
+    coming = replica("b", 2, ReplicaState.STARTING)
+    step = plan(
+        situation(deployment(NEXT, OLD), replica("a"), coming, desired={key(1): 1}),
+    )
+    assert {(s.key.revision, s.count) for s in step.scales} == {(1, 1), (2, 1)}
+    assert step.draining == frozenset()
+    assert step.status == "deploying"
+
+
+def test_after_the_switch_the_old_replicas_drain_before_they_are_removed() -> None:
+    of = deployment(revision(2), revision(2))
+    old, new = replica("a", 1), replica("b", 2)
+    first = plan(situation(of, old, new, desired={key(2): 1}))
+    assert first.draining == {"a"}
+    assert [s.remove for s in first.scales if s.key == key(1)] == [frozenset()]
+    told = situation(of, old, new, desired={key(2): 1}, draining=first.draining)
+    second = plan(replace(told, idle=frozenset({"a"})))
+    assert [(s.count, s.remove) for s in second.scales if s.key == key(1)] == [(0, {"a"})]
+
+
+def test_a_rollout_is_as_large_as_what_serves() -> None:
+    step = plan(situation(deployment(NEXT, OLD), replica("a"), desired={key(1): 3}))
+    assert {(s.key.revision, s.count) for s in step.scales} == {(1, 3), (2, 3)}
+
+
+def test_a_rollout_goes_on_with_fewer_replicas_when_no_more_fit() -> None:
+    ready, waiting = replica("b", 2), replica("c", 2, ReplicaState.PENDING, reason="no room")
+    step = plan(situation(deployment(NEXT, OLD), replica("a"), ready, waiting, desired={key(1): 2}))
+    assert step.verdict is not None
+    assert step.verdict.outcome is Outcome.READY
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        replica("b", 2, ReplicaState.FAILED, reason="no such package"),
+        replica("b", 2, ReplicaState.BACKOFF, restarts=START_ATTEMPTS, reason="no such package"),
+        replica(
+            "b",
+            2,
+            ReplicaState.BACKOFF,
+            restarts=1,
+            created_at=NOW - 2000,
+            reason="no such package",
+        ),
+    ],
+    ids=["cannot be tried again", "crashes again and again", "too late"],
+)
+def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes_on(
+    broken: Replica,
+) -> None:
+    broken = replace(broken, log_tail=("Traceback", "ImportError"))
+    step = plan(situation(deployment(NEXT, OLD), replica("a"), broken, desired={key(1): 1}))
+    assert step.verdict is not None
+    assert step.verdict.outcome is Outcome.FAILED
+    assert "no such package" in step.verdict.reason
+    assert step.verdict.log_tail == ("Traceback", "ImportError")
+    assert step.status == "failed"
+    assert "revision 1 goes on serving" in step.reason
+    assert {(s.key.revision, s.count) for s in step.scales} == {(1, 1), (2, 0)}
+
+
+def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
+    crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=1, reason="exited with code 1")
+    step = plan(situation(deployment(NEW, None), crashed))
+    assert step.verdict is None
+    assert (step.status, step.reason) == ("deploying", "service 'Echo': exited with code 1")
+
+
+def test_what_does_not_fit_stays_deploying_and_says_why() -> None:
+    waiting = replica("a", 1, ReplicaState.PENDING, reason="needs 1 GPU: this machine has 0")
+    step = plan(situation(deployment(NEW, None), waiting))
+    assert step.status == "deploying"
+    assert "needs 1 GPU" in step.reason
+
+
+def test_without_replicas_or_wishes_it_sleeps() -> None:
+    step = plan(situation(deployment(OLD, OLD)))
+    assert step.status == "scaled-to-zero"
+
+
+def test_waking_is_not_unhealthy() -> None:
+    step = plan(
+        situation(
+            deployment(OLD, OLD), replica("a", state=ReplicaState.STARTING), desired={key(1): 1}
+        )
+    )
+    assert step.status == "scaled-to-zero"
+    assert "waking" in step.reason
+
+
+def test_a_revision_that_stood_and_crashes_is_unhealthy() -> None:
+    crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=1, reason="killed by signal 9")
+    step = plan(situation(deployment(OLD, OLD), crashed, desired={key(1): 1}))
+    assert step.status == "unhealthy"
+    assert "killed by signal 9" in step.reason
+
+
+def test_a_service_that_others_call_is_up_whenever_they_are() -> None:
+    of = deployment(OLD, OLD)
+    services = {1: (service(1, needs=("Tokenizer",)), service(1, "Tokenizer"))}
+    step = plan(situation(of, services=services, desired={key(1): 2}))
+    assert {(s.key.service, s.count) for s in step.scales} == {("Echo", 2), ("Tokenizer", 1)}
+
+
+def test_scaling_down_ends_what_does_not_answer_first_and_then_the_youngest() -> None:
+    of = deployment(OLD, OLD)
+    eldest = replica("a", created_at=NOW - 30)
+    youngest = replica("b", created_at=NOW - 10)
+    starting = replica("c", state=ReplicaState.STARTING, created_at=NOW - 50)
+    step = plan(situation(of, eldest, youngest, starting, desired={key(1): 1}))
+    assert [(s.count, s.remove) for s in step.scales] == [(2, {"c"})]
+    assert step.draining == {"b"}
+
+
+def test_a_draining_replica_is_kept_when_demand_returns() -> None:
+    of = deployment(OLD, OLD)
+    both = (replica("a"), replica("b"))
+    step = plan(situation(of, *both, desired={key(1): 2}, draining=frozenset({"b"})))
+    assert step.draining == frozenset()
+    assert [(s.count, s.remove) for s in step.scales] == [(2, frozenset())]
+
+
+@pytest.mark.parametrize("wanted", [Wanted.TERMINATED, Wanted.DELETED])
+def test_tearing_down_drains_then_removes_then_ends(wanted: Wanted) -> None:
+    of = deployment(OLD, OLD, wanted=wanted)
+    first = plan(situation(of, replica("a")))
+    assert (first.status, first.draining, first.gone) == ("terminating", {"a"}, False)
+    last = plan(situation(of))
+    assert (last.status, last.gone) == ("terminated", wanted is Wanted.DELETED)
+
+
+def test_a_plan_that_was_applied_is_followed_by_one_that_changes_nothing() -> None:
+    of = deployment(OLD, OLD)
+    running = situation(of, replica("a"), desired={key(1): 1})
+    first, second = plan(running), plan(running)
+    assert first == second
+    assert [(s.count, s.remove) for s in first.scales] == [(1, frozenset())]
