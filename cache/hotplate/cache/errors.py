@@ -2,6 +2,7 @@
 ├── BadArchive         an uploaded tar that is refused, with the member and the reason
 ├── UnknownManifest    no manifest of that digest at the origin
 ├── UnknownBlob        no blob of that digest at the origin
+├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
 ├── OriginUnavailable  the origin does not answer, or not in time
 └── NoSpace            arena, disk tier or blob store is full
@@ -32,6 +33,12 @@ class UnknownBlob(CacheError):
     """The origin has no blob of that digest. Push the bento or model again."""
 
     code = "unknown_blob"
+
+
+class UnknownPart(CacheError):
+    """A multipart upload has no part of that number, or is no upload. Send the part again."""
+
+    code = "unknown_part"
 
 
 class ChunkCorrupt(CacheError):
