@@ -1,0 +1,40 @@
+"""An unpacked bento: what its `bento.yaml` says of its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hotplate.serving.replica.errors import BentoUnusable
+
+
+@dataclass(frozen=True)
+class Bento:
+    """A bento's folder, and what a replica of any of its services needs to know of it."""
+
+    folder: Path
+    image: Mapping[str, Any]
+    """`python_version`, `commands`, `post_commands` …"""
+    envs: tuple[Mapping[str, Any], ...] = ()
+    """Variables of the entry service: `name`, `value` ("" = required), `stage`."""
+
+
+def read_bento(folder: Path) -> Bento:
+    """Raises `BentoUnusable` for what is not a bento, or one of the legacy format."""
+    try:
+        text = (folder / "bento.yaml").read_text(encoding="utf-8")
+        about = yaml.safe_load(text)
+    except (FileNotFoundError, yaml.YAMLError) as error:
+        raise BentoUnusable(
+            "The bento has no bento.yaml that can be read; push it again."
+        ) from error
+    if not isinstance(about, dict) or about.get("spec") != 2 or not about.get("image"):
+        raise BentoUnusable(
+            "The bento is in BentoML's legacy format (spec 1), which is not served; build it with "
+            "bentoml 1.4 or newer, without conda, cuda_version or a Dockerfile template."
+        )
+    return Bento(folder, about["image"], tuple(about.get("envs") or ()))

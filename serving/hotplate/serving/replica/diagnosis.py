@@ -1,0 +1,56 @@
+"""Why an environment could not be built, read from what `uv` printed; pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One sentence with what to do, and whether trying again may help."""
+
+    sentence: str
+    retry: bool = False
+
+
+def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
+    """The reason that the output of a failed step (`"uv pip install"` …) gives."""
+    if re.search(r"No interpreter found", output):
+        return Diagnosis(
+            f"Python {python_version} is not on this machine; install it, or build the bento "
+            "with a python_version that is."
+        )
+    if re.search(r"No space left on device|os error 28\b|Disk quota exceeded", output):
+        return Diagnosis("The disk is full; free some space for environments.", retry=True)
+    if missing := _missing_package(output):
+        return Diagnosis(
+            f"No package index of this machine has {missing}; check its name and version, and "
+            "the index settings (UV_DEFAULT_INDEX, UV_INDEX)."
+        )
+    if re.search(
+        r"dns error|[Cc]onnection refused|timed out|[Ff]ailed to (fetch|download)"
+        r"|error sending request|network was disabled",
+        output,
+    ):
+        return Diagnosis(
+            "The package index cannot be reached; check the network and the index settings "
+            "(UV_DEFAULT_INDEX, UV_INDEX).",
+            retry=True,
+        )
+    if found := re.search(r"Failed to build [`'\"]?([^`'\"\s]+)", output):
+        return Diagnosis(f"The package {found[1]} could not be built from source on this machine.")
+    if "No solution found" in output:
+        return Diagnosis("The requirements of the bento contradict each other.")
+    return Diagnosis(f"The step {step!r} of building the environment failed.")
+
+
+def _missing_package(output: str) -> str:
+    text = " ".join(output.split())
+    for pattern in (
+        r"[Bb]ecause (\S+) was not found in the (?:package registry|provided package locations)",
+        r"[Bb]ecause there (?:is|are) no versions? of (\S+)",
+    ):
+        if found := re.search(pattern, text):
+            return found[1].rstrip(",")
+    return ""

@@ -1,0 +1,199 @@
+"""Python environments of bentos: built once per recipe, shared by the replicas of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uv import find_uv_bin
+
+from hotplate.serving.replica.diagnosis import diagnose
+from hotplate.serving.replica.errors import EnvironmentFailed
+from hotplate.serving.replica.home import copy_bento
+from hotplate.serving.replica.inherited import for_build
+from hotplate.serving.replica.recipe import Recipe, read_recipe
+
+LOG_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment that is ready."""
+
+    python: Path
+    digest: str
+    built: bool
+    """Whether the caller had to wait for it to be built."""
+
+
+class Environments:
+    """The environments under one folder, which belongs to this process alone.
+
+    `<root>/<digest>/<attempt>/` is a virtual environment; `<root>/<digest>/ready`, written last,
+    names the attempt that succeeded. An attempt that a kill left behind, and which may still be
+    written by its `uv`, is never built upon.
+    """
+
+    def __init__(self, root: Path, uv: str | None = None) -> None:
+        self._root = root
+        self._uv = uv or find_uv_bin()
+        self._building: dict[str, asyncio.Task[Path]] = {}
+
+    async def ensure(
+        self, bento: Path, image: Mapping[str, Any], build_env: Mapping[str, str]
+    ) -> Environment:
+        """The environment of an unpacked bento; built now if there is none yet.
+
+        `image` is the mapping of that name in `bento.yaml`; `build_env` is set while building.
+        A caller that is cancelled leaves the build going on for the others. Raises
+        `BentoUnusable`, `EnvironmentFailed`.
+        """
+        recipe = await asyncio.to_thread(read_recipe, bento, image, build_env)
+        building = self._building.get(recipe.digest)
+        if building is None:
+            if python := await asyncio.to_thread(self._ready, recipe.digest):
+                return Environment(python, recipe.digest, built=False)
+            building = self._building.get(recipe.digest) or self._start(recipe)
+        return Environment(await asyncio.shield(building), recipe.digest, built=True)
+
+    def log_path(self, digest: str) -> Path:
+        """Where the output of the last build of an environment is."""
+        return self._root / digest / "build.log"
+
+    async def close(self) -> None:
+        """Stop what is being built."""
+        building = list(self._building.values())
+        for task in building:
+            task.cancel()
+        await asyncio.gather(*building, return_exceptions=True)
+
+    def _start(self, recipe: Recipe) -> asyncio.Task[Path]:
+        task = asyncio.create_task(self._build(recipe))
+        self._building[recipe.digest] = task
+
+        def done(task: asyncio.Task[Path]) -> None:
+            del self._building[recipe.digest]
+            if not task.cancelled():
+                task.exception()  # every waiter may have been cancelled
+
+        task.add_done_callback(done)
+        return task
+
+    def _ready(self, digest: str) -> Path | None:
+        with suppress(FileNotFoundError):
+            attempt = (self._root / digest / "ready").read_text(encoding="utf-8")
+            python = self._root / digest / attempt / "bin" / "python"
+            if python.exists():  # its interpreter may have been uninstalled
+                return python
+        return None
+
+    async def _build(self, recipe: Recipe) -> Path:
+        build = _Build(recipe, self._root / recipe.digest, self._uv, self.log_path(recipe.digest))
+        await asyncio.to_thread(build.clear)
+        try:
+            await build.run()
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, build.attempt, ignore_errors=True)
+            raise
+        finally:
+            await asyncio.to_thread(shutil.rmtree, build.scratch, ignore_errors=True)
+        await asyncio.to_thread(build.mark_ready)
+        return build.python
+
+
+class _Build:
+    """One attempt to build one environment."""
+
+    def __init__(self, recipe: Recipe, folder: Path, uv: str, log: Path) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        self.attempt = folder / uuid.uuid4().hex[:8]
+        self.scratch = folder / f"{self.attempt.name}.bento"
+        self.python = self.attempt / "bin" / "python"
+        self._uv = uv
+        self._log = log
+        inherited = for_build(os.environ)
+        self._env = {
+            **inherited,
+            **recipe.build_env,
+            "PATH": os.pathsep.join(
+                (str(self.python.parent), str(Path(uv).parent), inherited.get("PATH", os.defpath))
+            ),
+            "VIRTUAL_ENV": str(self.attempt),
+            "UV_PYTHON_DOWNLOADS": "never",  # an interpreter may take minutes, or be refused
+            "UV_COMPILE_BYTECODE": "1",  # else every replica compiles torch at its start
+            "UV_NO_PROGRESS": "1",
+            "NO_COLOR": "1",
+        }
+
+    def clear(self) -> None:
+        """Remove what an earlier attempt left."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    async def run(self) -> None:
+        """All steps. Raises `EnvironmentFailed`."""
+        recipe = self.recipe
+        for command in recipe.skipped_commands:
+            self._write(f"# not run, it is for a container's system: {command}\n")
+        await self._step(
+            "uv venv", [self._uv, "venv", "--python", recipe.python_version, str(self.attempt)]
+        )
+        install = [self._uv, "pip", "install", "--python", str(self.python)]
+        sources = recipe.bento / "src"  # local wheels are named relative to it
+        await self._step(
+            "uv pip install",
+            [*install, "-r", str(recipe.requirements)],
+            cwd=sources if sources.is_dir() else recipe.requirements.parent,
+        )
+        if recipe.post_commands:
+            await asyncio.to_thread(copy_bento, recipe.bento, self.scratch)
+        for command in recipe.post_commands:
+            await self._step(command, ["/bin/sh", "-c", command], cwd=self.scratch)
+
+    def mark_ready(self) -> None:
+        draft = self.folder / "ready.draft"
+        draft.write_text(self.attempt.name, encoding="utf-8")
+        draft.replace(self.folder / "ready")
+
+    async def _step(self, name: str, argv: Sequence[str], cwd: Path | None = None) -> None:
+        self._write(f"$ {' '.join(argv)}\n")
+        start = self._log.stat().st_size
+        with self._log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                cwd=cwd or self.folder,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise
+        if status != 0:
+            output = self._log.read_bytes()[start:].decode(errors="replace")
+            diagnosis = diagnose(output, self.recipe.python_version, name)
+            raise EnvironmentFailed(
+                diagnosis.sentence,
+                retry=diagnosis.retry,
+                log=tuple(output.splitlines()[-LOG_TAIL_LINES:]),
+            )
+
+    def _write(self, text: str) -> None:
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(text)

@@ -1,0 +1,89 @@
+"""What a replica's making needs of others: of a workload, of the node's agent, of a recorder.
+
+The engine's `Workload` and `Recorder` and the cache's `AgentClient` fit; nothing of them is
+imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+
+class ServiceKey(Protocol):
+    @property
+    def service(self) -> str: ...
+
+
+class Amounts(Protocol):
+    @property
+    def cpus(self) -> float:
+        """CPU cores; 0 = not limited."""
+
+
+class BentoModel(Protocol):
+    """A model of the BentoML store that the bento names."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def manifest(self) -> str:
+        """Digest of the manifest of its files."""
+
+
+class ServedBento(Protocol):
+    """One service of a bento with all that was configured for it (the engine's `Workload`)."""
+
+    @property
+    def key(self) -> ServiceKey: ...
+    @property
+    def bento_manifest(self) -> str: ...
+    @property
+    def models(self) -> Sequence[BentoModel]: ...
+    @property
+    def entry(self) -> bool: ...
+    @property
+    def env(self) -> Mapping[str, str]: ...
+    @property
+    def config_overrides(self) -> Mapping[str, Any]: ...
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The service's configuration with `config_overrides` applied."""
+
+    @property
+    def depends(self) -> Mapping[str, str]:
+        """URL per service that this one calls."""
+
+    @property
+    def resources(self) -> Amounts: ...
+    @property
+    def stop_grace_s(self) -> float: ...
+
+
+class Recorder(Protocol):
+    """Notes the phases of one cold start."""
+
+    def begin(self, phase: str) -> None: ...
+    def end(self, phase: str) -> None: ...
+
+
+class Tree(Protocol):
+    """A manifest's files as a folder."""
+
+    @property
+    def root(self) -> str: ...
+    @property
+    def complete(self) -> bool:
+        """Whether no file is still arriving."""
+
+
+class Agent(Protocol):
+    """The client of the node's agent."""
+
+    async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+        """The files of a manifest. With `"files"`, `*.safetensors` may still be arriving.
+
+        Raises `hotplate.cache.errors.CacheError`.
+        """

@@ -1,0 +1,44 @@
+"""What is put around a bento's ASGI application; runs in the replica (Python >= 3.9)."""
+
+from __future__ import annotations
+
+from typing import Any, Awaitable, Callable  # noqa: UP035
+
+Application = Callable[..., Awaitable[None]]
+
+
+class StartWatch:
+    """The outermost ASGI layer: tells when the service has been constructed and may answer.
+
+    BentoML constructs the service, and runs its start-up hooks, inside the ASGI lifespan's
+    startup; the server takes connections right after it.
+    """
+
+    def __init__(self, app: Application, ready: Callable[[], None]) -> None:
+        self._app = app
+        self._ready = ready
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._app, name)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def watched(message: Any) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                self._ready()
+            await send(message)
+
+        await self._app(scope, receive, watched)
+
+
+def watch_start(service_class: Any, ready: Callable[[], None]) -> None:
+    """Wrap what `service_class.to_asgi` (`_bentoml_sdk.Service`) makes, for every service."""
+    to_asgi = service_class.to_asgi
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> StartWatch:
+        return StartWatch(to_asgi(self, *args, **kwargs), ready)
+
+    service_class.to_asgi = watched

@@ -1,0 +1,63 @@
+"""Which of the host's environment variables reach code that users wrote; pure.
+
+An allow-list: whoever runs the platform has credentials in the environment, and a bento's code
+(its build scripts too) must not see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAMES = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "XDG_CACHE_HOME",
+        "HF_HOME",
+        "HF_HUB_CACHE",
+        "HF_ENDPOINT",
+        "HF_HUB_OFFLINE",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_DEVICE_ORDER",
+    ]
+)
+PREFIXES = ("LC_", "NVIDIA_")
+INSTALLER_PREFIXES = ("UV_", "PIP_")
+"""Package indexes and their settings: for building an environment only."""
+
+
+def for_replica(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a replica's process inherits."""
+    return _allowed(environ, PREFIXES)
+
+
+def for_build(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the building of an environment inherits."""
+    return _allowed(environ, PREFIXES + INSTALLER_PREFIXES)
+
+
+def _allowed(environ: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    return {
+        name: value for name, value in environ.items() if name in NAMES or name.startswith(prefixes)
+    }

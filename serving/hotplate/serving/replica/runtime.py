@@ -1,0 +1,191 @@
+"""Makes a bento a process: environment, files and weights side by side, then what to start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hotplate.cache.errors import CacheError, NoSpace, OriginUnavailable
+from hotplate.serving.replica.bento import Bento, read_bento
+from hotplate.serving.replica.environment import Environments
+from hotplate.serving.replica.errors import FilesUnavailable
+from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
+from hotplate.serving.replica.home import add_model, copy_bento
+from hotplate.serving.replica.inherited import for_replica
+from hotplate.serving.replica.journal import FILE_NAME, Journal, Phase
+from hotplate.serving.replica.parts import make_parts
+from hotplate.serving.replica.slots import workers
+from hotplate.serving.replica.variables import (
+    build_variables,
+    is_reserved,
+    platform_variables,
+    search_paths,
+    service_variables,
+    thread_counts,
+)
+
+WORKER = "hotplate.serving.replica.worker"
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start a replica's process; its listening socket comes as `HOTPLATE_LISTEN_FD`."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    job: Mapping[str, Any]
+    """What the process reads from its standard input, as JSON."""
+    ready_path: str
+
+
+class BentoRuntime:
+    """Replicas of bentos on this node.
+
+    `agent_socket` and `trees` are where the node's agent listens and keeps its folders; `parts`
+    is a folder for our own files that replicas import.
+    """
+
+    def __init__(
+        self,
+        environments: Environments,
+        agent: Agent,
+        *,
+        agent_socket: Path,
+        trees: Path,
+        parts: Path,
+    ) -> None:
+        self._environments = environments
+        self._agent = agent
+        self._agent_env = {"HOTPLATE_AGENT_SOCKET": str(agent_socket), "HOTPLATE_TREES": str(trees)}
+        self._parts = parts
+        self._arriving: set[asyncio.Task[None]] = set()
+
+    async def prepare(
+        self, workload: ServedBento, replica: str, directory: str, recorder: Recorder
+    ) -> Command:
+        """Make everything available and say what to start; weights may still be arriving then.
+
+        `directory` is the replica's own, empty. Raises `ReplicaError`.
+        """
+        folder = Path(directory)
+        try:
+            async with asyncio.TaskGroup() as side_by_side:
+                side_by_side.create_task(self._link_models(workload, folder / "home", recorder))
+                parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
+                tree = await self._tree(workload.bento_manifest, wait="all")
+                bento = await asyncio.to_thread(read_bento, Path(tree.root))
+                env = service_variables(workload, bento.envs)
+                copied = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
+                side_by_side.create_task(copied)
+                python = await self._environment(workload, bento, recorder)
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return self._command(workload, folder, env, python, parts.result())
+
+    def phases(self, directory: str) -> Sequence[Phase]:
+        """The phases that the process itself has noted in its directory so far."""
+        return Journal(Path(directory) / FILE_NAME).phases()
+
+    async def close(self) -> None:
+        """Stop building and watching; replicas go on running."""
+        for task in self._arriving:
+            task.cancel()
+        await asyncio.gather(*self._arriving, return_exceptions=True)
+        await self._environments.close()
+
+    async def _environment(self, workload: ServedBento, bento: Bento, recorder: Recorder) -> Path:
+        recorder.begin("environment")
+        environment = await self._environments.ensure(
+            bento.folder, bento.image, build_variables(workload, bento.envs)
+        )
+        recorder.end("environment")
+        return environment.python
+
+    async def _link_models(self, workload: ServedBento, home: Path, recorder: Recorder) -> None:
+        """Give the replica a model store as soon as all but the weights are there."""
+        (home / "prometheus_multiproc_dir").mkdir(parents=True)
+        if not workload.models:
+            return
+        recorder.begin("weights")
+        trees = await asyncio.gather(
+            *(self._tree(model.manifest, wait="files") for model in workload.models)
+        )
+        for model, tree in zip(workload.models, trees, strict=True):
+            add_model(home, model.name, model.version, Path(tree.root))
+        arriving = [
+            model.manifest
+            for model, tree in zip(workload.models, trees, strict=True)
+            if not tree.complete
+        ]
+        if not arriving:
+            recorder.end("weights")
+            return
+        task = asyncio.create_task(self._see_arrive(arriving, recorder))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _see_arrive(self, manifests: Sequence[str], recorder: Recorder) -> None:
+        """Note when the last file is whole; the process's own word on its weights goes over it."""
+        try:
+            await asyncio.gather(*(self._tree(m, wait="all") for m in manifests))
+        except FilesUnavailable:
+            return  # the process that reads them gets the error, and says it in its log
+        recorder.end("weights")
+
+    async def _tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+        try:
+            return await self._agent.tree(manifest, wait=wait)
+        except CacheError as error:
+            retry = isinstance(error, (OriginUnavailable, NoSpace))
+            raise FilesUnavailable(str(error), retry=retry) from error
+
+    def _command(
+        self,
+        workload: ServedBento,
+        folder: Path,
+        service_env: Mapping[str, str],
+        python: Path,
+        parts: Path,
+    ) -> Command:
+        config = {**workload.config, **workload.config_overrides}
+        processes = workers(config, workload.resources.cpus)
+        home = folder / "home"
+        env = {
+            **for_replica(os.environ),
+            **thread_counts(workload.resources.cpus, processes),
+            **service_env,
+            **platform_variables(workload, home, python),
+            **self._agent_env,
+            "HOTPLATE_MODELS": str(home / "models"),
+        }
+        env |= search_paths(env, python, parts)
+        unused = sorted(name for name in workload.env if is_reserved(name))
+        return Command(
+            argv=(str(python), "-m", WORKER),
+            env=env,
+            cwd=str(folder / "bento"),
+            job={
+                "bento": str(folder / "bento"),
+                "service": workload.key.service,
+                "depends": dict(workload.depends),
+                "workers": processes,
+                "journal": str(folder / FILE_NAME),
+                "stop_grace_s": workload.stop_grace_s,
+                "notes": [f"{name} is the platform's: your value is not used." for name in unused],
+            },
+            ready_path=_ready_path(config),
+        )
+
+
+def _ready_path(config: Mapping[str, Any]) -> str:
+    """BentoML writes it into the configuration of a service with a `path_prefix`.
+
+    Another path there is the author's, of the program behind a custom command.
+    """
+    path = str((config.get("endpoints") or {}).get("readyz") or "")
+    return path if path.endswith("/readyz") else "/readyz"

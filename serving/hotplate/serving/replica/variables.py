@@ -1,0 +1,121 @@
+"""The environment variables of a replica and of its environment's build; pure."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hotplate.serving.replica.errors import BentoUnusable
+from hotplate.serving.replica.faces import ServedBento
+from hotplate.serving.replica.inherited import INSTALLER_PREFIXES
+
+NO_TIMEOUT_S = 86400
+"""BentoML's own timeout answers without ending the handler; the gateway keeps the deadlines."""
+RESERVED = frozenset(
+    [
+        "BENTOML_HOME",
+        "BENTOML_CONTAINERIZED",
+        "BENTOML_CONFIG_OVERRIDES",
+        "BENTOML_RUNNER_MAP",
+        "BENTOML_PORT",
+        "BENTOML_HOST",
+        "BENTOML_SERVE_DEPENDS",
+        "BENTOML_SERVE_RUNNER_MAP",
+        "BENTOML_SERVE_SERVICE_NAME",
+        "BENTOCLOUD_DEPLOYMENT_URL",
+        "PROMETHEUS_MULTIPROC_DIR",
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "VIRTUAL_ENV",
+        "PYTHONHOME",
+        "PYTHONDONTWRITEBYTECODE",
+    ]
+)
+"""A user's value for these would take a replica out of the platform's hands."""
+THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+Declared = Iterable[Mapping[str, Any]]
+"""Variables as `bento.yaml` declares them: `name`, `value` (may be empty), `stage`."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the platform sets this variable, whatever a user says."""
+    return name in RESERVED or name.startswith("HOTPLATE_")
+
+
+def service_variables(workload: ServedBento, declared: Declared) -> dict[str, str]:
+    """The author's defaults under what the deployment says, without reserved names.
+
+    Raises `BentoUnusable` if the entry service declares a variable that nobody gives a value.
+    """
+    values = {item["name"]: item.get("value") for item in declared if item.get("stage") != "build"}
+    values |= workload.env
+    missing = [name for name, value in values.items() if value in (None, "")]
+    missing = [name for name in missing if name not in workload.env]
+    if missing and workload.entry:
+        raise BentoUnusable(
+            f"The service {workload.key.service} needs a value for {', '.join(sorted(missing))}; "
+            "set it in the deployment's envs."
+        )
+    return {
+        name: str(value)
+        for name, value in values.items()
+        if name not in missing and not is_reserved(name)
+    }
+
+
+def build_variables(workload: ServedBento, declared: Declared) -> dict[str, str]:
+    """What is set while the environment is built, and thus makes it a different one.
+
+    The author's values for the stages `build` and `all`. A deployment's value counts only where
+    it is meant for the build, else each deployment of a bento would need an environment.
+    """
+    values: dict[str, str] = {}
+    for item in declared:
+        name, stage = item["name"], item.get("stage") or "all"
+        given = workload.env.get(name)
+        if given and (stage == "build" or name.startswith(INSTALLER_PREFIXES)):
+            values[name] = given
+        elif item.get("value") and stage != "runtime":
+            values[name] = str(item["value"])
+    return values
+
+
+def platform_variables(workload: ServedBento, home: Path, python: Path) -> dict[str, str]:
+    """What BentoML's worker needs to live in the platform."""
+    return {
+        "BENTOML_HOME": str(home),
+        "BENTOML_CONTAINERIZED": "true",
+        "BENTOML_DO_NOT_TRACK": "True",
+        "BENTOML_CONFIG_OVERRIDES": json.dumps(
+            {"services": {workload.key.service: _config_overrides(workload.config_overrides)}}
+        ),
+        "PROMETHEUS_MULTIPROC_DIR": str(home / "prometheus_multiproc_dir"),
+        "VIRTUAL_ENV": str(python.parent.parent),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def thread_counts(cpus: float, workers: int) -> dict[str, str]:
+    """Threads of the numeric libraries per process: its share of the CPUs asked for, if any.
+
+    Their own default is a thread per core of the machine, however little of it is ours.
+    """
+    return dict.fromkeys(THREAD_COUNTS, str(max(1, int(cpus / workers)))) if cpus else {}
+
+
+def search_paths(env: Mapping[str, str], python: Path, parts: Path) -> dict[str, str]:
+    """`PATH` with the environment's programs first, `PYTHONPATH` with our parts first."""
+    paths = {"PATH": str(python.parent), "PYTHONPATH": str(parts)}
+    return {
+        name: os.pathsep.join(filter(None, (first, env.get(name)))) for name, first in paths.items()
+    }
+
+
+def _config_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The deployment's, but the gateway alone decides on time and on how many at once."""
+    traffic = {**(overrides.get("traffic") or {}), "timeout": NO_TIMEOUT_S, "max_concurrency": None}
+    return {**overrides, "traffic": traffic}

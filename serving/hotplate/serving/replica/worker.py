@@ -1,0 +1,220 @@
+"""The process of a replica: `python -m hotplate.serving.replica.worker`, job on standard input.
+
+BentoML's own worker runs in it, so that what must be in place before anything binds a name
+(weights, start-up watch) is in place. It runs in the bento's environment: Python >= 3.9, the
+standard library, bentoml, and safetensors where the bento has it.
+
+The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service),
+`workers` (processes), `journal` (file for phases), `stop_grace_s`, `notes` (lines for the log).
+The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from importlib.util import find_spec
+from typing import Any
+
+from hotplate.serving.replica.hooks import watch_start
+from hotplate.serving.replica.journal import Journal
+
+Job = dict[str, Any]
+
+KEEP_ALIVE_S = 3600
+"""Only the gateway connects; it closes idle connections, so that none is closed under a request."""
+GRACE_SHARE = 0.8
+"""Part of the stop grace for requests in flight; the rest is for the service's shutdown hooks."""
+
+
+def main() -> int:
+    """Read the job and do it; the process's exit status."""
+    job = json.load(sys.stdin)
+    if job["workers"] > 1 and "worker" not in job:
+        return _supervise(job)
+    return become(job, job.get("worker", 1), job.get("gate"))
+
+
+def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
+    """Serve the job's service from this process, until SIGTERM. Returns only if that failed.
+
+    `worker` counts from 1; the first one prepares the deployment and notes the phases. The others
+    wait at `gate`, a pipe that the first one closes.
+    """
+    first = worker == 1
+    journal = Journal(job["journal"] if first else os.devnull)
+    journal.note("process", "begin")
+    for note in job["notes"] if first else ():
+        print(note, file=sys.stderr)
+    os.chdir(job["bento"])
+    if job["bento"] not in sys.path:
+        sys.path.insert(0, job["bento"])
+    _stream_weights()
+    from _bentoml_sdk import Service
+    from bentoml._internal.context import server_context
+    from bentoml._internal.log import configure_server_logging
+
+    configure_server_logging()
+    server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
+    watch_start(Service, lambda: _note_ready(journal))
+    journal.note("process", "end")
+    if not first and gate is not None:
+        os.read(gate, 1)
+    journal.note("init", "begin")
+    service = _load(job)
+    if first:
+        _prepare_deployment(service)
+        if gate is not None:
+            os.close(gate)
+    _serve(job, worker)
+    return 1  # uvicorn ends a replica that has started by the signal that stopped it
+
+
+def _stream_weights() -> None:
+    """Before anything can import safetensors; opened otherwise, a file waits until it is whole."""
+    if find_spec("safetensors"):
+        from hotplate.serving.streaming.patch import install
+    else:
+        from hotplate.serving.streaming.audit import install_hook as install
+    install()
+
+
+def _note_ready(journal: Journal) -> None:
+    journal.note("init", "end")
+    from hotplate.serving.streaming.span import weights_span
+
+    span = weights_span()
+    if span is not None:
+        journal.note("weights", "begin", span.start)
+        journal.note("weights", "end", span.end)
+
+
+def _load(job: Job) -> Any:
+    """The service's object, with its configuration and the variables that it declares.
+
+    Raises ValueError for a declared variable that has no value.
+    """
+    from _bentoml_impl.loader import load
+
+    root = load(job["bento"], standalone_load=True)
+    service = root.find_dependent_by_name(job["service"])
+    service.inject_config()
+    for variable in (*service.envs, *root.envs):
+        if variable.stage == "build" or variable.name in os.environ:
+            continue
+        if variable.value:
+            os.environ[variable.name] = variable.value
+        elif variable in service.envs:
+            raise ValueError(
+                f"The service {service.name} needs a value for {variable.name}; "
+                "set it in the deployment's envs."
+            )
+    return service
+
+
+def _prepare_deployment(service: Any) -> None:
+    """Once per replica: models, deployment hooks, the database of tasks."""
+    from _bentoml_impl.server.serving import server_on_deployment
+
+    server_on_deployment(service)
+    if service.has_custom_command():
+        _wait_for_whole_models()
+
+
+def _wait_for_whole_models() -> None:
+    """The program behind a custom command opens files without us: opening them here waits."""
+    for folder, _, names in os.walk(os.environ["HOTPLATE_MODELS"], followlinks=True):
+        for name in names:
+            with open(os.path.join(folder, name), "rb"):
+                pass
+
+
+def _serve(job: Job, worker: int) -> None:
+    """BentoML's worker on the inherited socket."""
+    from _bentoml_impl.worker.service import main as bentoml_worker
+
+    fd = int(os.environ["HOTPLATE_LISTEN_FD"])
+    with socket.socket(fileno=os.dup(fd)) as listener:
+        host, port = listener.getsockname()[:2]
+    urls = {**job["depends"], job["service"]: f"http://{host}:{port}"}
+    os.environ["BENTOML_RUNNER_MAP"] = json.dumps(urls)
+    grace_s = max(1, int(job["stop_grace_s"] * GRACE_SHARE))
+    bentoml_worker.main(
+        args=[
+            job["bento"],
+            *("--service-name", job["service"]),
+            *("--fd", str(fd)),
+            *("--worker-id", str(worker)),
+            *("--args", "{}"),
+            *("--timeout-keep-alive", str(KEEP_ALIVE_S)),
+            *("--timeout-graceful-shutdown", str(grace_s)),
+        ],
+        standalone_mode=False,
+    )
+
+
+def _supervise(job: Job) -> int:
+    """Start the workers, each a process of its own; when one ends, all do."""
+    children: list[subprocess.Popen[bytes]] = []
+    asked = threading.Event()
+
+    def stop() -> None:
+        for child in children:
+            child.send_signal(signal.SIGTERM)
+
+    def on_signal(*_: Any) -> None:
+        asked.set()
+        stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    others_gate, first_gate = os.pipe()
+    for worker in range(1, job["workers"] + 1):
+        gate = first_gate if worker == 1 else others_gate
+        children.append(_start_worker({**job, "worker": worker, "gate": gate}))
+    os.close(others_gate)
+    os.close(first_gate)
+    if not asked.is_set():
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    stop()
+    for child in children:
+        child.wait()
+    return 0 if asked.is_set() else 1
+
+
+def _start_worker(job: Job) -> subprocess.Popen[bytes]:
+    fds = (int(os.environ["HOTPLATE_LISTEN_FD"]), job["gate"])
+    child = subprocess.Popen(
+        [sys.executable, "-m", "hotplate.serving.replica.worker"],
+        stdin=subprocess.PIPE,
+        pass_fds=fds,
+    )
+    assert child.stdin is not None
+    child.stdin.write(json.dumps(job).encode())
+    child.stdin.close()
+    return child
+
+
+def _run() -> None:
+    """`main`, then out: threads of the user's code must not hold a process that has failed."""
+    status = 1
+    try:
+        status = main()
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _run()
