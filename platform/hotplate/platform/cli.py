@@ -109,7 +109,8 @@ def _settings(arguments: argparse.Namespace, data: DataDir) -> PlatformSettings:
 def _up(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from hotplate.platform.up import Supervisor, reachable
+    from hotplate.platform.ports import reachable
+    from hotplate.platform.up import Supervisor
 
     data = DataDir.at(arguments.data)
     lock = data.lock()

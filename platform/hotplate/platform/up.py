@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from rich.console import Console
 from hotplate.deploy.processes import Process
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
+from hotplate.platform.ports import free_port, is_free, reachable
 from hotplate.platform.settings import PlatformSettings
 
 START_LIMIT_S = 60.0
@@ -230,31 +230,6 @@ def _role(name: str, url: str, **flags: object) -> Role:
     for flag, value in flags.items():
         argv += [f"--{flag.replace('_', '-')}", str(value)]
     return Role(name, tuple(argv), f"{url}/healthz")
-
-
-def reachable(host: str) -> str:
-    """An address on which a server bound to `host` answers this machine."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)
-
-
-def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
-def free_port(host: str) -> int:
-    """A port that nobody uses now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def last_lines(path: Path, count: int) -> Sequence[str]:

@@ -21,7 +21,7 @@ from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
 from hotplate.platform.controller.routing import Addresses, routes_of
-from hotplate.platform.controller.scaling import Scaling, Wish
+from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Outcome
@@ -49,12 +49,11 @@ class Controller:
         self._loader = Loader(store, rules)
         self._metrics = metrics
         self._tracked: dict[int, Tracked] = {}
-        self._wishes: dict[str, Wish] = {}
         self._stale: set[int] = set()
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
-        self._scaling = Scaling(lambda key: None)
-        self.gateways = Gateways(self._demand_changed)
+        self._scaling = Scaling()
+        self.gateways = Gateways(self._demand_changed, self._gateway_came)
         self.ready = asyncio.Event()
         """Set when every deployment has been looked at once and a gateway is connected."""
 
@@ -78,7 +77,7 @@ class Controller:
         tracked = self._tracked.get(deployment_id)
         if tracked is None:
             return {"services": [], "replicas": []}
-        return live_json(tracked, tracked.mine(self._engine.replicas()), self._wishes)
+        return live_json(tracked, tracked.mine(self._engine.replicas()))
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         tracked = self._tracked.get(deployment_id)
@@ -140,6 +139,10 @@ class Controller:
                 self._look_at(deployment_id)
         self._wake.set()
 
+    def _gateway_came(self) -> None:
+        self._scaling.gateway_restarted(asyncio.get_running_loop().time())
+        self.ready.set()
+
     def _look_at(self, deployment_id: int) -> None:
         self._dirty.add(deployment_id)
         self._wake.set()
@@ -187,18 +190,16 @@ class Controller:
     async def _decide(self, tracked: Tracked, replicas: Sequence[Replica]) -> Plan:
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         wishes: list[Wish] = []
-        for revision in tracked.kept():
-            for service in tracked.services[revision.number]:
-                key = service.workload.key
-                route = tracked.route_of(key)
-                if revision.outcome is not Outcome.READY or not route:
-                    continue
-                own = [replica for replica in replicas if replica.key == key]
-                demand = self.gateways.demand(route)
-                wishes.append(self._scaling.wish(service, demand, own, tracked.draining, now, wall))
-        times = [at for wish in wishes if (at := self._scaling.next_at(wish.key)) is not None]
+        for service in tracked.answering():
+            key = service.workload.key
+            own = [replica for replica in replicas if replica.key == key]
+            there = counts(own, tracked.draining, now, wall)
+            demand = self.gateways.demand(tracked.route_of(key))
+            memory = tracked.memories.get(service.name)
+            wishes.append(self._scaling.wish(service, demand, there, now, memory))
+        times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
-        await self._record(tracked, wishes)
+        await self._record(tracked, wishes, now)
         return plan(
             Situation(
                 deployment=tracked.deployment,
@@ -211,28 +212,28 @@ class Controller:
             )
         )
 
-    async def _record(self, tracked: Tracked, wishes: Sequence[Wish]) -> None:
-        """Keep every decision that wants another number than the one before."""
+    async def _record(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
+        """Keep every decision that wants another number than the one before, or for another cause.
+
+        What the decider has learnt until then is kept with it.
+        """
         changed = []
         for wish in wishes:
-            before = self._wishes.get(str(wish.key))
-            self._wishes[str(wish.key)] = wish
+            before = tracked.wishes.get(wish.key)
+            tracked.wishes[wish.key] = wish
             labels = (f"{wish.key.organization}/{wish.key.deployment}", wish.key.service)
             self._metrics.desired.labels(*labels).set(wish.decision.desired)
-            if before is None or before.decision.desired != wish.decision.desired:
-                changed.append(
-                    DecisionRecord(
-                        at=datetime.now(UTC),
-                        revision=wish.key.revision,
-                        service=wish.key.service,
-                        replicas=wish.replicas.live,
-                        desired=wish.decision.desired,
-                        demand=wish.demand.total,
-                        reason=wish.decision.reason,
-                    )
-                )
-        if changed:
-            await self._store.run(self._store.add_decisions, tracked.deployment.id, changed)
+            if before is None or before.outline != wish.outline:
+                changed.append(wish)
+        if not changed:
+            return
+        store, deployment_id = self._store, tracked.deployment.id
+        records = [_decision_record(wish) for wish in changed]
+        await store.run(store.add_decisions, deployment_id, records)
+        for wish in changed:
+            memory = self._scaling.memory(wish.key, now)
+            name = tracked.memory_key(wish.key.service)
+            await store.run(store.put_learnt, name, memory)
 
     async def _note(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep what happened to replicas since the last step: crashes and cold starts."""
@@ -263,6 +264,7 @@ class Controller:
         if step.gone:
             await self._store.run(self._store.forget_deployment, deployment.id)
             self._tracked.pop(deployment.id)
+            self._scaling.forget(tracked.owns)
             tracked.settled.set()
             self._stale.discard(deployment.id)
         elif deployment.id in self._stale:
@@ -309,6 +311,18 @@ class Controller:
                 self._addresses,
             )
         self.gateways.publish(sorted(routes, key=lambda route: route.name))
+
+
+def _decision_record(wish: Wish) -> DecisionRecord:
+    return DecisionRecord(
+        at=datetime.now(UTC),
+        revision=wish.key.revision,
+        service=wish.key.service,
+        replicas=wish.replicas.live,
+        desired=wish.decision.desired,
+        demand=wish.demand.total,
+        reason=wish.decision.reason,
+    )
 
 
 def _cold_start(replica: Replica) -> ColdStart:

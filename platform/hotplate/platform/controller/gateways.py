@@ -20,8 +20,13 @@ class Gateways:
     replica's slots would send it more than it can do.
     """
 
-    def __init__(self, changed: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, changed: Callable[[Sequence[str]], None], came: Callable[[], None]) -> None:
+        """`changed` is told the routes whose demand is another one now, `came` that a gateway is.
+
+        A gateway is there when its first report is.
+        """
         self._changed = changed
+        self._came = came
         self._table = RouteTable(version=0)
         self._report: DemandReport | None = None
         self._socket: web.WebSocketResponse | None = None
@@ -42,10 +47,6 @@ class Gateways:
         if tuple(routes) != self._table.routes:
             self._table = RouteTable(self._table.version + 1, tuple(routes))
             self._unsent.set()
-
-    def start_after(self, version: int) -> None:
-        """Number tables from here on (a restarted control plane must not go back)."""
-        self._table = RouteTable(max(version, self._table.version))
 
     def idle(self, replica: str) -> bool:
         """Whether the gateway confirmed, after it was told to drain it, that nothing runs there."""
@@ -91,6 +92,8 @@ class Gateways:
             self._table = RouteTable(report.version + 1, self._table.routes)
             if self._table.routes:
                 self._unsent.set()
+        if before is None:
+            self._came()
         known = before.routes if before else {}
         if before is None or before.version != report.version:
             self._changed([*report.routes, *known])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +11,7 @@ from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.tracked import Tracked
 
 
-def live_json(
-    tracked: Tracked, replicas: Sequence[Replica], wishes: Mapping[str, Wish]
-) -> dict[str, Any]:
+def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
     """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in seconds."""
     services = []
     for revision in tracked.kept():
@@ -26,7 +24,7 @@ def live_json(
                 "max_replicas": policy.max_replicas,
                 "concurrency": policy.concurrency,
             }
-            services.append(about | _wish(wishes.get(str(service.workload.key))))
+            services.append(about | _wish(tracked.wishes.get(service.workload.key)))
     ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
     return {
         "services": services,

@@ -39,6 +39,9 @@ class Loader:
             tracked.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )
+        for service in tracked.answering():
+            name = tracked.memory_key(service.name)
+            tracked.memories[service.name] = self._store.learnt(name)
         return tracked
 
     def _with_ports(self, revision: Revision) -> Revision:

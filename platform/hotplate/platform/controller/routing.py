@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
@@ -127,11 +127,3 @@ def _refusal(deployment: Deployment) -> str:
     if deployment.serving is None and deployment.latest.outcome is Outcome.FAILED:
         return f"deployment '{deployment.name}' has failed: {deployment.latest.reason}"
     return ""
-
-
-def demand_key(route: str, deployment: Deployment, entry: str) -> WorkloadKey | None:
-    """The workload that a route's demand is for, if it is one of the deployment's public route."""
-    if route != public_name(deployment):
-        return None
-    number = answering(deployment).number
-    return WorkloadKey(deployment.organization.name, deployment.name, number, entry)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hotplate.autoscaler.decider import Decider
+from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.workloads import Service
 from hotplate.serving.gateway.routes import RouteDemand
+
+log = logging.getLogger("hotplate.scaling")
 
 _LIVE = (ReplicaState.READY, ReplicaState.UNREADY)
 _COMING = (ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.BACKOFF)
@@ -25,52 +29,63 @@ class Wish:
     demand: Demand
     replicas: Replicas
 
+    @property
+    def outline(self) -> tuple[int, str]:
+        """What makes a decision another one; figures in its reason move all the time."""
+        return self.decision.desired, self.decision.cause
+
 
 class Scaling:
-    """Deciders by workload. What one has learnt outlives the process through `learnt`."""
+    """Deciders by workload; a new revision's goes on with what the last one's has learnt."""
 
-    def __init__(self, learnt: Callable[[WorkloadKey], Any | None]) -> None:
-        self._learnt = learnt
+    def __init__(self) -> None:
         self._deciders: dict[WorkloadKey, Decider] = {}
 
     def wish(
         self,
         service: Service,
         demand: RouteDemand | None,
-        replicas: Sequence[Replica],
-        draining: frozenset[str],
+        there: Replicas,
         now: float,
-        wall: float,
+        memory: Mapping[str, Any] | None,
     ) -> Wish:
-        """How many replicas the service should have. `now` in loop seconds, `wall` in Unix ones."""
+        """How many replicas the service should have; `demand` None = the gateway is not heard.
+
+        `memory` is what an earlier decider of the service had learnt. `now` in loop seconds.
+        """
         key = service.workload.key
         decider = self._deciders.get(key)
         if decider is None:
-            decider = self._deciders[key] = Decider.restored(service.policy, self._learnt(key), now)
+            decider = self._deciders[key] = _decider(service, memory, now)
         counted = None
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
         decider.observe(counted, now)
-        there = counts(replicas, draining, now, wall)
         return Wish(key, decider.decide(there, now), counted or Demand(), there)
 
-    def next_at(self, key: WorkloadKey) -> float | None:
-        """When, without any change, the wish could differ at the earliest (loop seconds)."""
-        decider = self._deciders.get(key)
-        return decider.next_at if decider else None
-
     def ready_after(self, key: WorkloadKey, cold_start_s: float) -> None:
-        """Teach the length of a cold start."""
+        """Teach the length of a cold start, seconds."""
         if decider := self._deciders.get(key):
             decider.ready_after(cold_start_s)
 
-    def forget(self, keep: Iterable[WorkloadKey]) -> None:
-        kept = set(keep)
-        self._deciders = {key: d for key, d in self._deciders.items() if key in kept}
+    def gateway_restarted(self, now: float) -> None:
+        for decider in self._deciders.values():
+            decider.gateway_restarted(now)
 
-    def to_json(self) -> Mapping[str, Any]:
-        """What the deciders have learnt, by workload."""
-        return {str(key): decider.to_json() for key, decider in self._deciders.items()}
+    def memory(self, key: WorkloadKey, now: float) -> dict[str, Any]:
+        """What the workload's decider has learnt, as JSON."""
+        return self._deciders[key].memory(now)
+
+    def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
+        self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}
+
+
+def _decider(service: Service, memory: Mapping[str, Any] | None, now: float) -> Decider:
+    try:
+        return Decider(service.policy, now=now, memory=memory)
+    except MemoryInvalid as error:
+        log.warning("%s: what was learnt is not used: %s", service.workload.key, error)
+        return Decider(service.policy, now=now)
 
 
 def counts(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
-from hotplate.platform.controller.routing import answering, public_name
+from hotplate.platform.controller.routing import public_name
+from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.workloads import Service
-from hotplate.platform.store.records import Deployment, Revision
+from hotplate.platform.store.records import Deployment, Revision, Wanted
 
 UNSETTLED = ("deploying", "terminating")
 """Statuses after which another one follows by itself."""
@@ -27,6 +29,10 @@ class Tracked:
     tokens: tuple[str, ...] = ()
     """Digests of its organization's bearer tokens."""
     draining: frozenset[str] = frozenset()
+    wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
+    """The last decision per service that answers."""
+    memories: dict[str, Any] = field(default_factory=dict)
+    """What deciders of the deployment's services had learnt, as of the last load."""
     restarts: dict[str, int] = field(default_factory=dict)
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
@@ -43,16 +49,22 @@ class Tracked:
     def find(self, key: WorkloadKey) -> Service | None:
         return next((s for s in self.services.get(key.revision, ()) if s.workload.key == key), None)
 
+    def answering(self) -> list[Service]:
+        """The services whose number of replicas is the autoscaler's to decide."""
+        revision = self.deployment.serving
+        if revision is None or self.deployment.wanted is not Wanted.RUNNING:
+            return []
+        return list(self.services[revision.number])
+
+    def memory_key(self, service: str) -> str:
+        """Where the store keeps what the service's deciders have learnt."""
+        return f"decider/{self.deployment.uid}/{service}"
+
     def route_of(self, key: WorkloadKey) -> str:
-        """The gateway's name for the requests that a workload serves; empty if it gets none now."""
+        """The gateway's name for the requests that a workload answers."""
         service = self.find(key)
-        if service is None or not service.workload.entry:
-            return str(key)
-        return (
-            public_name(self.deployment)
-            if key.revision == answering(self.deployment).number
-            else ""
-        )
+        entry = service is not None and service.workload.entry
+        return public_name(self.deployment) if entry else str(key)
 
     def owns(self, key: WorkloadKey) -> bool:
         named = (key.organization, key.deployment)
@@ -72,5 +84,5 @@ class Tracked:
         """Replicas whose cold start has ended since the last call."""
         ready = {(r.id, r.ready_at): r for r in replicas if r.ready_at is not None}
         fresh = [replica for at, replica in ready.items() if at not in self.started]
-        self.started = set(ready)  # type: ignore[arg-type]
+        self.started = set(ready)
         return fresh

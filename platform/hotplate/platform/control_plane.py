@@ -1,0 +1,180 @@
+"""The control plane's process: API, controller and this node's engine, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.cache.blobs import BlobStore
+from hotplate.cache.client import AgentClient
+from hotplate.deploy.engine import Resources
+from hotplate.deploy.local import LocalEngine
+from hotplate.deploy.machine import Machine, detect
+from hotplate.deploy.quantities import resources_of
+from hotplate.platform.api.app import make_app
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.controller.controller import Controller
+from hotplate.platform.controller.instance_types import sizes
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.routing import Addresses
+from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.data_dir import DataDir
+from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
+from hotplate.platform.ports import is_free
+from hotplate.platform.roles import log_to_stderr
+from hotplate.platform.runtime import EngineRuntime
+from hotplate.platform.settings import PlatformSettings
+from hotplate.platform.store.store import Store
+from hotplate.serving.replica.environment import Environments
+from hotplate.serving.replica.runtime import BentoRuntime
+from hotplate.serving.replica.slots import slots
+
+if TYPE_CHECKING:
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+ORGANIZATION = "default"
+ADMIN = "admin"
+
+log = logging.getLogger("hotplate.control-plane")
+
+
+def run(settings: PlatformSettings, data: DataDir, agent_url: str) -> None:
+    """Run until SIGTERM; replicas go on running. Raises `CannotStart`."""
+    log_to_stderr()
+    try:
+        asyncio.run(serve(settings, data, agent_url))
+    except OSError as error:
+        raise CannotStart(f"control plane on {settings.host}:{settings.port}: {error}") from error
+
+
+async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> None:
+    """Serve the API and keep the deployments as the store wants them."""
+    store = Store(settings.database_url or data.database_url, _allocator(settings))
+    blobs = BlobStore(settings.blobs_url or data.blobs_url)
+    agent = AgentClient(agent_url, data.secret("cluster-token"))
+    _add_admin(store, data.secret("admin-token"))
+    machine = detect()
+    bentos = BentoRuntime(
+        Environments(data.folder("environments")),
+        agent,
+        agent_socket=data.agent_socket,
+        trees=data.folder("agent") / "trees",
+        parts=data.folder("parts"),
+    )
+    engine = LocalEngine(data.folder("replicas"), EngineRuntime(bentos), machine)
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    controller = Controller(
+        store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
+    )
+    app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
+    _add_internal(app, controller, registry, data.secret("cluster-token"), settings.drain_s)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    try:
+        await web.TCPSite(runner, settings.host, settings.port).start()
+        log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
+        await _until(stopped, controller.run())
+    finally:
+        await runner.cleanup()
+        await engine.close()
+        await bentos.close()
+        await agent.close()
+        store.close()
+
+
+async def _until(stopped: asyncio.Event, work: Awaitable[None]) -> None:
+    """Run `work` until the event is set; its failure is ours."""
+    working = asyncio.ensure_future(work)
+    waiting = asyncio.create_task(stopped.wait())
+    await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:
+    first, last = settings.port_range()
+
+    def allocate(taken: set[int]) -> int:
+        for port in range(first, last + 1):
+            if port not in taken and is_free(settings.host, port):
+                return port
+        raise PortsExhausted(
+            f"deployment_ports {first}-{last}: all are taken; delete a deployment or widen it"
+        )
+
+    return allocate
+
+
+def _add_admin(store: Store, secret: str) -> None:
+    """Make the admin token good, and the one that it replaces no more."""
+    admin = store.ensure_user(ORGANIZATION, ADMIN, f"{ADMIN}@localhost")
+    current = store.find_token(secret)
+    for token in store.tokens(admin.organization.id):
+        if token.name == ADMIN and (current is None or token.id != current.id):
+            store.revoke_token(admin.organization.id, token.uid)
+    store.add_token(admin.id, ADMIN, secret)
+
+
+def _rules(machine: Machine) -> Rules:
+    capacity = machine.capacity
+    whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
+    return Rules(
+        slots=slots,
+        resources=resources_of,
+        policy=policy_from,
+        instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),
+    )
+
+
+def _advertised(settings: PlatformSettings) -> str:
+    """The host in deployments' URLs; empty where every address of the machine is listened on."""
+    everywhere = settings.host in ("0.0.0.0", "::", "")
+    return settings.advertise_host or ("" if everywhere else settings.host)
+
+
+def _add_internal(
+    app: web.Application,
+    controller: Controller,
+    registry: CollectorRegistry,
+    token: str,
+    drain_s: float,
+) -> None:
+    """What the platform's own processes call, with the cluster's token; and the metrics."""
+
+    def guarded(handler: Handler) -> Handler:
+        async def check(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(given, f"Bearer {token}"):
+                raise Unauthorized("the cluster's token is missing or wrong")
+            return await handler(request)
+
+        return check
+
+    async def shutdown(_: web.Request) -> web.Response:
+        await controller.shutdown(drain_s)
+        return web.json_response({})
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), content_type="text/plain")
+
+    app.router.add_get("/internal/gateway", guarded(controller.gateways.handle))
+    app.router.add_post("/internal/shutdown", guarded(shutdown))
+    app.router.add_get("/metrics", metrics)

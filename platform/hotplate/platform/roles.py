@@ -1,0 +1,66 @@
+"""The roles that hold no state of the platform's: the gateway and the node's agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from hotplate.platform.errors import CannotStart
+
+
+def log_to_stderr() -> None:
+    """One line per message, with the time of day and the part that speaks."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    # Every request of a client and every step of a migration is too much for a person to read.
+    for chatty in ("aiohttp.access", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def run_agent(
+    *, data: Path, host: str, port: int, origin: str, memory_bytes: int, token: str
+) -> None:
+    """Run this node's agent until SIGTERM. Raises `CannotStart`."""
+    from hotplate.cache.agent import AgentSettings, serve
+    from hotplate.cache.errors import CacheError
+
+    log_to_stderr()
+    memory = {"arena_limit_bytes": memory_bytes} if memory_bytes else {}
+    settings = AgentSettings(
+        data_dir=data, origin_url=origin, host=host, port=port, token=token, **memory
+    )
+    try:
+        asyncio.run(serve(settings, ready=_say("agent")))
+    except (CacheError, OSError) as error:
+        raise CannotStart(f"agent on {host}:{port}: {error}") from error
+
+
+def run_gateway(
+    *, control_plane: str, token: str, admin_host: str, admin_port: int, state: Path
+) -> None:
+    """Run a gateway until SIGTERM. Raises `CannotStart`."""
+    import uvloop
+
+    from hotplate.serving.gateway.server import GatewaySettings, serve
+
+    log_to_stderr()
+    settings = GatewaySettings(
+        control_plane=control_plane,
+        token=token,
+        admin_host=admin_host,
+        admin_port=admin_port,
+        state_dir=state,
+    )
+    try:
+        uvloop.run(serve(settings, ready=_say("gateway")))
+    except OSError as error:
+        raise CannotStart(f"gateway on {admin_host}:{admin_port}: {error}") from error
+
+
+def _say(role: str) -> Callable[[str], None]:
+    return lambda url: logging.getLogger(f"hotplate.{role}").info("ready at %s", url)

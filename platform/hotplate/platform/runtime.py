@@ -1,0 +1,29 @@
+"""The BentoML runtime as the engine wants it: same work, the engine's own error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotplate.deploy.engine import Command, Phase, Recorder, Workload
+from hotplate.deploy.errors import PrepareFailed
+from hotplate.serving.replica.errors import ReplicaError
+from hotplate.serving.replica.runtime import BentoRuntime
+
+
+class EngineRuntime:
+    """`serving` and `deploy` do not know each other; here they meet."""
+
+    def __init__(self, bentos: BentoRuntime) -> None:
+        self._bentos = bentos
+
+    async def prepare(
+        self, workload: Workload, replica: str, directory: str, recorder: Recorder
+    ) -> Command:
+        try:
+            made = await self._bentos.prepare(workload, replica, directory, recorder)
+        except ReplicaError as error:
+            raise PrepareFailed(str(error), retry=error.retry, log=error.log) from error
+        return Command(made.argv, made.env, made.cwd, made.job, made.ready_path)
+
+    def phases(self, directory: str) -> Sequence[Phase]:
+        return [Phase(p.name, p.start, p.end) for p in self._bentos.phases(directory)]
