@@ -206,14 +206,15 @@ class Deployments(Database):
             )
 
     def allocate_ports(self, revision_id: int, services: Iterable[str]) -> dict[str, int]:
-        """A port for each of these services, chosen beside all that are taken and kept."""
+        """A port for each of these services of the revision; those that have one keep it."""
         with self._session() as session:
-            taken = _taken_ports(session)
-            ports: dict[str, int] = {}
+            row = session.get_one(RevisionRow, revision_id)
+            taken, ports = _taken_ports(session), dict(row.ports)
             for service in services:
-                ports[service] = self._allocate_port(taken)
-                taken.add(ports[service])
-            session.get_one(RevisionRow, revision_id).ports = dict(ports)
+                if service not in ports:
+                    ports[service] = self._allocate_port(taken)
+                    taken.add(ports[service])
+            row.ports = ports
             return ports
 
     def forget_deployment(self, deployment_id: int) -> None:

@@ -1,0 +1,69 @@
+"""The control plane's HTTP application, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from hotplate.cache.blobs import BlobStore
+from hotplate.platform.api.artifacts import Artifacts
+from hotplate.platform.api.auth import Auth, answer_errors
+from hotplate.platform.api.deployment_source import Source
+from hotplate.platform.api.deployments import Deployments
+from hotplate.platform.api.downloads import Downloads
+from hotplate.platform.api.hotplate import Hotplate
+from hotplate.platform.api.instance_types import InstanceTypes
+from hotplate.platform.api.repositories import Repositories
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.api.transfers import Transfers
+from hotplate.platform.api.unpacking import Unpacking
+from hotplate.platform.api.uploads import Uploads
+from hotplate.platform.controller.face import ControllerFace
+from hotplate.platform.store.records import Kind
+from hotplate.platform.store.store import Store
+
+
+def make_app(
+    store: Store, blobs: BlobStore, controller: ControllerFace, settings: ApiSettings
+) -> web.Application:
+    """Everything that the bentoml client calls, and our own routes beside it.
+
+    The caller keeps the store and the blobs, and closes them after the application is cleaned up.
+    """
+    auth = Auth(store)
+    unpacking = Unpacking(store, blobs, settings.archive)
+    transfers = Transfers(store, blobs, settings)
+    source = Source(store, unpacking, settings.unpack_wait_s)
+    app = web.Application(
+        middlewares=[answer_errors, auth.middleware()], client_max_size=settings.json_limit_bytes
+    )
+    app.add_routes(auth.routes())
+    app.add_routes(transfers.routes())
+    for kind in Kind:
+        app.add_routes(Repositories(kind, store).routes())
+        app.add_routes(Artifacts(kind, store).routes())
+        app.add_routes(Uploads(kind, store, blobs, unpacking, transfers, settings).routes())
+        app.add_routes(Downloads(kind, store, transfers).routes())
+    app.add_routes(Deployments(store, source, controller, settings).routes())
+    app.add_routes(InstanceTypes(controller).routes())
+    app.add_routes(Hotplate(store, controller, settings).routes())
+
+    async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
+        sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings.upload_life_s))
+        yield
+        sweep.cancel()
+        await asyncio.wait({sweep})
+        await unpacking.close()
+
+    app.cleanup_ctx.append(uploads_under_way)
+    return app
+
+
+async def _drop_old_uploads(store: Store, unpacking: Unpacking, life_s: float) -> None:
+    """Removes the parts of uploads that nobody finished."""
+    before = datetime.now(UTC) - timedelta(seconds=life_s)
+    for upload in await store.run(store.uploads_before, before):
+        await unpacking.drop(upload)

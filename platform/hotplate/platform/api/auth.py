@@ -1,0 +1,76 @@
+"""Who calls: every path under `/api/` needs a token; and the client's two questions at login."""
+
+from __future__ import annotations
+
+import logging
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from hotplate.cache.errors import CacheError
+from hotplate.platform import http_errors
+from hotplate.platform.api import views
+from hotplate.platform.api.requests import CALLER, Handler, caller, organization
+from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
+from hotplate.platform.store.store import Store
+
+TOKEN_HEADER = "X-YATAI-API-TOKEN"
+SCOPE = "api"
+
+logger = logging.getLogger(__name__)
+
+
+class Auth:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/api/v1/auth/current", self.current_user),
+            web.get("/api/v1/current_org", self.current_organization),
+        ]
+
+    async def current_user(self, request: web.Request) -> web.Response:
+        return web.json_response(views.user(caller(request)))
+
+    async def current_organization(self, request: web.Request) -> web.Response:
+        return web.json_response(views.organization(organization(request)))
+
+    def middleware(self) -> Middleware:
+        @web.middleware
+        async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.path.startswith("/api/"):
+                await self._admit(request)
+            return await handler(request)
+
+        return authenticate
+
+    async def _admit(self, request: web.Request) -> None:
+        secret = request.headers.get(TOKEN_HEADER, "")
+        if not secret:
+            raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
+        token = await self._store.run(self._store.find_token, secret)
+        if token is None:
+            raise Unauthorized("the API token is unknown or expired; log in with another")
+        if SCOPE not in token.scopes:
+            raise Forbidden(f"token {token.name!r} lacks the scope {SCOPE!r}; use one that has it")
+        request[CALLER] = token.user
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error becomes `{"error": {"code", "message"}}`; only bugs are logged."""
+    try:
+        return await handler(request)
+    except (PlatformError, CacheError) as error:
+        return http_errors.error_response(error)
+    except web.HTTPException as error:
+        code = error.reason.lower().replace(" ", "_")
+        return http_errors.response(error.status, code, f"{request.path}: {error.reason}")
+    except ConnectionError:
+        # The caller left while it was being answered; aiohttp knows what to do.
+        raise
+    except Exception:
+        logger.exception("%s %s failed", request.method, request.path)
+        message = "something went wrong inside Hotplate; its log has the details"
+        return http_errors.response(500, "internal", message)

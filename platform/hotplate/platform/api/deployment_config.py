@@ -1,0 +1,89 @@
+"""What a deployment's create or update says, checked and with its defaults filled in; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.autoscaler.errors import ScalingInvalid
+from hotplate.platform.api.fields import Fields, suggestion
+from hotplate.platform.controller.workloads import entry_service
+from hotplate.platform.errors import Invalid
+
+STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")
+
+
+def deployment_config(
+    fields: Fields, manifest: Mapping[str, Any], instance_types: Collection[str]
+) -> dict[str, Any]:
+    """The config of a revision, with every service of the bento.
+
+    The same request always gives the same config, and so does a config that is sent back: that
+    is how a redeploy without a change is seen. Raises Invalid.
+    """
+    if fields.has("canary"):
+        raise Invalid("canary: canary deployments are not supported yet; leave it out")
+    if fields.flag("dev"):
+        raise Invalid("dev: development deployments (`bentoml code`) are not supported yet")
+    if secrets := fields.values("secrets"):
+        raise Invalid(f"secrets: {secrets[0]!r} is not known here; pass its values as envs")
+    return {
+        "access_authorization": fields.flag("access_authorization"),
+        "envs": fields.pairs("envs", "name"),
+        "secrets": [],
+        "services": _services(fields, manifest, instance_types),
+    }
+
+
+def service_names(manifest: Mapping[str, Any]) -> list[str]:
+    """The services of a bento, the entry service first."""
+    entry = entry_service(manifest)
+    names = [service["name"] for service in manifest.get("services") or () if service.get("name")]
+    return sorted(names or [entry], key=lambda name: name != entry)
+
+
+def _services(
+    fields: Fields, manifest: Mapping[str, Any], instance_types: Collection[str]
+) -> dict[str, Any]:
+    asked, names = fields.fields("services"), service_names(manifest)
+    for name in fields.mapping("services"):
+        if name not in names:
+            raise Invalid(
+                f"{asked.at(name)}: the bento has no such service{suggestion(name, names)}"
+            )
+    services: dict[str, Any] = {}
+    for name in names:
+        services[name] = _service(asked.fields(name), asked.at(name), instance_types)
+        if not asked.fields(name).has("scaling"):
+            # With flags the client names the entry service only: the others scale like it.
+            services[name]["scaling"] = services[names[0]]["scaling"]
+    return services
+
+
+def _service(fields: Fields, path: str, instance_types: Collection[str]) -> dict[str, Any]:
+    return {
+        "instance_type": fields.choice("instance_type", instance_types),
+        "scaling": _scaling(fields, path),
+        "envs": fields.pairs("envs", "name"),
+        "deployment_strategy": fields.choice("deployment_strategy", STRATEGIES),
+        "cold_start_timeout": fields.number("cold_start_timeout", low=1),
+        "config_overrides": dict(fields.mapping("config_overrides")),
+        "extras": dict(fields.mapping("extras")) or None,
+    }
+
+
+def _scaling(fields: Fields, path: str) -> dict[str, Any]:
+    """The client sends 1 and 1 where the user says nothing; so do we where it sends nothing."""
+    scaling = fields.mapping("scaling")
+    try:
+        # How many slots a replica has says nothing about whether the block can be followed.
+        checked = policy_from(scaling, concurrency=1)
+    except ScalingInvalid as error:
+        raise Invalid(f"{path}.{error}") from error
+    said = {key: value for key, value in (scaling.get("policy") or {}).items() if value is not None}
+    return {
+        "min_replicas": checked.min_replicas,
+        "max_replicas": checked.max_replicas,
+        "policy": said or None,
+    }

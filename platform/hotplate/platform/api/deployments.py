@@ -1,0 +1,172 @@
+"""The v2 deployments of BentoCloud: made, changed, stopped, deleted, looked at."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from hotplate.platform.api import views
+from hotplate.platform.api.deployment_config import deployment_config
+from hotplate.platform.api.deployment_source import Source
+from hotplate.platform.api.names import check_deployment_name, invent_deployment_name
+from hotplate.platform.api.requests import (
+    COUNT_MAX,
+    body,
+    caller,
+    organization,
+    query_labels,
+    query_number,
+)
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.controller.face import ControllerFace
+from hotplate.platform.errors import NotFound
+from hotplate.platform.store.records import Deployment
+from hotplate.platform.store.store import Store
+
+ANYWHERE = ("0.0.0.0", "::", "")
+
+
+class Deployments:
+    def __init__(
+        self, store: Store, source: Source, controller: ControllerFace, settings: ApiSettings
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._controller = controller
+        self._settings = settings
+        self._unasked: set[int] = set()
+        """Deployments whose last roll-out nobody has asked about yet."""
+
+    def routes(self) -> list[web.RouteDef]:
+        root = "/api/v2/deployments"
+        one = root + "/{name}"
+        return [
+            web.post(root, self.create),
+            web.get(root, self.list_all),
+            web.get(one, self.get),
+            web.put(one, self.update),
+            web.delete(one, self.delete),
+            web.post(one + "/terminate", self.terminate),
+            web.put(one + "/void_update", self.roll_out_again),
+        ]
+
+    async def create(self, request: web.Request) -> web.Response:
+        """A name that is taken is a conflict, never an update: `deploy` is always a POST."""
+        self._check_cluster(request)
+        fields = await body(request)
+        bento = await self._source.bento(organization(request), fields.text("bento"))
+        config = deployment_config(fields, bento.manifest, self._instance_types())
+        if fields.has("name"):
+            name = check_deployment_name("name", fields.text("name"))
+        else:
+            name = invent_deployment_name(bento.repository.name)
+        labels = fields.pairs("labels", "key")
+        deployment = await self._store.run(
+            self._store.create_deployment, caller(request), name, bento.id, config, labels
+        )
+        return self._rolled_out(request, deployment)
+
+    async def update(self, request: web.Request) -> web.Response:
+        """The whole config anew; it starts a terminated deployment. Labels null = unchanged."""
+        deployment = await self._named(request)
+        fields = await body(request)
+        bento = await self._source.bento(organization(request), fields.text("bento"))
+        config = deployment_config(fields, bento.manifest, self._instance_types())
+        labels = fields.pairs("labels", "key") if fields.has("labels") else None
+        deployment, begins = await self._store.run(
+            self._store.update_deployment, deployment.id, bento.id, config, labels
+        )
+        if not begins:
+            self._controller.poke(deployment.id)
+            return self._answer(request, deployment)
+        return self._rolled_out(request, deployment)
+
+    async def roll_out_again(self, request: web.Request) -> web.Response:
+        """The same bento and config as a new revision: replicas are replaced one by one."""
+        deployment = await self._named(request)
+        latest = deployment.latest
+        deployment, _ = await self._store.run(
+            self._store.update_deployment,
+            deployment.id,
+            latest.bento.id,
+            latest.config,
+            None,
+            force=True,
+        )
+        return self._rolled_out(request, deployment)
+
+    async def terminate(self, request: web.Request) -> web.Response:
+        deployment = await self._named(request)
+        deployment = await self._store.run(self._store.terminate_deployment, deployment.id)
+        self._controller.poke(deployment.id)
+        return self._answer(request, deployment)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Answers the deployment, which the client insists on."""
+        deployment = await self._named(request)
+        deployment = await self._store.run(self._store.delete_deployment, deployment.id)
+        self._unasked.discard(deployment.id)
+        self._controller.poke(deployment.id)
+        return self._answer(request, deployment)
+
+    async def get(self, request: web.Request) -> web.Response:
+        """The first question after a roll-out began is held until it ended: the client asks
+        every 10 s only, and a warm start takes less than one."""
+        deployment = await self._named(request)
+        if deployment.id in self._unasked:
+            self._unasked.discard(deployment.id)
+            await self._controller.outcome(deployment.id, self._settings.outcome_wait_s)
+            deployment = await self._named(request)
+        return self._answer(request, deployment)
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        """Newest first; `search` is part of a name, `q` names labels."""
+        found = await self._store.run(self._store.deployments, organization(request).id)
+        wanted, search = query_labels(request), request.query.get("search", "")
+        found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]
+        start = query_number(request, "start", 0)
+        shown = found[start : start + query_number(request, "count", COUNT_MAX)]
+        host = self._host(request)
+        items = [views.deployment(d, host, self._settings.cluster) for d in shown]
+        return web.json_response(views.listed(items, start, len(found)))
+
+    def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
+        """The answer to what began a roll-out; it does not wait for it."""
+        self._unasked.add(deployment.id)
+        self._controller.poke(deployment.id)
+        return self._answer(request, deployment)
+
+    def _answer(self, request: web.Request, deployment: Deployment) -> web.Response:
+        host = self._host(request)
+        return web.json_response(views.deployment(deployment, host, self._settings.cluster))
+
+    def _host(self, request: web.Request) -> str:
+        return advertised_host(request, self._settings)
+
+    async def _named(self, request: web.Request) -> Deployment:
+        self._check_cluster(request)
+        return await named_deployment(self._store, request)
+
+    def _instance_types(self) -> list[str]:
+        return [item["display_name"] for item in self._controller.instance_types()]
+
+    def _check_cluster(self, request: web.Request) -> None:
+        asked, ours = request.query.get("cluster", ""), self._settings.cluster
+        if asked not in ("", ours):
+            raise NotFound(f"cluster {asked!r}: this installation has {ours!r} only")
+
+
+async def named_deployment(store: Store, request: web.Request) -> Deployment:
+    """The deployment that the request's path names. Raises NotFound."""
+    name = request.match_info["name"]
+    return await store.run(store.find_deployment, organization(request).id, name)
+
+
+def advertised_host(request: web.Request, settings: ApiSettings) -> str:
+    """Where callers reach deployments: as told, else where this caller reached us."""
+    if settings.advertise_host not in ANYWHERE:
+        return settings.advertise_host
+    return request.url.host or "localhost"
+
+
+def _labels(deployment: Deployment) -> dict[str, str]:
+    return {label["key"]: label["value"] for label in deployment.labels}

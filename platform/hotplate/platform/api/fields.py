@@ -1,0 +1,102 @@
+"""Checked reading of JSON: every complaint is one sentence that opens with the field's path."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from hotplate.platform.errors import Invalid
+
+
+class Fields:
+    """A JSON object on its way in. Absent and null are the same: the client sends both."""
+
+    def __init__(self, value: object, path: str = "") -> None:
+        """Raises Invalid unless `value` is an object."""
+        if not isinstance(value, Mapping):
+            raise Invalid(f"{path or 'body'}: {_shown(value)} is not an object")
+        self._values = value
+        self._path = path
+
+    def at(self, key: object) -> str:
+        """The path of a member, for messages."""
+        return f"{self._path}.{key}" if self._path else str(key)
+
+    def has(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A string; without a default it must be there and not be empty."""
+        value = self._values.get(key)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or (default is None and not value):
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a string")
+        # PostgreSQL cannot keep this character.
+        return value.replace("\x00", "")
+
+    def flag(self, key: str) -> bool:
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is neither true nor false")
+        return bool(value)
+
+    def number(self, key: str, default: int | None = None, low: int = 0) -> int | None:
+        """A whole number of at least `low`, or the default."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a whole number")
+        if value < low:
+            raise Invalid(f"{self.at(key)}: {value} is below {low}")
+        return value
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        """An object of any content; empty where there is none."""
+        return Fields(self._values.get(key) or {}, self.at(key))._values
+
+    def fields(self, key: str) -> Fields:
+        return Fields(self._values.get(key) or {}, self.at(key))
+
+    def values(self, key: str) -> list[Any]:
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, list):
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a list")
+        return value or []
+
+    def items(self, key: str) -> Iterator[Fields]:
+        """The objects of a list."""
+        for index, item in enumerate(self.values(key)):
+            yield Fields(item, f"{self.at(key)}[{index}]")
+
+    def pairs(self, key: str, name: str) -> list[dict[str, str]]:
+        """A list of `{name, "value"}`; no name twice."""
+        found: dict[str, dict[str, str]] = {}
+        for item in self.items(key):
+            label = item.text(name)
+            if label in found:
+                raise Invalid(f"{item.at(name)}: {label!r} is there twice")
+            found[label] = {name: label, "value": item.text("value", "")}
+        return list(found.values())
+
+    def choice(self, key: str, choices: Collection[str]) -> str | None:
+        """One of `choices`, or None."""
+        if not self.has(key):
+            return None
+        value = self.text(key, "")
+        if value not in choices:
+            raise Invalid(f"{self.at(key)}: there is no {value!r}{suggestion(value, choices)}")
+        return value
+
+
+def suggestion(value: str, choices: Collection[str]) -> str:
+    """The end of a complaint: the nearest choice where there is one, else all of them."""
+    nearest = difflib.get_close_matches(value, choices, 1)
+    known = ", ".join(sorted(choices)) or "none"
+    return f"; did you mean {nearest[0]!r}? (known: {known})" if nearest else f" (known: {known})"
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else f"{value!r:.80}"

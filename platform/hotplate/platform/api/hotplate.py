@@ -1,0 +1,129 @@
+"""Our own routes: what a deployment does now, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from hotplate.platform.api import views
+from hotplate.platform.api.deployments import advertised_host, named_deployment
+from hotplate.platform.api.requests import organization, query_number
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.controller.face import ControllerFace
+from hotplate.platform.store.records import Deployment, Revision
+from hotplate.platform.store.store import Store
+
+RECENT = 20
+"""Decisions, events and revisions on the page of one deployment."""
+LINES = 200
+
+
+class Hotplate:
+    def __init__(self, store: Store, controller: ControllerFace, settings: ApiSettings) -> None:
+        self._store = store
+        self._controller = controller
+        self._settings = settings
+
+    def routes(self) -> list[web.RouteDef]:
+        root = "/api/v1/hotplate/deployments"
+        one = root + "/{name}"
+        return [
+            web.get("/healthz", self.healthz),
+            web.get(root, self.list_all),
+            web.get(one, self.get),
+            web.get(one + "/decisions", self.decisions),
+            web.get(one + "/events", self.events),
+            web.get(one + "/cold_starts", self.cold_starts),
+            web.get(one + "/logs", self.logs),
+        ]
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        """200 when the store answers."""
+        await self._store.run(self._store.learnt, "healthz")
+        return web.json_response({"status": "ok"})
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        found = await self._store.run(self._store.deployments, organization(request).id)
+        return web.json_response([self._summary(request, deployment) for deployment in found])
+
+    async def get(self, request: web.Request) -> web.Response:
+        """The summary, its revisions, and what was decided and what happened lately."""
+        deployment = await named_deployment(self._store, request)
+        key = deployment.id
+        revisions = await self._store.run(self._store.revisions, key, RECENT)
+        decisions = await self._store.run(self._store.decisions, key, RECENT)
+        events = await self._store.run(self._store.events, key, RECENT)
+        detail = {
+            "config": deployment.latest.config,
+            "revisions": [_revision(revision, deployment) for revision in revisions],
+            "decisions": _plain(decisions),
+            "events": _plain(events),
+        }
+        return web.json_response(self._summary(request, deployment) | detail)
+
+    async def decisions(self, request: web.Request) -> web.Response:
+        """Why there are as many replicas as there are; newest first."""
+        key = (await named_deployment(self._store, request)).id
+        limit = query_number(request, "count", 100)
+        return web.json_response(_plain(await self._store.run(self._store.decisions, key, limit)))
+
+    async def events(self, request: web.Request) -> web.Response:
+        key = (await named_deployment(self._store, request)).id
+        limit = query_number(request, "count", 100)
+        return web.json_response(_plain(await self._store.run(self._store.events, key, limit)))
+
+    async def cold_starts(self, request: web.Request) -> web.Response:
+        key = (await named_deployment(self._store, request)).id
+        limit = query_number(request, "count", 100)
+        return web.json_response(_plain(await self._store.run(self._store.cold_starts, key, limit)))
+
+    async def logs(self, request: web.Request) -> web.Response:
+        """The last lines per replica; `replica` empty = of all."""
+        deployment = await named_deployment(self._store, request)
+        replica = request.query.get("replica", "")
+        lines = query_number(request, "lines", LINES)
+        return web.json_response(await self._controller.logs(deployment.id, replica, lines))
+
+    def _summary(self, request: web.Request, deployment: Deployment) -> dict[str, Any]:
+        return {
+            "name": deployment.name,
+            "status": deployment.status,
+            "reason": deployment.reason,
+            "wanted": deployment.wanted,
+            "url": views.deployment_url(deployment, advertised_host(request, self._settings)),
+            "bento": deployment.latest.bento.tag,
+            "revision": deployment.latest.number,
+            "serving": deployment.serving.number if deployment.serving else None,
+            "labels": list(deployment.labels),
+            "created_at": deployment.created_at.isoformat(),
+            "live": self._controller.live(deployment.id),
+        }
+
+
+def _revision(revision: Revision, deployment: Deployment) -> dict[str, Any]:
+    serving = deployment.serving
+    return {
+        "number": revision.number,
+        "bento": revision.bento.tag,
+        "outcome": revision.outcome,
+        "reason": revision.reason,
+        "log_tail": list(revision.log_tail),
+        "serving": serving is not None and serving.id == revision.id,
+        "created_at": revision.created_at.isoformat(),
+    }
+
+
+def _plain(records: Iterable[object]) -> list[dict[str, Any]]:
+    """Records as JSON: moments in ISO 8601."""
+    return [
+        {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in asdict(record).items()
+        }
+        for record in records
+        if is_dataclass(record) and not isinstance(record, type)
+    ]

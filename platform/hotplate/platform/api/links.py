@@ -1,0 +1,50 @@
+"""Signed transfer URLs: what lets a client move bytes without its token.
+
+A link is `<claims>.<signature>`, both in URL-safe base64; the signature is HMAC-SHA256 over the
+claims with a key that never leaves the control plane.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import asdict, dataclass
+
+from hotplate.platform.errors import LinkExpired
+
+
+@dataclass(frozen=True)
+class Link:
+    """One thing that its bearer may do."""
+
+    action: str
+    """`put` a part of an upload, or `get` the files of a manifest as a tar."""
+    subject: str
+    """The upload's id, or the manifest's digest."""
+    part: int
+    """The part's number; 0 for `get`."""
+    expires_at: float
+    """Unix seconds."""
+
+
+def sign(link: Link, key: bytes) -> str:
+    claims = urlsafe_b64encode(json.dumps(asdict(link)).encode())
+    return f"{claims.decode()}.{_signature(claims, key)}"
+
+
+def verify(text: str, action: str, key: bytes, now: float) -> Link:
+    """The link, if we signed it for `action` and it is still good. Raises LinkExpired."""
+    claims, _, signature = text.partition(".")
+    if not hmac.compare_digest(signature.encode(), _signature(claims.encode(), key).encode()):
+        raise LinkExpired("the transfer URL was not signed here; ask for a new one")
+    link = Link(**json.loads(urlsafe_b64decode(claims)))
+    if link.action != action:
+        raise LinkExpired(f"the transfer URL is to {link.action}, not to {action}")
+    if now >= link.expires_at:
+        raise LinkExpired("the transfer URL is too old; ask for a new one")
+    return link
+
+
+def _signature(claims: bytes, key: bytes) -> str:
+    return urlsafe_b64encode(hmac.digest(key, claims, "sha256")).decode()

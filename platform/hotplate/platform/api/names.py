@@ -1,0 +1,41 @@
+"""Which names things may have."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from hotplate.platform.errors import Invalid
+
+DEPLOYMENT_NAME_MAX = 63
+_DEPLOYMENT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_TAG_PART = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+_TAG_PART_MAX = 128
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+def check_name(path: str, name: str) -> str:
+    """A bento's or model's name or version, as BentoML allows them. Raises Invalid."""
+    if len(name) > _TAG_PART_MAX or not _TAG_PART.fullmatch(name):
+        raise Invalid(
+            f"{path}: {name[:_TAG_PART_MAX]!r} is no name; it has up to {_TAG_PART_MAX} letters, "
+            "digits, '-', '_' and '.', and begins and ends with a letter or digit"
+        )
+    return name
+
+
+def check_deployment_name(path: str, name: str) -> str:
+    """A DNS label, since the name becomes part of a host name. Raises Invalid."""
+    if len(name) > DEPLOYMENT_NAME_MAX or not _DEPLOYMENT_NAME.fullmatch(name):
+        raise Invalid(
+            f"{path}: {name[:80]!r} is no deployment name; it has up to {DEPLOYMENT_NAME_MAX} "
+            "lower-case letters, digits and '-', and begins and ends with a letter or digit"
+        )
+    return name
+
+
+def invent_deployment_name(bento: str) -> str:
+    """`<bento>-<4 characters>`, where the user gave no name."""
+    stem = re.sub(r"[^a-z0-9]+", "-", bento.lower()).strip("-") or "deployment"
+    ending = "".join(secrets.choice(_ALPHABET) for _ in range(4))
+    return f"{stem[: DEPLOYMENT_NAME_MAX - 5].rstrip('-')}-{ending}"

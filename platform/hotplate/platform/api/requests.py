@@ -1,0 +1,53 @@
+"""What handlers take from a request: its caller, body and query, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from hotplate.platform.api.fields import Fields
+from hotplate.platform.errors import Invalid
+from hotplate.platform.store.records import Organization, User
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+CALLER = web.RequestKey("caller", User)
+"""Set by the authentication for every path under `/api/`."""
+
+COUNT_MAX = 1000
+
+
+def caller(request: web.Request) -> User:
+    return request[CALLER]
+
+
+def organization(request: web.Request) -> Organization:
+    """The tenant that the caller acts for: every query is about it alone."""
+    return request[CALLER].organization
+
+
+async def body(request: web.Request) -> Fields:
+    """The request's JSON object. Raises Invalid."""
+    try:
+        return Fields(json.loads(await request.text() or "{}"))
+    except ValueError as exc:
+        raise Invalid(f"body: it is not JSON ({exc})") from exc
+
+
+def query_number(request: web.Request, name: str, default: int) -> int:
+    """A whole number of the query; the client sends an empty string for one that is not set."""
+    text = request.query.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise Invalid(f"{name}: {text!r} is not a whole number")
+    return min(int(text), COUNT_MAX)
+
+
+def query_labels(request: web.Request) -> dict[str, str]:
+    """The `label:key=value` terms of `q`."""
+    query = request.query.get("q", "").split()
+    terms = [term.removeprefix("label:") for term in query if term.startswith("label:")]
+    return {key: value for key, _, value in (term.partition("=") for term in terms)}

@@ -1,0 +1,36 @@
+"""How the API behaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hotplate.cache.archive_limits import ArchiveLimits
+
+
+@dataclass(frozen=True)
+class ApiSettings:
+    """All durations in seconds; the client gives up on a call after 60."""
+
+    advertise_host: str = ""
+    """Host in the URLs of deployments; empty = the host that the caller used to reach us."""
+    cluster: str = "default"
+    """What the client calls cluster: the name of this installation in its answers."""
+    outcome_wait_s: float = 20.0
+    """How long the first question after a roll-out began is held, so that nobody waits a poll."""
+    unpack_wait_s: float = 45.0
+    """How long an upload's answer waits for its unpacking; then it goes on in the background."""
+    body_idle_s: float = 60.0
+    """An upload that brings no byte for this long is given up."""
+    link_life_s: float = 12 * 3600.0
+    """How long a signed transfer URL may be used: the client allows 10 hours for one part."""
+    upload_life_s: float = 7 * 24 * 3600.0
+    """Parts of an upload that nobody finished are removed after this, at a start of the server."""
+    json_limit_bytes: int = 16 << 20
+    """A JSON body at most; manifests hold schemas and readmes of up to 4 MB."""
+    archive: ArchiveLimits = field(default_factory=ArchiveLimits)
+    """What one uploaded tar may hold."""
+
+    def __post_init__(self) -> None:
+        for name in ("outcome_wait_s", "unpack_wait_s"):
+            if not 0 <= getattr(self, name) < 60:
+                raise ValueError(f"{name}: {getattr(self, name)} is not between 0 and 60")

@@ -1,0 +1,52 @@
+"""An upload's body on its way to the blob store, piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from hotplate.cache.blobs import BlobStore
+from hotplate.platform.errors import BodyCut
+
+WRITE_BYTES = 1 << 20
+"""Handed to a thread at once: small enough for memory, large enough to be worth the switch."""
+
+
+async def spool(
+    request: web.Request, blobs: BlobStore, upload_id: str, number: int, idle_s: float
+) -> str:
+    """Writes the body as one part and returns its etag; a part counts only when it is whole.
+
+    Raises BodyCut where the body ends early or stands still for `idle_s`.
+    """
+    with await asyncio.to_thread(blobs.part_writer, upload_id, number) as part:
+        received = 0
+        while piece := await _next_piece(request, received, idle_s):
+            await asyncio.to_thread(part.write, piece)
+            received += len(piece)
+        if request.content_length not in (None, received):
+            raise _cut(request, received)
+        return await asyncio.to_thread(part.commit)
+
+
+async def _next_piece(request: web.Request, received: int, idle_s: float) -> bytes:
+    """Up to about `WRITE_BYTES`; empty at the end."""
+    piece = bytearray()
+    try:
+        while len(piece) < WRITE_BYTES:
+            async with asyncio.timeout(idle_s):
+                data = await request.content.readany()
+            if not data:
+                break
+            piece += data
+    except (ConnectionError, ClientPayloadError, HttpProcessingError, TimeoutError) as exc:
+        raise _cut(request, received + len(piece)) from exc
+    return bytes(piece)
+
+
+def _cut(request: web.Request, received: int) -> BodyCut:
+    length = request.content_length
+    whole = "" if length is None else f" of {length}"
+    return BodyCut(f"the upload ended after {received}{whole} bytes; send it again")

@@ -1,0 +1,81 @@
+"""Signed URLs: made for the client, and what happens at them. They need no token."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from hotplate.cache import archive
+from hotplate.cache.blobs import BlobStore
+from hotplate.cache.errors import CacheError
+from hotplate.cache.manifest import Manifest
+from hotplate.platform.api.links import Link, sign, verify
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.api.spooling import spool
+from hotplate.platform.errors import Conflict
+from hotplate.platform.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+PATH = "/transfers/"
+KEY = "transfers"
+
+
+class Transfers:
+    def __init__(self, store: Store, blobs: BlobStore, settings: ApiSettings) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._settings = settings
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.put(PATH + "{link}", self.put), web.get(PATH + "{link}", self.get)]
+
+    async def url(self, request: web.Request, action: str, subject: str, part: int = 0) -> str:
+        """A URL on the address at which the caller reached us."""
+        expires_at = datetime.now(UTC).timestamp() + self._settings.link_life_s
+        key = await self._store.run(self._store.key, KEY)
+        link = sign(Link(action, subject, part, expires_at), key)
+        return f"{request.scheme}://{request.host}{PATH}{link}"
+
+    async def put(self, request: web.Request) -> web.Response:
+        """One part. The client needs its `ETag` and hands it back when all parts are there."""
+        link = await self._link(request, "put")
+        if await self._store.run(self._store.upload, link.subject) is None:
+            raise Conflict("the upload is over; start it again")
+        idle_s = self._settings.body_idle_s
+        etag = await spool(request, self._blobs, link.subject, link.part, idle_s)
+        return web.Response(headers={"ETag": f'"{etag}"'})
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        return await self.send(request, (await self._link(request, "get")).subject)
+
+    async def send(self, request: web.Request, files: str) -> web.StreamResponse:
+        """The tar of a manifest, made on the fly."""
+        manifest = await asyncio.to_thread(self._blobs.get_manifest, files)
+        response = web.StreamResponse()
+        response.content_type = "application/octet-stream"
+        response.content_length = archive.packed_size(manifest)
+        await response.prepare(request)
+        try:
+            async for piece in self._pieces(manifest):
+                await response.write(piece)
+        except CacheError:
+            # Too late for a status: a connection that breaks before `Content-Length` says it.
+            logger.exception("sending %s was broken off", files)
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    async def _link(self, request: web.Request, action: str) -> Link:
+        key = await self._store.run(self._store.key, KEY)
+        now = datetime.now(UTC).timestamp()
+        return verify(request.match_info["link"], action, key, now)
+
+    async def _pieces(self, manifest: Manifest) -> AsyncIterator[bytes]:
+        pieces = archive.pack(manifest, self._blobs)
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            yield piece

@@ -1,0 +1,159 @@
+"""How the bytes of a bento or model come: in one request, or in parts at signed URLs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from hotplate.cache.blobs import BlobStore
+from hotplate.cache.errors import CacheError
+from hotplate.platform.api import views
+from hotplate.platform.api.artifacts import collection_path, named
+from hotplate.platform.api.fields import Fields
+from hotplate.platform.api.requests import body
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.api.spooling import spool
+from hotplate.platform.api.transfers import Transfers
+from hotplate.platform.api.unpacking import Unpacking
+from hotplate.platform.errors import Conflict, Invalid, PlatformError
+from hotplate.platform.store.records import Artifact, Kind, Upload
+from hotplate.platform.store.store import Store
+
+
+class Uploads:
+    """Those of one kind."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        store: Store,
+        blobs: BlobStore,
+        unpacking: Unpacking,
+        transfers: Transfers,
+        settings: ApiSettings,
+    ) -> None:
+        self._kind = kind
+        self._store = store
+        self._blobs = blobs
+        self._unpacking = unpacking
+        self._transfers = transfers
+        self._settings = settings
+
+    def routes(self) -> list[web.RouteDef]:
+        one = collection_path(self._kind) + "/{version}/"
+        return [
+            web.patch(one + "start_upload", self.start),
+            web.put(one + "upload", self.put_whole),
+            web.patch(one + "presign_upload_url", self.presign_whole),
+            web.patch(one + "start_multipart_upload", self.start_parts),
+            web.patch(one + "presign_multipart_upload_url", self.presign_part),
+            web.patch(one + "complete_multipart_upload", self.complete_parts),
+            web.patch(one + "finish_upload", self.finish),
+        ]
+
+    async def start(self, request: web.Request) -> web.Response:
+        artifact = await self._named(request)
+        artifact = await self._store.run(self._store.start_upload, artifact.id)
+        return web.json_response(views.artifact(artifact))
+
+    async def put_whole(self, request: web.Request) -> web.Response:
+        """The whole tar; answered when it is unpacked and checked. No `finish_upload` follows."""
+        artifact = await self._named(request)
+        upload = await self._store.run(self._store.open_upload, artifact.id, resume=False)
+        try:
+            await spool(request, self._blobs, upload.id, 1, self._settings.body_idle_s)
+        except (PlatformError, CacheError) as error:
+            await self._store.run(self._store.fail_upload, artifact.id, str(error))
+            await self._unpacking.drop(upload)
+            raise
+        return await self._unpack(upload, [1])
+
+    async def presign_whole(self, request: web.Request) -> web.Response:
+        artifact = await self._named(request)
+        upload = await self._store.run(self._store.open_upload, artifact.id)
+        url = await self._transfers.url(request, "put", upload.id, 1)
+        return web.json_response(views.artifact(artifact, upload_url=url))
+
+    async def start_parts(self, request: web.Request) -> web.Response:
+        artifact = await self._named(request)
+        upload = await self._store.run(self._store.open_upload, artifact.id)
+        return web.json_response(views.artifact(artifact, upload_id=upload.id))
+
+    async def presign_part(self, request: web.Request) -> web.Response:
+        artifact = await self._named(request)
+        fields = await body(request)
+        upload = await self._upload(artifact, fields)
+        number = fields.number("part_number", low=1)
+        if number is None:
+            raise Invalid("part_number: it is missing")
+        url = await self._transfers.url(request, "put", upload.id, number)
+        answer = views.artifact(artifact, upload_url=url, upload_id=upload.id)
+        return web.json_response(answer)
+
+    async def complete_parts(self, request: web.Request) -> web.Response:
+        """All parts are there: unpacking begins."""
+        artifact = await self._named(request)
+        fields = await body(request)
+        upload = await self._upload(artifact, fields)
+        arrived = await asyncio.to_thread(self._blobs.parts, upload.id)
+        return await self._unpack(upload, _checked_parts(fields, arrived))
+
+    async def finish(self, request: web.Request) -> web.Response:
+        """The client's last word. A success that is none here is refused with the reason."""
+        artifact = await self._named(request)
+        fields = await body(request)
+        if fields.choice("status", ("success", "failed")) == "failed":
+            reason = fields.text("reason", "") or "the client gave it up"
+            artifact = await self._store.run(self._store.fail_upload, artifact.id, reason)
+            return web.json_response(views.artifact(artifact))
+        if not self._unpacking.busy(artifact.id) and artifact.upload_status == "uploading":
+            await self._unpack_what_is_there(artifact)
+        artifact = await self._unpacking.wait(artifact, self._settings.unpack_wait_s)
+        if artifact.manifest.get("dev"):
+            raise Invalid(
+                f"bento '{artifact.tag}': development bentos (`bentoml code`) "
+                "are not supported yet; push it with `bentoml push`"
+            )
+        if artifact.upload_status == "failed":
+            raise Invalid(f"{self._kind} '{artifact.tag}': {artifact.upload_finished_reason}")
+        if not artifact.usable and not self._unpacking.busy(artifact.id):
+            raise Invalid(f"{self._kind} '{artifact.tag}': nothing was uploaded; push it again")
+        return web.json_response(views.artifact(artifact))
+
+    async def _unpack_what_is_there(self, artifact: Artifact) -> None:
+        """A tar that came in one piece to a signed URL, or whose completion a restart cut off."""
+        upload = await self._store.run(self._store.open_upload, artifact.id)
+        if arrived := await asyncio.to_thread(self._blobs.parts, upload.id):
+            self._unpacking.start(upload, sorted(arrived))
+
+    async def _unpack(self, upload: Upload, parts: list[int]) -> web.Response:
+        self._unpacking.start(upload, parts)
+        artifact = await self._unpacking.wait(upload.artifact, self._settings.unpack_wait_s)
+        return web.json_response(views.artifact(artifact, upload_id=upload.id))
+
+    async def _named(self, request: web.Request) -> Artifact:
+        return await named(self._kind, self._store, request)
+
+    async def _upload(self, artifact: Artifact, fields: Fields) -> Upload:
+        upload = await self._store.run(self._store.upload, fields.text("upload_id"))
+        if upload is None or upload.artifact.id != artifact.id:
+            raise Conflict(f"{self._kind} '{artifact.tag}': that upload is over; start it again")
+        return upload
+
+
+def _checked_parts(fields: Fields, arrived: dict[int, tuple[int, str]]) -> list[int]:
+    """The part numbers 1, 2, … as the client lists them, each as it arrived. Raises Invalid."""
+    numbers: list[int] = []
+    for item in sorted(fields.items("parts"), key=lambda part: part.number("part_number", 0) or 0):
+        number = item.number("part_number", low=1)
+        if number != len(numbers) + 1:
+            raise Invalid(f"{item.at('part_number')}: part {len(numbers) + 1} is missing")
+        if number not in arrived:
+            raise Invalid(f"{item.at('part_number')}: part {number} has not arrived; send it again")
+        if item.text("etag").strip('"') != arrived[number][1]:
+            raise Invalid(f"{item.at('etag')}: part {number} was replaced; send it again")
+        numbers.append(number)
+    if not numbers:
+        raise Invalid("parts: there is none")
+    return numbers
