@@ -132,6 +132,12 @@ class Engine(Protocol):
         `remove` have been drained by the caller and are stopped. `count` 0 stops them all.
         """
 
+    async def settle(self) -> None:
+        """All wishes are stated: what was adopted and nobody wants is stopped now.
+
+        Without this call it is stopped some time after `start()`.
+        """
+
     def replicas(self) -> Sequence[Replica]:
         """All replicas, also those that are being stopped."""
 
@@ -156,13 +162,20 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Command:
-    """How to start a replica's process. `listen_fd` is filled in by the engine."""
+    """How to start a replica's process.
+
+    The engine adds to `env`: `HOTPLATE_LISTEN_FD` (a listening socket to serve HTTP on),
+    `HOTPLATE_REPLICA_DIR` (the replica's own directory), `CUDA_VISIBLE_DEVICES` (its GPUs, "" for
+    none) and `CUDA_DEVICE_ORDER`.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     job: Mapping[str, Any]
-    """Written to the process's standard input as one JSON document, then closed."""
+    """What the process reads from its standard input: one JSON document, then the end."""
+    ready_path: str = "/readyz"
+    """Where `GET` answers 200 when the replica may have requests."""
 
 
 class Recorder(Protocol):

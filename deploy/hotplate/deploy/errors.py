@@ -1,6 +1,7 @@
 """DeployError
 ├── UnknownReplica    no replica of that id, now or lately
 ├── PrepareFailed     environment, bento or models could not be made ready
+├── SpawnFailed       the operating system would not start a process
 └── BadQuantity       a CPU, memory or GPU amount that cannot be read
 """
 
@@ -31,6 +32,12 @@ class PrepareFailed(DeployError):
         super().__init__(message)
         self.retry = retry
         self.log = log
+
+
+class SpawnFailed(DeployError):
+    """The operating system would not start a process; the message names program and reason."""
+
+    code = "spawn_failed"
 
 
 class BadQuantity(DeployError):

@@ -1,0 +1,33 @@
+"""How long a replica that ended by itself waits before it starts again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class BackoffSettings:
+    """The pauses between attempts."""
+
+    first_s: float = 1.0
+    """Pause after the first failure; each further one doubles it."""
+    max_s: float = 60.0
+    """Longest pause: a service that is repaired is back within a minute."""
+    reset_after_s: float = 60.0
+    """Ready for this long, and earlier failures are forgotten."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Failures in a row of one replica."""
+
+    settings: BackoffSettings = BackoffSettings()
+    failures: int = 0
+
+    def failed(self, ready_for_s: float) -> tuple[Backoff, float]:
+        """Count one more failure after `ready_for_s` of being ready; and seconds to wait."""
+        forgiven = ready_for_s >= self.settings.reset_after_s
+        before = 0 if forgiven else self.failures
+        doublings = min(before, 30)  # keeps the power finite in a replica that fails for weeks
+        pause_s = min(self.settings.first_s * 2**doublings, self.settings.max_s)
+        return replace(self, failures=before + 1), pause_s

@@ -1,0 +1,261 @@
+"""The engine of one machine: replicas are processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import string
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from hotplate.deploy import logfile
+from hotplate.deploy.attempt import REPLICA_DIR, Surroundings
+from hotplate.deploy.engine import (
+    Engine,
+    Replica,
+    ReplicaState,
+    Resources,
+    Runtime,
+    Workload,
+    WorkloadKey,
+)
+from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.local_replica import LocalReplica
+from hotplate.deploy.machine import Machine
+from hotplate.deploy.placement import Applicant, place, sum_of
+from hotplate.deploy.plan import Member, make_plan
+from hotplate.deploy.processes import Process
+from hotplate.deploy.records import Records
+from hotplate.deploy.settings import LocalSettings
+
+_REPAIR_PAUSE_S = 1.0
+"""Until reality is compared with the wishes again after that has failed (a full disk …)."""
+_STRAY_GRACE_S = 30.0
+"""From SIGTERM to SIGKILL for a process of a replica that we know nothing of."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    workload: Workload
+    count: int
+
+
+class LocalEngine(Engine):
+    """Makes wishes come true with processes of this machine.
+
+    One task compares wishes and reality; calls, deaths and timers wake it, nothing polls.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        runtime: Runtime,
+        machine: Machine,
+        settings: LocalSettings | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
+        self._records = Records(directory)
+        self._runtime = runtime
+        self._machine = machine
+        self._settings = settings or LocalSettings()
+        self._rng = rng or random.SystemRandom()
+        self._wishes: dict[WorkloadKey, _Wish] = {}
+        self._replicas: dict[str, LocalReplica] = {}
+        self._settled = False
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        http = aiohttp.ClientSession(
+            # Each check on a connection of its own: several workers may share the socket.
+            connector=aiohttp.TCPConnector(force_close=True, limit=0)
+        )
+        self._around = Surroundings(self._runtime, self._records, http, self._settings)
+        self._adopt()
+        loop = asyncio.get_running_loop()
+        self._settle_timer = loop.call_later(self._settings.settle_after_s, self._settle)
+        self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
+
+    async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
+        for replica in map(self._replicas.get, remove):
+            if replica is not None and replica.workload.key == workload.key:
+                self._stop(replica, "drained")
+        self._wishes[workload.key] = _Wish(workload, count)
+        self._wake.set()
+
+    async def settle(self) -> None:
+        self._settle()
+
+    def replicas(self) -> Sequence[Replica]:
+        return [replica.view() for replica in self._replicas.values()]
+
+    async def changed(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+
+    async def logs(self, replica: str, lines: int) -> list[str]:
+        path = self._records.log(replica)
+        if path is None:
+            raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
+        return await asyncio.to_thread(logfile.tail, path, lines)
+
+    def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
+        total = self._machine.capacity
+        in_all = Resources(total.cpus, total.memory_bytes, len(total.gpus))
+        taken = sum_of(each.place for each in self._replicas.values() if each.place is not None)
+        return {self._machine.name: (in_all, taken)}
+
+    async def stop_all(self) -> None:
+        self._wishes.clear()
+        self._settle()
+        for replica in list(self._replicas.values()):
+            self._stop(replica, "everything is being stopped")
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        self._settle_timer.cancel()
+        self._drop_timer()
+        tasks = [self._reconciler, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
+        await self._around.http.close()
+
+    def _adopt(self) -> None:
+        """Take over what still runs; clear away the rest."""
+        unknown = set(self._records.ids())
+        for record in self._records.load():
+            if process := Process.adopt(record.pid, record.start_time):
+                self._replicas[record.id] = LocalReplica.adopt(
+                    record, process, self._around, self._changed
+                )
+                unknown.discard(record.id)
+        if unknown:
+            self._do(self._clear_away(unknown))
+
+    async def _clear_away(self, replicas: Collection[str]) -> None:
+        """End what still runs of replicas without a (readable) record, and their folders."""
+        folders = [str(self._records.work(replica)) for replica in replicas]
+        strays = Process.find(REPLICA_DIR, folders)
+        if strays:
+            log.warning("%d processes of replicas without a record are ended", len(strays))
+        await asyncio.gather(*(stray.terminate(_STRAY_GRACE_S) for stray in strays))
+        for replica in replicas:
+            await asyncio.to_thread(self._records.end, replica)
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._settle_timer.cancel()
+        self._wake.set()
+
+    def _changed(self) -> None:
+        self._news.set()
+        self._wake.set()
+
+    async def _reconcile(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                self._step(loop.time())
+            except Exception:
+                log.exception("wishes and reality could not be compared; again in a second")
+                self._wake_at(loop.time() + _REPAIR_PAUSE_S)
+
+    def _step(self, now: float) -> None:
+        """Compare wishes and reality once, and begin what is to be done."""
+        self._drop_timer()
+        counts = {key: wish.count for key, wish in self._wishes.items()}
+        members = [
+            Member(each.id, each.workload.key, each.state, each.created_at)
+            for each in self._replicas.values()
+        ]
+        plan = make_plan(counts, members, settled=self._settled)
+        for unwanted, reason in plan.stop.items():
+            self._stop(self._replicas[unwanted], reason)
+        for key, count in plan.create.items():
+            for _ in range(count):
+                self._create(self._wishes[key].workload)
+        kept = {member.key for member in members}
+        self._wishes = {k: wish for k, wish in self._wishes.items() if wish.count or k in kept}
+        for replica in self._replicas.values():
+            if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
+                replica.retry()
+        self._place()
+        pauses = (
+            each.retry_at for each in self._replicas.values() if each.state is ReplicaState.BACKOFF
+        )
+        if (earliest := min(pauses, default=None)) is not None:
+            self._wake_at(earliest)
+
+    def _create(self, workload: Workload) -> None:
+        replica = self._new_id(workload.key)
+        self._records.create(replica)
+        self._replicas[replica] = LocalReplica(replica, workload, self._around, self._changed)
+        self._changed()
+
+    def _place(self) -> None:
+        """Start the pending replicas that fit, tell the others why they wait."""
+        pending = [each for each in self._replicas.values() if each.state is ReplicaState.PENDING]
+        if not pending:
+            return
+        outcome = place(
+            [
+                Applicant(each.id, each.workload.key, each.workload.resources, each.created_at)
+                for each in pending
+            ],
+            [each.place for each in self._replicas.values() if each.place is not None],
+            self._machine.capacity,
+        )
+        for replica, found in outcome.placed.items():
+            self._replicas[replica].start(found)
+        for replica, reason in outcome.waiting.items():
+            self._replicas[replica].wait_for_place(reason)
+
+    def _stop(self, replica: LocalReplica, reason: str) -> None:
+        if replica.state is not ReplicaState.STOPPING:
+            replica.begin_stop(reason)
+            self._do(self._end(replica))
+
+    async def _end(self, replica: LocalReplica) -> None:
+        await replica.stop()
+        try:
+            await asyncio.to_thread(self._records.end, replica.id)
+        except OSError:  # its folder is cleared away by the next engine
+            log.exception("replica %s: its folder could not be removed", replica.id)
+        del self._replicas[replica.id]
+        self._changed()
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _wake_at(self, when: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(when, self._wake.set)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _new_id(self, key: WorkloadKey) -> str:
+        """A name that is good in paths, host names and to the eye."""
+        words = re.sub(r"[^a-z0-9]+", "-", f"{key.deployment}-{key.revision}-{key.service}".lower())
+        while True:
+            ending = "".join(self._rng.choices(string.ascii_lowercase + string.digits, k=5))
+            replica = f"{words.strip('-')}-{ending}"
+            if self._records.log(replica) is None:
+                return replica

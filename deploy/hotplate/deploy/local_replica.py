@@ -1,0 +1,189 @@
+"""One replica on this machine: attempt after attempt to have one process that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hotplate.deploy import logfile
+from hotplate.deploy.attempt import Attempt, Surroundings
+from hotplate.deploy.backoff import Backoff
+from hotplate.deploy.engine import Replica, ReplicaState, Workload
+from hotplate.deploy.errors import DeployError, PrepareFailed
+from hotplate.deploy.phases import PhaseLog, unix_now
+from hotplate.deploy.placement import Place
+from hotplate.deploy.processes import Process
+from hotplate.deploy.records import Record
+
+log = logging.getLogger(__name__)
+
+
+class LocalReplica:
+    """PENDING → STARTING → READY ⇄ UNREADY; when that ends → BACKOFF → PENDING, or FAILED.
+
+    The engine calls `wait_for_place`, `start`, `retry` and `begin_stop`; all else goes by itself.
+    """
+
+    def __init__(
+        self, replica: str, workload: Workload, around: Surroundings, changed: Callable[[], None]
+    ) -> None:
+        self.id = replica
+        self.workload = workload
+        self.created_at = unix_now()
+        self.state = ReplicaState.PENDING
+        self.place: Place | None = None
+        """What it holds of the machine."""
+        self.retry_at = 0.0
+        """Loop time at which it leaves BACKOFF."""
+        self._around = around
+        self._changed = changed
+        self._reason = ""
+        self._restarts = 0
+        self._backoff = Backoff(around.settings.backoff)
+        self._log_tail: tuple[str, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+        self._new_attempt()
+
+    @classmethod
+    def adopt(
+        cls, record: Record, process: Process, around: Surroundings, changed: Callable[[], None]
+    ) -> LocalReplica:
+        """A replica whose process an earlier engine has started."""
+        replica = cls(record.id, record.workload, around, changed)
+        replica.created_at = record.created_at
+        replica.place = record.place
+        replica._restarts = record.restarts
+        replica._attempt = Attempt.adopt(record, process, around)
+        ready = record.ready_at is not None
+        replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
+        replica._follow(record.place)
+        return replica
+
+    def view(self) -> Replica:
+        """What the engine reports of it."""
+        return Replica(
+            id=self.id,
+            key=self.workload.key,
+            state=self.state,
+            reason=self._reason,
+            address=self._attempt.address if self._attempt.process else "",
+            concurrency=self.workload.concurrency,
+            restarts=self._restarts,
+            created_at=self.created_at,
+            ready_at=self._attempt.ready_at,
+            phases=self._attempt.phases(),
+            log_tail=self._log_tail,
+        )
+
+    def wait_for_place(self, reason: str) -> None:
+        """Say why it is still pending."""
+        self._become(ReplicaState.PENDING, reason)
+
+    def start(self, place: Place) -> None:
+        """PENDING → STARTING: begin an attempt on `place`."""
+        self.place = place
+        self._become(ReplicaState.STARTING, "its environment, files and weights are being prepared")
+        self._follow(place)
+
+    def retry(self) -> None:
+        """BACKOFF → PENDING: the pause is over."""
+        self._restarts += 1
+        self._new_attempt()
+        self._become(ReplicaState.PENDING)
+
+    def begin_stop(self, reason: str) -> None:
+        """→ STOPPING, at once; `stop` carries it out."""
+        if self._task is not None:
+            self._task.cancel()
+        self._become(ReplicaState.STOPPING, reason)
+
+    async def stop(self) -> None:
+        """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
+        await self._end_task()
+        if self._attempt.process is not None:
+            await self._attempt.process.terminate(self.workload.stop_grace_s)
+        self.place = None
+
+    async def leave(self) -> None:
+        """Look after it no more; its process goes on."""
+        await self._end_task()
+        if self._attempt.process is not None:
+            self._attempt.process.leave()
+
+    def _new_attempt(self) -> None:
+        noted = PhaseLog()
+        noted.begin("instance")
+        self._attempt = Attempt(self.id, self.workload, self._around, noted)
+
+    def _follow(self, place: Place) -> None:
+        self._task = asyncio.create_task(self._see_through(place), name=self.id)
+
+    async def _see_through(self, place: Place) -> None:
+        """Whatever the attempt ends with becomes this replica's state."""
+        try:
+            self._ended(await self._attempt.run(place.gpus, self._report))
+        except PrepareFailed as error:
+            logfile.append(self._around.records.log_path(self.id), error.log)
+            self._ended(str(error), retry=error.retry)
+        except DeployError as error:
+            self._ended(str(error))
+        except Exception as error:
+            # A bug in the runtime or a full disk must not cost the other replicas their engine.
+            log.exception("replica %s: the attempt broke", self.id)
+            if self._attempt.process is not None:
+                await self._attempt.process.terminate(self.workload.stop_grace_s)
+            self._ended(f"{type(error).__name__}: {error}")
+
+    def _ended(self, reason: str, *, retry: bool = True) -> None:
+        """Give the place back, and pause or give up."""
+        ready_at = self._attempt.ready_at
+        ready_for_s = 0.0 if ready_at is None else unix_now() - ready_at
+        self._backoff, pause_s = self._backoff.failed(ready_for_s)
+        self.retry_at = asyncio.get_running_loop().time() + pause_s
+        lines = self._around.settings.log_tail_lines
+        self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
+        self._attempt.process = None
+        self.place = None
+        log.warning("replica %s: %s", self.id, reason)
+        self._become(ReplicaState.BACKOFF if retry else ReplicaState.FAILED, reason)
+
+    def _report(self, state: ReplicaState, reason: str) -> None:
+        """Take what the attempt says, and keep it for an engine that comes after us."""
+        if self.state is not ReplicaState.STOPPING and self._become(state, reason):
+            self._save()
+
+    def _become(self, state: ReplicaState, reason: str = "") -> bool:
+        """Whether that is a change."""
+        if (state, reason) == (self.state, self._reason):
+            return False
+        log.info("replica %s: %s → %s %s", self.id, self.state, state, reason)
+        self.state, self._reason = state, reason
+        self._changed()
+        return True
+
+    def _save(self) -> None:
+        attempt, process = self._attempt, self._attempt.process
+        assert process is not None
+        assert self.place is not None
+        self._around.records.save(
+            Record(
+                id=self.id,
+                pid=process.pid,
+                start_time=process.start_time,
+                workload=self.workload,
+                place=self.place,
+                address=attempt.address,
+                ready_path=attempt.ready_path,
+                restarts=self._restarts,
+                created_at=self.created_at,
+                spawned_at=attempt.spawned_at,
+                ready_at=attempt.ready_at,
+                phases=attempt.phases(),
+            )
+        )
+
+    async def _end_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -1,0 +1,152 @@
+"""Which waiting replicas fit on this machine now, and on which of its GPUs.
+
+First come, first served: the oldest is tried first, and one that does not fit does not hold up
+younger ones that do (as in Kubernetes). Nothing is ever promised twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hotplate.deploy.engine import Resources, WorkloadKey
+
+DEFAULT_MEMORY_BYTES = 512 << 20
+"""Counted for a replica that asks for no memory: about what a small Python service takes."""
+
+_GIB = 1 << 30
+_DUST = 1e-9
+"""Rounding of sums such as 0.1 + 0.2 must not cost a place."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a machine has to give."""
+
+    cpus: float
+    memory_bytes: int
+    gpus: tuple[int, ...] = ()
+    """Indices of its GPUs."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one replica holds of the machine, from its start until it is gone."""
+
+    key: WorkloadKey
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: tuple[int, ...] = ()
+    gpu_share: float = 0.0
+    """Share of each of its GPUs: 1 = alone on it."""
+
+
+@dataclass(frozen=True)
+class Applicant:
+    """A replica that waits for a place."""
+
+    id: str
+    key: WorkloadKey
+    resources: Resources
+    since: float
+    """When it was created, on any clock: the oldest goes first."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The outcome per replica id: who starts where, and why the others wait."""
+
+    placed: dict[str, Place] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+
+
+def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Capacity) -> Placement:
+    """Give places to those of `applicants` that fit beside what is `taken`.
+
+    Who asks for no CPU is counted with none (best effort), for no memory with
+    `DEFAULT_MEMORY_BYTES`.
+    """
+    outcome = Placement()
+    held = list(taken)
+    for one in sorted(applicants, key=lambda each: (each.since, each.id)):
+        cpus, gpus = one.resources.cpus, one.resources.gpus
+        memory_bytes = one.resources.memory_bytes or DEFAULT_MEMORY_BYTES
+        chosen = _choose_gpus(gpus, held, capacity.gpus)
+        shortages = [
+            *([] if chosen is not None else [_gpu_shortage(gpus, held, capacity)]),
+            *_shortage("CPUs", cpus, capacity.cpus, held, lambda held: held.cpus),
+            *_shortage(
+                "GiB of memory",
+                memory_bytes / _GIB,
+                capacity.memory_bytes / _GIB,
+                held,
+                lambda held: held.memory_bytes / _GIB,
+            ),
+        ]
+        if chosen is None or shortages:
+            outcome.waiting[one.id] = "needs " + "; ".join(shortages)
+            continue
+        outcome.placed[one.id] = Place(one.key, cpus, memory_bytes, chosen, min(gpus, 1.0))
+        held.append(outcome.placed[one.id])
+    return outcome
+
+
+def sum_of(places: Iterable[Place]) -> Resources:
+    """All that `places` hold together."""
+    cpus, memory_bytes, gpus = 0.0, 0, 0.0
+    for one in places:
+        cpus += one.cpus
+        memory_bytes += one.memory_bytes
+        gpus += one.gpu_share * len(one.gpus)
+    return Resources(cpus, memory_bytes, gpus)
+
+
+def _choose_gpus(
+    wanted: float, held: Sequence[Place], gpus: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Empty GPUs for a whole number, the fullest that still has room for a share; None = no."""
+    if wanted <= 0:
+        return ()
+    load = dict.fromkeys(gpus, 0.0)
+    for other in held:
+        for gpu in other.gpus:
+            load[gpu] = load.get(gpu, 0.0) + other.gpu_share
+    if wanted < 1:
+        roomy = [gpu for gpu in gpus if load[gpu] + wanted <= 1 + _DUST]
+        return (max(roomy, key=lambda gpu: load[gpu]),) if roomy else None
+    empty = tuple(gpu for gpu in gpus if load[gpu] == 0)
+    return empty[: int(wanted)] if len(empty) >= wanted else None
+
+
+def _gpu_shortage(wanted: float, held: Sequence[Place], capacity: Capacity) -> str:
+    total = len(capacity.gpus)
+    what = f"{wanted:g} GPU" + ("s" if wanted > 1 else "")
+    if wanted > total:
+        return f"{what}: this machine has {total}"
+    touched = len({gpu for other in held for gpu in other.gpus})
+    holders = _names(other for other in held if other.gpus)
+    return f"{what}: {touched} of {total} are taken by {holders}"
+
+
+def _shortage(
+    noun: str,
+    wanted: float,
+    total: float,
+    held: Sequence[Place],
+    amount: Callable[[Place], float],
+) -> list[str]:
+    taken = sum(map(amount, held))
+    if wanted <= 0 or taken + wanted <= total + _DUST:
+        return []
+    if wanted > total + _DUST:
+        return [f"{wanted:.1f} {noun}: this machine has {total:.1f}"]
+    holders = _names(other for other in held if amount(other) > 0)
+    return [f"{wanted:.1f} {noun}: {taken:.1f} of {total:.1f} are taken by {holders}"]
+
+
+def _names(places: Iterable[Place]) -> str:
+    counts = Counter(one.key for one in places)
+    return ", ".join(
+        f"{key} ({count} replica{'s' if count > 1 else ''})" for key, count in counts.items()
+    )

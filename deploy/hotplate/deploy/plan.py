@@ -1,0 +1,70 @@
+"""Which replicas to make and which to stop so that every wish comes true."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hotplate.deploy.engine import ReplicaState, WorkloadKey
+
+_GOES_FIRST = (
+    ReplicaState.FAILED,
+    ReplicaState.PENDING,
+    ReplicaState.BACKOFF,
+    ReplicaState.STARTING,
+    ReplicaState.UNREADY,
+    ReplicaState.READY,
+)
+"""Who is given up first when there are too many: those that serve nobody."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """What the plan needs to know of one replica."""
+
+    id: str
+    key: WorkloadKey
+    state: ReplicaState
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to happen."""
+
+    create: Mapping[WorkloadKey, int]
+    """How many new replicas per workload."""
+    stop: Mapping[str, str]
+    """Reason per replica id."""
+
+
+def make_plan(
+    wishes: Mapping[WorkloadKey, int], replicas: Sequence[Member], *, settled: bool
+) -> Plan:
+    """Compare `wishes` with the replicas there are.
+
+    A replica that is being stopped counts no more; one that has failed does, because a new one
+    would fail too. Replicas without a wish are stopped only once all wishes are stated (`settled`).
+    """
+    by_key: dict[WorkloadKey, list[Member]] = defaultdict(list)
+    for replica in replicas:
+        if replica.state is not ReplicaState.STOPPING:
+            by_key[replica.key].append(replica)
+    create = {}
+    stop = {}
+    for key, count in wishes.items():
+        surplus = len(by_key[key]) - count
+        if surplus < 0:
+            create[key] = -surplus
+        for replica in sorted(by_key[key], key=_goes_first)[: max(surplus, 0)]:
+            stop[replica.id] = f"scaled to {count}"
+    if settled:
+        for key in by_key.keys() - wishes.keys():
+            stop |= {replica.id: "nobody wants it any more" for replica in by_key[key]}
+    return Plan(create, stop)
+
+
+def _goes_first(replica: Member) -> tuple[int, float, str]:
+    """Sorts who serves nobody before who serves, and the younger before the older."""
+    return _GOES_FIRST.index(replica.state), -replica.created_at, replica.id

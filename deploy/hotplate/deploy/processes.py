@@ -1,0 +1,238 @@
+"""Processes that outlive us: known by pid and start time, their death seen through a pidfd.
+
+Each leads a session of its own, so a signal to our terminal does not reach it and everything it
+has started can be found and ended with it. Linux 5.3 or newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.errors import SpawnFailed
+
+_SWEEP_PAUSE_S = 0.005
+"""First pause while killed processes vanish from /proc; nothing tells us when they have."""
+
+
+class Process:
+    """A process that we started, or that an earlier self started and we adopted.
+
+    Made within a running event loop, which sees its death at once. A child is always reaped.
+    """
+
+    def __init__(self, pid: int, start_time: str, pidfd: int) -> None:
+        self.pid = pid
+        self.start_time = start_time
+        """Ticks since boot and the boot's id: with `pid`, never the same for two processes."""
+        self._pidfd = pidfd
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int | None] = self._loop.create_future()
+        self._burial: asyncio.Task[None] | None = None
+        self._loop.add_reader(pidfd, self._on_death)
+
+    @classmethod
+    def spawn(
+        cls,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path,
+        log_path: str | Path,
+        stdin_json: Any = None,
+        pass_fds: Collection[int] = (),
+    ) -> Process:
+        """Start `argv` with exactly `env`, output appended to `log_path`.
+
+        `stdin_json` is one JSON document on its standard input; without it the input is empty.
+        Descriptors in `pass_fds` keep their numbers. Raises `SpawnFailed`.
+        """
+        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        stdin = _document(stdin_json)
+        try:
+            child = subprocess.Popen(
+                argv,
+                env=dict(env),
+                cwd=cwd,
+                stdin=stdin,
+                stdout=log,
+                stderr=log,
+                pass_fds=tuple(pass_fds),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SpawnFailed(
+                f"{argv[0]} cannot be started in {cwd}: {error.strerror or error}."
+            ) from error
+        finally:
+            os.close(log)
+            os.close(stdin)
+        child.returncode = 0  # we reap it ourselves: Popen must not wait for it when collected
+        return cls(child.pid, _stat(child.pid).start_time, os.pidfd_open(child.pid))
+
+    @classmethod
+    def adopt(cls, pid: int, start_time: str) -> Process | None:
+        """The process with this pid and start time; None if it is no more."""
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            return None
+        try:
+            stat = _stat(pid)
+            if stat.start_time == start_time and not stat.dead:
+                return cls(pid, start_time, pidfd)
+            if stat.dead:
+                _reap(pid)
+        except ProcessLookupError:
+            pass
+        os.close(pidfd)
+        return None
+
+    @classmethod
+    def find(cls, variable: str, values: Collection[str]) -> list[Process]:
+        """Processes that were started with an environment where `variable` is one of `values`.
+
+        Finds what no record names: started just before we were killed, or left by a dead leader.
+        """
+        wanted = {f"{variable}={value}".encode() for value in values}
+        found = []
+        for pid in _pids():
+            with contextlib.suppress(OSError):  # gone, or somebody else's
+                if wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+                    continue
+                if process := cls.adopt(pid, _stat(pid).start_time):
+                    found.append(process)
+        return found
+
+    @property
+    def alive(self) -> bool:
+        """Whether its death has not been seen yet."""
+        return self._burial is None
+
+    async def wait(self) -> int | None:
+        """Return once it and its whole session are gone.
+
+        The exit code, negative for a signal; None if it was not our child.
+        """
+        return await asyncio.shield(self._ended)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Signal the leader, if it still lives."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    async def terminate(self, grace_s: float) -> int | None:
+        """SIGTERM to the leader, after `grace_s` SIGKILL; its session's other processes go with it.
+
+        Returns like `wait`.
+        """
+        self.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                return await self.wait()
+        except TimeoutError:
+            self.send_signal(signal.SIGKILL)
+            return await self.wait()
+
+    def leave(self) -> None:
+        """Stop watching; it goes on running. Nothing else may be asked of it afterwards."""
+        if self.alive:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._ended.cancel()
+
+    def _on_death(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        self._burial = asyncio.create_task(self._bury())
+
+    async def _bury(self) -> None:
+        try:
+            await _end_session(self.pid)
+        finally:
+            # Last, because until then nobody else can get this pid or session id.
+            code = _reap(self.pid)
+            os.close(self._pidfd)
+            if not self._ended.done():
+                self._ended.set_result(code)
+
+
+def _reap(pid: int) -> int | None:
+    """The exit code of a child that has died; None if it is not our child."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None
+
+
+@dataclass(frozen=True)
+class _Stat:
+    """What we read of /proc/<pid>/stat."""
+
+    state: str
+    session: int
+    start_time: str
+
+    @property
+    def dead(self) -> bool:
+        return self.state in "ZX"
+
+
+def _stat(pid: int) -> _Stat:
+    """Raises `ProcessLookupError`."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except FileNotFoundError:
+        raise ProcessLookupError(pid) from None
+    fields = text.rpartition(")")[2].split()  # the name before ")" may hold anything
+    return _Stat(state=fields[0], session=int(fields[3]), start_time=f"{fields[19]}@{_boot_id()}")
+
+
+@functools.cache
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _document(content: Any) -> int:
+    """A descriptor to read `content` from; memory, so that no write waits for a slow reader."""
+    if content is None:
+        return os.open(os.devnull, os.O_RDONLY)
+    fd = os.memfd_create("stdin")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(json.dumps(content).encode())
+        file.seek(0)
+    return fd
+
+
+async def _end_session(session: int) -> None:
+    """SIGKILL all that is left of a session whose leader has died, and wait until it is gone."""
+    pause_s = _SWEEP_PAUSE_S
+    while rest := _session_members(session):
+        for pid in rest:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, 1.0)
+
+
+def _session_members(session: int) -> list[int]:
+    """Processes of the session that still run; zombies do not."""
+    members = []
+    for pid in _pids():
+        with contextlib.suppress(ProcessLookupError):
+            stat = _stat(pid)
+            if stat.session == session and not stat.dead:
+                members.append(pid)
+    return members

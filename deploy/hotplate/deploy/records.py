@@ -1,0 +1,143 @@
+"""What is kept on disk of local replicas, so that the next engine can adopt them.
+
+<dir>/replicas/<id>/state.json    the record: workload, process, place, phases
+<dir>/replicas/<id>/log           output of its processes
+<dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
+<dir>/ended/<id>.log              logs of replicas that are gone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.engine import Model, Phase, Resources, Workload, WorkloadKey
+from hotplate.deploy.placement import Place
+
+ENDED_LOGS_KEPT = 20
+
+
+@dataclass(frozen=True)
+class Record:
+    """One replica with a process."""
+
+    id: str
+    pid: int
+    start_time: str
+    workload: Workload
+    place: Place
+    address: str
+    ready_path: str
+    restarts: int
+    created_at: float
+    spawned_at: float
+    ready_at: float | None
+    phases: tuple[Phase, ...]
+
+
+class Records:
+    """The state directory of one engine. Private to the user: environments hold secrets."""
+
+    def __init__(self, directory: Path) -> None:
+        self._replicas = directory / "replicas"
+        self._ended = directory / "ended"
+        for folder in (self._replicas, self._ended):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def ids(self) -> list[str]:
+        """Replicas that have a folder."""
+        return sorted(os.listdir(self._replicas))
+
+    def create(self, replica: str) -> None:
+        (self._replicas / replica).mkdir(mode=0o700)
+
+    def log(self, replica: str) -> Path | None:
+        """Its log, also of one that has ended lately; None if there is no such replica."""
+        if replica in self.ids():
+            return self.log_path(replica)
+        ended = f"{replica}.log"
+        return self._ended / ended if ended in os.listdir(self._ended) else None
+
+    def log_path(self, replica: str) -> Path:
+        return self._replicas / replica / "log"
+
+    def work(self, replica: str) -> Path:
+        """The folder that belongs to the runtime."""
+        return self._replicas / replica / "work"
+
+    def empty_work(self, replica: str) -> Path:
+        """That folder, with nothing of an earlier attempt in it."""
+        folder = self.work(replica)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def save(self, record: Record) -> None:
+        """Write the record; a crash leaves the old one or the new one."""
+        path = self._replicas / record.id / "state.json"
+        written = path.with_suffix(".new")
+        with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(vars(record), file, default=_plain)
+        written.replace(path)
+
+    def load(self) -> Iterator[Record]:
+        """What an earlier engine has written.
+
+        Folders without a record, or with one that another version of us wrote, are passed over.
+        """
+        for replica in self.ids():
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                content = json.loads((self._replicas / replica / "state.json").read_text())
+                yield _record(content)
+
+    def end(self, replica: str) -> None:
+        """Remove the replica's folder, keep its log; only the last logs are kept."""
+        with contextlib.suppress(FileNotFoundError):
+            log = self.log_path(replica).rename(self._ended / f"{replica}.log")
+            os.utime(log)  # sorts it by its end: its last line may be old
+        shutil.rmtree(self._replicas / replica, ignore_errors=True)
+        logs = sorted(self._ended.iterdir(), key=_ended_at)
+        for log in logs[:-ENDED_LOGS_KEPT]:
+            log.unlink(missing_ok=True)
+
+
+def _ended_at(log: Path) -> int:
+    try:
+        return log.stat().st_mtime_ns
+    except FileNotFoundError:  # another replica that ends now has just removed it
+        return 0
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else vars(value)
+
+
+def _record(content: dict[str, Any]) -> Record:
+    place = content["place"]
+    return Record(
+        **content
+        | {
+            "workload": _workload(content["workload"]),
+            "place": Place(
+                **place | {"key": WorkloadKey(**place["key"]), "gpus": tuple(place["gpus"])}
+            ),
+            "phases": tuple(Phase(**phase) for phase in content["phases"]),
+        }
+    )
+
+
+def _workload(content: dict[str, Any]) -> Workload:
+    return Workload(
+        **content
+        | {
+            "key": WorkloadKey(**content["key"]),
+            "models": tuple(Model(**model) for model in content["models"]),
+            "resources": Resources(**content["resources"]),
+        }
+    )

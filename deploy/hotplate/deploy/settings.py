@@ -1,0 +1,22 @@
+"""Settings of the local engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hotplate.deploy.backoff import BackoffSettings
+from hotplate.deploy.probing import ProbeSettings
+
+
+@dataclass(frozen=True)
+class LocalSettings:
+    """How the local engine treats its replicas."""
+
+    probe: ProbeSettings = field(default_factory=ProbeSettings)
+    """How their readiness is watched."""
+    backoff: BackoffSettings = field(default_factory=BackoffSettings)
+    """How long a replica that ended by itself waits before it starts again."""
+    settle_after_s: float = 30.0
+    """Adopted replicas that nobody has asked for are stopped this long after the start."""
+    log_tail_lines: int = 20
+    """Lines of the log that are reported with a replica that ended by itself."""

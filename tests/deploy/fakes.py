@@ -1,0 +1,122 @@
+"""A runtime whose replicas are `replica_server.py`, and what the engine's tests share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.backoff import BackoffSettings
+from hotplate.deploy.engine import (
+    Command,
+    Engine,
+    Phase,
+    Recorder,
+    Replica,
+    ReplicaState,
+    Workload,
+    WorkloadKey,
+)
+from hotplate.deploy.machine import Gpu, Machine
+from hotplate.deploy.probing import ProbeSettings
+from hotplate.deploy.settings import LocalSettings
+
+SERVER = Path(__file__).with_name("replica_server.py")
+FIELDS = {field.name for field in fields(Workload)}
+MACHINE = Machine("here", cpus=4.0, memory_bytes=64 << 30, gpus=(Gpu(0, "GPU-a", "fake", 1),))
+QUICK = LocalSettings(
+    probe=ProbeSettings(interval_s=0.05, first_pause_s=0.01, max_pause_s=0.05),
+    backoff=BackoffSettings(first_s=0.05),
+)
+
+
+class FakeRuntime:
+    """Reads its knobs from the workload's `config`, which is the job of the process too."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.hangs = False
+        self.program = sys.executable
+        self.prepared: list[str] = []
+
+    async def prepare(
+        self, workload: Workload, replica: str, directory: str, recorder: Recorder
+    ) -> Command:
+        assert os.listdir(directory) == []
+        self.prepared.append(replica)
+        recorder.begin("environment")
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.failure:
+            raise self.failure
+        recorder.end("environment")
+        argv = (self.program, "-I", "-S", str(SERVER))
+        return Command(argv, dict(workload.env), directory, dict(workload.config))
+
+    def phases(self, directory: str) -> Sequence[Phase]:
+        up = Path(directory, "seen.json")
+        return [Phase("init", up.stat().st_mtime)] if up.exists() else []
+
+
+def workload(name: str = "a", **given: Any) -> Workload:
+    """Keywords that are no field of a workload are knobs of `replica_server.py`."""
+    known = {key: given.pop(key) for key in list(given) if key in FIELDS}
+    return Workload(
+        key=WorkloadKey("acme", name, 1, "Echo"),
+        bento_name="echo",
+        bento_version="1",
+        bento_manifest="",
+        config=given,
+        **known,
+    )
+
+
+async def until(
+    engine: Engine, condition: Callable[[Sequence[Replica]], bool], timeout_s: float = 8.0
+) -> Sequence[Replica]:
+    """The replicas, as soon as `condition` holds for them."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition(engine.replicas()):
+                await engine.changed()
+    except TimeoutError:
+        raise AssertionError(f"still {engine.replicas()}") from None
+    return engine.replicas()
+
+
+def states(*wanted: ReplicaState) -> Callable[[Sequence[Replica]], bool]:
+    """Whether the replicas have exactly these states, in any order."""
+    return lambda replicas: sorted(each.state for each in replicas) == sorted(wanted)
+
+
+def pid_of(directory: Path, replica: str) -> int:
+    pid = json.loads((directory / "replicas" / replica / "state.json").read_text())["pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+def runs(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def zombies() -> list[int]:
+    """Children of this process that nobody has reaped."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, _, rest = stat.read_text().partition(" ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, parent = rest.rpartition(")")[2].split()[:2]
+        if state == "Z" and int(parent) == os.getpid():
+            found.append(int(pid))
+    return found

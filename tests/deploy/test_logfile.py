@@ -1,0 +1,33 @@
+"""Logs as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hotplate.deploy.logfile import append, tail, trim
+
+
+def test_the_last_lines_are_read_over_block_borders(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = [f"{number} " + "é" * 300 for number in range(1000)]
+    append(path, lines)
+    for count in (0, 1, 250, 1000, 5000):
+        assert tail(path, count) == lines[len(lines) - min(count, 1000) :]
+
+
+def test_no_log_has_no_lines(tmp_path: Path) -> None:
+    assert tail(tmp_path / "absent", 5) == []
+    trim(tmp_path / "absent")
+
+
+def test_a_log_that_is_too_long_keeps_its_end_and_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("a", buffering=1) as writer:
+        writer.writelines(f"line {number}\n" for number in range(100))
+        trim(path, max_bytes=500, kept_bytes=100)
+        assert tail(path, 1000)[-1] == "line 99"
+        assert path.stat().st_size < 100
+        writer.write("more\n")
+    assert tail(path, 2) == ["line 99", "more"]
+    trim(path, max_bytes=500, kept_bytes=100)
+    assert tail(path, 2) == ["line 99", "more"]

@@ -1,0 +1,71 @@
+"""Readiness, asked of a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+
+from hotplate.deploy.probing import Probe, ProbeSettings
+
+QUICK = ProbeSettings(interval_s=0.01, timeout_s=0.2, first_pause_s=0.01, max_pause_s=0.02)
+
+
+@asynccontextmanager
+async def probing(statuses: Iterator[int], held_s: float = 0.0) -> AsyncIterator[Probe]:
+    """A probe of a server that answers with `statuses` in turn; 0 = no answer."""
+
+    async def ready(request: web.Request) -> web.Response:
+        status = next(statuses)
+        await asyncio.sleep(held_s or (3600 if status == 0 else 0))
+        return web.Response(status=status)
+
+    app = web.Application()
+    app.router.add_get("/readyz", ready)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0]
+    async with aiohttp.ClientSession() as http:
+        yield Probe(http, f"http://{host}:{port}/readyz", QUICK)
+    await runner.cleanup()
+
+
+async def test_one_request_is_the_wait_for_readiness() -> None:
+    asked = iter([200])
+    async with probing(asked, held_s=0.3) as probe:
+        await probe.until_ready()
+    assert next(asked, None) is None
+
+
+async def test_any_other_status_is_not_ready() -> None:
+    asked = iter([500, 503, 204, 302, 200, 404])
+    async with probing(asked) as probe:
+        await probe.until_ready()
+    assert next(asked) == 404
+
+
+async def test_three_failures_in_a_row_are_unready_and_one_answer_is_ready() -> None:
+    async with probing(iter([200, 503, 503, 200, 503, 0, 500, 500, 200])) as probe:
+        found = []
+        async with aclosing(probe.verdicts()) as verdicts:
+            async for verdict in verdicts:
+                found.append(verdict)
+                if len(found) == 9:
+                    break
+    assert [bool(verdict) for verdict in found] == [False] * 6 + [True, True, False]
+    assert found[6] == "its last 3 readiness checks failed: HTTP 500"
+
+
+async def test_a_refused_connection_is_a_failure() -> None:
+    async with probing(iter([])) as probe:
+        pass
+    async with aiohttp.ClientSession() as http:
+        gone = Probe(http, probe.url, QUICK)
+        async with aclosing(gone.verdicts()) as verdicts:
+            found = [await anext(verdicts) for _ in range(3)]
+    assert "refused" in found[2] or "Cannot connect" in found[2]
