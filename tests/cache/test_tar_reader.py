@@ -3,13 +3,16 @@ from __future__ import annotations
 import gzip
 import tarfile
 import tracemalloc
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hotplate.cache.archive_limits import ArchiveLimits
 from hotplate.cache.errors import BadArchive
 from hotplate.cache.tar_reader import ArchiveEnd, MemberBegin, MemberEnd, TarReader
-from tests.cache.tars import END, member, padded, pax, record, resigned, tar_of
+from tests.cache.tars import END, files_in, member, padded, pax, record, resigned, tar_of
 
 FILE = member("file", b"content")
 
@@ -86,6 +89,15 @@ def test_a_size_beyond_octal_is_read() -> None:
 def test_gnu_dates_are_not_taken_for_a_prefix() -> None:
     header = resigned(member("name"), 345, b"12345670123\0")
     assert read(header + END)[0] == "file name 0"
+
+
+def test_a_tar_from_before_posix_is_read() -> None:
+    folder = resigned(resigned(member("a/"), 156, b"\0"), 257, bytes(8))
+    file = resigned(resigned(member("a/b", b"content"), 156, b"\0"), 257, bytes(8))
+    assert read(folder + file + END) == [
+        *("folder a 0", "end a "),
+        *("file a/b 7", "end a/b content", "end"),
+    ]
 
 
 def test_the_root_folder_is_no_member() -> None:
@@ -172,6 +184,7 @@ HOSTILE = {
         "two extended headers",
     ),
     "global path": (pax(record(b"path", b"a"), tarfile.XGLTYPE) + FILE, "global header"),
+    "unknown magic": (resigned(FILE, 257, b"usTar\0"), "unknown format"),
     "bad checksum": (FILE[:148] + b"000000\0 " + FILE[156:], "checksum"),
     "no tar": (b"PK\3\4" + bytes(600), "checksum"),
     "second archive": (FILE + END + FILE, "after its end"),
@@ -257,3 +270,42 @@ def test_an_archive_cut_short_says_where_it_ends() -> None:
             read(tar[:kept])
     with pytest.raises(BadArchive, match="ends in the middle of its gzip data"):
         read(gzip.compress(tar)[:-1])
+
+
+# Python takes GNU's dates for a prefix of the name, so these are in POSIX's own format.
+POSIX = b"ustar\x0000"
+PLAIN = resigned(member("name", b"content"), 257, POSIX)
+CORPUS = [
+    PLAIN,
+    resigned(pax(record(b"path", b"a/b") + record(b"size", b"7")), 257, POSIX) + PLAIN,
+    resigned(member("L", b"x" * 120 + b"\0", tarfile.GNUTYPE_LONGNAME), 257, POSIX) + PLAIN,
+    resigned(member("a/b", kind=tarfile.DIRTYPE), 257, POSIX),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from(CORPUS),
+    st.lists(st.tuples(st.integers(0, 600), st.binary(min_size=1, max_size=12)), max_size=3),
+)
+def test_a_damaged_archive_is_refused_or_read_as_the_standard_library_reads_it(
+    tar: bytes, changes: list[tuple[int, bytes]]
+) -> None:
+    for at, change in changes:
+        tar = resigned(tar, at, change)
+    with suppress(BadArchive, tarfile.ReadError):
+        found = contents(tar + END)
+        assert found == {path: data or b"" for path, data in files_in(tar + END).items()}
+
+
+def contents(tar: bytes) -> dict[str, bytes]:
+    found = {}
+    reader = TarReader()
+    for event in reader.feed(tar):
+        match event:
+            case MemberBegin(path):
+                found[path] = b""
+            case memoryview():
+                found[path] += event
+    reader.close()
+    return found

@@ -21,6 +21,10 @@ PAX_KIND = b"x"
 PAX_GLOBAL_KIND = b"g"
 RECORD_KINDS = (GNU_LONG_NAME_KIND, GNU_LONG_LINK_KIND, PAX_KIND, PAX_GLOBAL_KIND)
 
+_POSIX_MAGIC = b"ustar\0"
+_GNU_MAGIC = b"ustar "
+_NO_MAGIC = bytes(6)
+"""Tar before POSIX."""
 _REFUSED_KINDS = {
     b"1": "a hard link",
     b"2": "a symbolic link",
@@ -51,10 +55,12 @@ def parse_header(block: bytes) -> Header:
     """Raises ValueError with the reason for 512 bytes that are no header."""
     if _number(block[148:156]) != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
         raise ValueError("a header's checksum is wrong: this is no tar, or it is damaged")
+    magic = block[257:263]
+    if magic not in (_POSIX_MAGIC, _GNU_MAGIC, _NO_MAGIC):
+        raise ValueError(f"a header is of an unknown format {magic!r}")
     name, kind = _text(block[:100]), block[156:157]
-    # GNU's own magic is `ustar  `: it keeps dates where POSIX has the prefix of the name.
-    prefix = _text(block[345:500]) if block[257:263] == b"ustar\0" else b""
-    if prefix:
+    prefix = _text(block[345:500])
+    if prefix and magic != _GNU_MAGIC:  # GNU keeps dates there
         name = prefix + b"/" + name
     if kind == b"\0" and name.endswith(b"/"):
         kind = FOLDER_KIND  # how tar said it before POSIX
