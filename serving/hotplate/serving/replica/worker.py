@@ -206,8 +206,8 @@ def _run() -> None:
     status = 1
     try:
         status = main()
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
+    except SystemExit as error:  # uvicorn's way to say that the service did not start
+        print(f"The service ended at its start (status {error.code}).", file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     logging.shutdown()

@@ -1,0 +1,179 @@
+"""What surrounds a replica in production, in memory: an agent, a recorder, an engine's start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import yaml
+
+from hotplate.serving.replica.environment import Environments
+from hotplate.serving.replica.recipe import read_recipe
+from hotplate.serving.replica.runtime import BentoRuntime, Command
+
+START_TIMEOUT_S = 25
+
+
+@dataclass(frozen=True)
+class Tree:
+    root: str
+    complete: bool
+
+
+class Agent:
+    """Manifests are names of folders. Those in `arriving` are whole once `arrived` is set."""
+
+    def __init__(self, folders: Mapping[str, Path], arriving: frozenset[str] = frozenset()) -> None:
+        self.folders = folders
+        self.arriving = arriving
+        self.arrived = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+        if self.error is not None:
+            raise self.error
+        complete = manifest not in self.arriving or self.arrived.is_set()
+        if not complete and wait == "all":
+            await self.arrived.wait()
+        return Tree(str(self.folders[manifest]), complete)
+
+
+class Phases:
+    """A recorder that keeps what it was told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.news = asyncio.Event()
+
+    def begin(self, phase: str) -> None:
+        self._tell(f"begin {phase}")
+
+    def end(self, phase: str) -> None:
+        self._tell(f"end {phase}")
+
+    def _tell(self, text: str) -> None:
+        self.told.append(text)
+        self.news.set()
+
+
+@dataclass
+class Served:
+    """A workload of one service; its bento's manifest is `bento`."""
+
+    service: str = "Echo"
+    models: tuple[Any, ...] = ()
+    entry: bool = True
+    env: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    config_overrides: dict[str, Any] = field(default_factory=dict)
+    depends: dict[str, str] = field(default_factory=dict)
+    cpus: float = 0.0
+    bento_manifest: str = "bento"
+    stop_grace_s: float = 10.0
+
+    @property
+    def key(self) -> Any:
+        return SimpleNamespace(service=self.service)
+
+    @property
+    def resources(self) -> Any:
+        return SimpleNamespace(cpus=self.cpus)
+
+
+def model(name: str, version: str, manifest: str) -> Any:
+    return SimpleNamespace(name=name, version=version, manifest=manifest)
+
+
+def runtime_of(folder: Path, agent: Agent) -> BentoRuntime:
+    return BentoRuntime(
+        Environments(folder / "environments"),
+        agent,
+        agent_socket=folder / "agent.sock",
+        trees=folder,
+        parts=folder / "parts",
+    )
+
+
+def lend_own_environment(folder: Path, bento: Path) -> None:
+    """Make the tests' own virtual environment the one that this bento gets."""
+    image = yaml.safe_load((bento / "bento.yaml").read_text())["image"]
+    place = folder / "environments" / read_recipe(bento, image, {}).digest
+    if not place.exists():
+        place.mkdir(parents=True)
+        (place / "tests").symlink_to(sys.prefix, target_is_directory=True)
+        (place / "ready").write_text("tests")
+
+
+class Replica:
+    """A process started as an engine starts it."""
+
+    def __init__(self, command: Command, directory: Path) -> None:
+        self.log = directory / "log"
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+            self.url = "http://{}:{}".format(*listener.getsockname())
+            fd = listener.fileno()
+            with self.log.open("wb") as log:
+                self.process = subprocess.Popen(
+                    command.argv,
+                    env={
+                        **command.env,
+                        "HOTPLATE_LISTEN_FD": str(fd),
+                        "HOTPLATE_REPLICA_DIR": str(directory),
+                        "CUDA_VISIBLE_DEVICES": "",
+                    },
+                    cwd=command.cwd,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[fd],
+                    start_new_session=True,
+                )
+        assert self.process.stdin is not None
+        with self.process.stdin as stdin:
+            stdin.write(json.dumps(command.job).encode())
+
+    def call(self, route: str, **body: Any) -> Any:
+        """The answer to `POST route`; raises urllib's errors."""
+        return json.loads(self.get(f"/{route}", json.dumps(body).encode()))
+
+    def get(self, path: str, data: bytes | None = None) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers)
+        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def ended(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        return self.process.wait(START_TIMEOUT_S)
+
+
+@contextmanager
+def started(folder: Path, bento: Path, served: Served, **trees: Path) -> Iterator[Replica]:
+    """A replica of a service in the tests' own environment, killed at the end."""
+    lend_own_environment(folder, bento)
+    directory = folder / f"replica-{served.service}-{len(list(folder.glob('replica-*')))}"
+    directory.mkdir()
+
+    async def prepare() -> Command:
+        runtime = runtime_of(folder, Agent({"bento": bento, **trees}))
+        return await runtime.prepare(served, directory.name, str(directory), Phases())
+
+    replica = Replica(asyncio.run(prepare()), directory)
+    try:
+        yield replica
+    finally:
+        if replica.process.poll() is None:
+            os.killpg(replica.process.pid, 9)
+        replica.process.wait()
