@@ -22,7 +22,7 @@ from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, detect
 from hotplate.deploy.quantities import resources_of
-from hotplate.platform.api.app import make_app
+from hotplate.platform.api.application import make_app
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes

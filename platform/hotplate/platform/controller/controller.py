@@ -20,7 +20,7 @@ from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
-from hotplate.platform.controller.routing import Addresses, routes_of
+from hotplate.platform.controller.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
 from hotplate.platform.controller.workloads import Rules
@@ -134,8 +134,8 @@ class Controller:
     def _demand_changed(self, routes: Sequence[str]) -> None:
         prefixes = {route.split("@")[0] for route in routes}
         for deployment_id, tracked in self._tracked.items():
-            deployment = tracked.deployment
-            if f"{deployment.organization.name}/{deployment.name}" in prefixes:
+            # What drains is looked at too: its route may be gone from the report by now.
+            if public_name(tracked.deployment) in prefixes or tracked.draining:
                 self._look_at(deployment_id)
         self._wake.set()
 
@@ -256,6 +256,9 @@ class Controller:
         deployment = tracked.deployment
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)
+        if step.status == "terminated" and deployment.serving is not None:
+            await self._store.run(self._store.set_serving, deployment.id, None)
+            self._stale.add(deployment.id)
         if (step.status, step.reason) != (deployment.status, deployment.reason):
             await self._store.run(self._store.set_status, deployment.id, step.status, step.reason)
             self._stale.add(deployment.id)

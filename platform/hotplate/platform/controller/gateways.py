@@ -96,6 +96,6 @@ class Gateways:
             self._came()
         known = before.routes if before else {}
         if before is None or before.version != report.version:
-            self._changed([*report.routes, *known])
+            self._changed([*report.routes, *known, *(route.name for route in self._table.routes)])
         else:
             self._changed([name for name, d in report.routes.items() if known.get(name) != d])

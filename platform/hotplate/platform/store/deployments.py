@@ -259,8 +259,13 @@ def _latest(session: Session, deployment_id: int) -> RevisionRow:
 def _add_revision(
     session: Session, row: DeploymentRow, bento_id: int, config: Mapping[str, Any]
 ) -> int:
+    # Counted per name: what a deleted deployment still has running must not be taken for ours.
     newest = session.scalar(
-        select(func.max(RevisionRow.number)).where(RevisionRow.deployment_id == row.id)
+        select(func.max(RevisionRow.number))
+        .join(DeploymentRow, RevisionRow.deployment_id == DeploymentRow.id)
+        .where(
+            DeploymentRow.organization_id == row.organization_id, DeploymentRow.name == row.name
+        )
     )
     number = (newest or 0) + 1
     session.add(

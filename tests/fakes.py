@@ -1,0 +1,98 @@
+"""Real implementations in memory, with knobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hotplate.deploy.engine import Replica, ReplicaState, Resources, Workload, WorkloadKey
+from hotplate.deploy.errors import UnknownReplica
+
+
+class FakeEngine:
+    """An engine whose replicas are entries of a dict; a test says what becomes of them."""
+
+    def __init__(self, *, ready_at_once: bool = True) -> None:
+        self.ready_at_once = ready_at_once
+        self.found: dict[str, Replica] = {}
+        self.wishes: dict[WorkloadKey, int] = {}
+        self.removed: list[str] = []
+        self.settled = False
+        self._news = asyncio.Event()
+        self._made = 0
+
+    async def start(self) -> None:
+        pass
+
+    async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
+        key = workload.key
+        before = dict(self.found)
+        self.wishes[key] = count
+        for name in remove:
+            if self.found.pop(name, None):
+                self.removed.append(name)
+        mine = [replica for replica in self.found.values() if replica.key == key]
+        for replica in mine[count:]:
+            self.removed.append(replica.id)
+            del self.found[replica.id]
+        for _ in range(count - len(mine)):
+            self._add(workload)
+        if self.found != before:
+            self._news.set()
+
+    async def settle(self) -> None:
+        self.settled = True
+
+    def replicas(self) -> Sequence[Replica]:
+        return list(self.found.values())
+
+    async def changed(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+
+    async def logs(self, replica: str, lines: int) -> list[str]:
+        if replica not in self.found:
+            raise UnknownReplica(f"no replica {replica}")
+        return [f"{replica} says hello"][-lines:]
+
+    def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
+        return {"here": (Resources(8, 1 << 34), Resources())}
+
+    async def stop_all(self) -> None:
+        self.removed += self.found
+        self.found.clear()
+        self._news.set()
+
+    async def close(self) -> None:
+        pass
+
+    def become(self, name: str, state: ReplicaState, reason: str = "", restarts: int = 0) -> None:
+        """What a test wants a replica to be from now on."""
+        ready = {"ready_at": _now()} if state is ReplicaState.READY else {}
+        self.found[name] = replace(
+            self.found[name], state=state, reason=reason, restarts=restarts, **ready
+        )
+        self._news.set()
+
+    def of(self, revision: int) -> list[Replica]:
+        return [replica for replica in self.found.values() if replica.key.revision == revision]
+
+    def _add(self, workload: Workload) -> None:
+        self._made += 1
+        name = f"{workload.key.deployment}-{workload.key.revision}-{self._made}"
+        state = ReplicaState.READY if self.ready_at_once else ReplicaState.STARTING
+        self.found[name] = Replica(
+            name,
+            workload.key,
+            state,
+            address=f"127.0.0.1:{20000 + self._made}",
+            concurrency=workload.concurrency,
+            created_at=_now(),
+            ready_at=_now() if self.ready_at_once else None,
+        )
+
+
+def _now() -> float:
+    return datetime.now(UTC).timestamp()

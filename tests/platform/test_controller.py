@@ -1,0 +1,293 @@
+"""The controller with a real store, a real WebSocket to a stand-in gateway, and a fake engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, WSMsgType, web
+from aiohttp.test_utils import TestServer
+from prometheus_client import CollectorRegistry
+
+from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.deploy.engine import ReplicaState, Resources
+from hotplate.platform.controller.controller import Controller
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.routing import Addresses
+from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.records import Deployment, Kind, Wanted
+from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
+from tests.fakes import FakeEngine
+
+MANIFEST = {"entry_service": "Echo", "services": [{"name": "Echo"}], "schema": {"routes": []}}
+RULES = Rules(
+    slots=lambda config, tasks: 1,
+    resources=lambda config: Resources(),
+    policy=policy_from,
+    instance_types={},
+)
+
+
+class StandInGateway:
+    """Keeps the last table; says of demand what the test wants."""
+
+    def __init__(self) -> None:
+        self.table = RouteTable(0)
+        self.demand: dict[str, RouteDemand] = {}
+        self._socket: Any = None
+
+    async def run(self, url: str) -> None:
+        async with ClientSession() as session, session.ws_connect(url) as self._socket:
+            await self.report()
+            async for message in self._socket:
+                if message.type is WSMsgType.TEXT:
+                    self.table = RouteTable.from_json(message.json())
+                    await self.report()
+
+    async def report(self, **demand: RouteDemand) -> None:
+        self.demand |= {name.replace("__", "/"): d for name, d in demand.items()}
+        report = DemandReport(self.table.version, self.demand)
+        await self._socket.send_json(report.to_json())
+
+    def route(self, name: str = "default/echo") -> Route | None:
+        return next((route for route in self.table.routes if route.name == name), None)
+
+    def routed(self) -> list[str]:
+        route = self.route()
+        return [r.id for r in route.replicas if not r.draining] if route else []
+
+
+class World:
+    def __init__(self, store: Store, engine: FakeEngine) -> None:
+        self.store = store
+        self.engine = engine
+        self.gateway = StandInGateway()
+        self.user = store.ensure_user("default", "ann", "ann@localhost")
+        self.controller = Controller(
+            store, engine, RULES, Addresses("127.0.0.1"), ControllerMetrics(CollectorRegistry())
+        )
+
+    def bento(self, version: str, manifest: dict[str, Any] = MANIFEST) -> int:
+        organization = self.user.organization.id
+        self.store.ensure_repository(organization, Kind.BENTO, "echo")
+        draft = ArtifactDraft(version=version, manifest=manifest)
+        made = self.store.create_artifact(organization, Kind.BENTO, "echo", draft)
+        return self.store.finish_upload(made.id, "f" * 64, 1).id
+
+    def deploy(self, least: int = 0, most: int = 3, version: str = "v1") -> Deployment:
+        made = self.store.create_deployment(
+            self.user, "echo", self.bento(version), config(least, most)
+        )
+        self.controller.poke(made.id)
+        return made
+
+    def status(self, deployment: Deployment) -> str:
+        found = self.store.deployment(deployment.id)
+        return found.status if found else "gone"
+
+    def update(self, deployment: Deployment, version: str, least: int = 1) -> Deployment:
+        after, _ = self.store.update_deployment(
+            deployment.id, self.bento(version), config(least, 3), labels=None
+        )
+        self.controller.poke(deployment.id)
+        return after
+
+
+def config(least: int, most: int) -> dict[str, Any]:
+    window = {"scale_down_stabilization_window": 0}
+    scaling = {"min_replicas": least, "max_replicas": most, "policy": window}
+    return {"services": {"Echo": {"scaling": scaling}}}
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    app = web.Application()
+    app.router.add_get("/internal/gateway", world.controller.gateways.handle)
+    async with TestServer(app) as server:
+        tasks = [
+            asyncio.create_task(world.controller.run()),
+            asyncio.create_task(world.gateway.run(str(server.make_url("/internal/gateway")))),
+        ]
+        await world.controller.ready.wait()
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    world = World(store, FakeEngine())
+    async with running(world):
+        yield world
+    store.close()
+
+
+async def until(condition: Callable[[], Any], limit_s: float = 5) -> None:
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 (several processes' worth of state is looked at)
+            await asyncio.sleep(0.005)
+
+
+async def test_a_deploy_ends_ready_and_sleeps_without_requests(world: World) -> None:
+    made = world.deploy(least=0)
+    await world.controller.outcome(made.id, 5)
+    await until(lambda: world.status(made) == "scaled-to-zero")
+    await until(lambda: not world.engine.found)
+    assert world.store.cold_starts(made.id)
+    assert "RolloutReady" in [event.kind for event in world.store.events(made.id)]
+
+
+async def test_a_request_wakes_it_and_the_decision_is_kept_with_its_reason(world: World) -> None:
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    await world.gateway.report(default__echo=RouteDemand(queued=1))
+    await until(lambda: len(world.gateway.routed()) == 1)
+    assert world.store.decisions(made.id)[0].desired == 1
+    assert world.store.decisions(made.id)[0].reason
+    assert world.controller.live(made.id)["services"][0]["desired"] == 1
+
+
+async def test_replicas_follow_demand_up_and_down_and_drain_first(world: World) -> None:
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, queued=2, service_s=60))
+    await until(lambda: len(world.gateway.routed()) == 3)
+    busy = world.gateway.routed()[0]
+    await world.gateway.report(default__echo=RouteDemand(in_flight=0, busy={busy: 1}))
+    await until(lambda: list(world.engine.found) == [busy])
+    assert busy not in world.engine.removed
+    assert world.gateway.routed() == []
+    await world.gateway.report(default__echo=RouteDemand())
+    await until(lambda: not world.engine.found)
+
+
+async def test_a_rollout_switches_only_when_the_new_revision_answers(world: World) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: world.status(made) == "running" and world.gateway.routed())
+    old = world.gateway.routed()
+    world.engine.ready_at_once = False
+    world.update(made, "v2")
+    await until(lambda: len(world.engine.of(2)) == 1)
+    assert world.status(made) == "deploying"
+    assert world.gateway.routed() == old
+    world.engine.become(world.engine.of(2)[0].id, ReplicaState.READY)
+    await until(lambda: world.status(made) == "running" and not world.engine.of(1))
+    await until(lambda: world.gateway.routed() == [world.engine.of(2)[0].id])
+    assert world.engine.removed == old
+
+
+async def test_a_revision_that_cannot_start_fails_and_the_old_one_serves_on(world: World) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: world.status(made) == "running" and world.gateway.routed())
+    old = world.gateway.routed()
+    world.engine.ready_at_once = False
+    world.update(made, "v2")
+    await until(lambda: len(world.engine.of(2)) == 1)
+    world.engine.become(world.engine.of(2)[0].id, ReplicaState.FAILED, "no such package: nope")
+    await world.controller.outcome(made.id, 5)
+    found = world.store.deployment(made.id)
+    assert found is not None
+    assert found.status == "failed"
+    assert "no such package: nope" in found.reason
+    assert world.gateway.routed() == old
+    await until(lambda: not world.engine.of(2))
+
+
+async def test_the_outcome_is_waited_for_and_no_longer_than_asked(world: World) -> None:
+    world.engine.ready_at_once = False
+    made = world.deploy(least=1)
+    await until(lambda: bool(world.engine.found))
+    began = asyncio.get_running_loop().time()
+    await world.controller.outcome(made.id, 0.05)
+    assert asyncio.get_running_loop().time() - began >= 0.05
+    waiting = asyncio.create_task(world.controller.outcome(made.id, 5))
+    world.engine.become(next(iter(world.engine.found)), ReplicaState.READY)
+    await waiting
+    assert world.status(made) == "running"
+
+
+async def test_terminating_drains_and_refuses_and_an_update_starts_again(world: World) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: world.status(made) == "running")
+    world.store.terminate_deployment(made.id)
+    world.controller.poke(made.id)
+    await until(lambda: world.status(made) == "terminated")
+    assert not world.engine.found
+    route = world.gateway.route()
+    assert route is not None
+    assert "is terminated" in route.refuse
+    world.update(made, "v2")
+    await until(lambda: world.status(made) == "running")
+    await until(lambda: len(world.gateway.routed()) == 1)
+
+
+async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: world.status(made) == "running")
+    world.store.delete_deployment(made.id)
+    world.controller.poke(made.id)
+    await until(lambda: world.status(made) == "gone")
+    await until(lambda: world.gateway.route() is None)
+    assert not world.engine.found
+
+
+async def test_a_name_can_be_used_again_while_the_deleted_one_still_drains(world: World) -> None:
+    first = world.deploy(least=1)
+    await until(lambda: world.status(first) == "running" and world.gateway.routed())
+    old = world.gateway.routed()[0]
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={old: 1}))
+    world.store.delete_deployment(first.id)
+    world.controller.poke(first.id)
+    second = world.deploy(least=1, version="v2")
+    await until(lambda: world.status(second) == "running")
+    assert old in world.engine.found
+    await world.gateway.report(default__echo=RouteDemand())
+    await until(lambda: world.status(first) == "gone")
+    assert old not in world.engine.found
+    assert len(world.engine.found) == 1
+
+
+async def test_crashes_are_told(world: World) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: world.status(made) == "running")
+    name = next(iter(world.engine.found))
+    world.engine.become(name, ReplicaState.BACKOFF, "killed by signal 9", restarts=1)
+    await until(lambda: world.status(made) == "unhealthy")
+    kinds = {event.kind: event.message for event in world.store.events(made.id)}
+    assert "killed by signal 9" in kinds["ReplicaCrashed"]
+
+
+async def test_a_lost_gateway_changes_nothing(world: World) -> None:
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1))
+    await until(lambda: len(world.engine.found) == 1)
+    await world.gateway._socket.close()
+    await until(lambda: not world.controller.gateways.connected)
+    await asyncio.sleep(0.05)
+    assert len(world.engine.found) == 1
+
+
+async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    engine = FakeEngine()
+    first = World(store, engine)
+    async with running(first):
+        made = first.deploy(least=1)
+        await until(lambda: first.status(made) == "running")
+    kept = list(engine.found)
+    second = World(store, engine)
+    async with running(second):
+        await until(lambda: second.gateway.routed() == kept)
+        assert engine.settled
+        assert list(engine.found) == kept
+        assert made.wanted is Wanted.RUNNING
+    store.close()
