@@ -1,0 +1,88 @@
+"""The agent's control interface, from elsewhere in the platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import aiohttp
+
+from hotplate.cache.errors import CacheError
+
+
+@dataclass(frozen=True)
+class Tree:
+    """How far a node has got with a manifest."""
+
+    root: str
+    bytes_total: int
+    bytes_verified: int
+    complete: bool
+    """Whether every file can be read by anybody, streamed ones included."""
+
+
+class AgentClient:
+    """Talks to one agent. Every method raises the agent's CacheError, or a plain one."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def tree(self, manifest: str, wait: Literal["files", "all"] = "files") -> Tree:
+        """Brings a tree to the node, or joins who does.
+
+        Returns when the files that are not streamed are there (`files`), or every file
+        (`all`). Takes as long as that takes.
+        """
+        return _tree(await self._call("PUT", f"/v1/trees/{manifest}?wait={wait}"))
+
+    async def progress(self, manifest: str) -> Tree:
+        """How far a tree has got that somebody asked for."""
+        return _tree(await self._call("GET", f"/v1/trees/{manifest}"))
+
+    async def delete(self, manifest: str) -> None:
+        """Removes a tree, and the blobs that no other tree names."""
+        await self._call("DELETE", f"/v1/trees/{manifest}")
+
+    async def status(self) -> dict[str, Any]:
+        """`origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""
+        return await self._call("GET", "/v1/status")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _call(self, method: str, path: str) -> dict[str, Any]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
+            )
+        try:
+            async with self._session.request(method, self.url + path) as response:
+                body: dict[str, Any] = await response.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
+            raise CacheError(
+                f"agent {self.url} does not answer ({exc or type(exc).__name__}); is it running?"
+            ) from exc
+        if "error" in body:
+            raise error_of(body["error"])
+        return body
+
+
+def error_of(data: dict[str, str]) -> CacheError:
+    """The error that an agent answered with."""
+    kinds = {kind.code: kind for kind in _kinds(CacheError)}
+    return kinds.get(data["code"], CacheError)(data["message"])
+
+
+def _kinds(kind: type[CacheError]) -> Iterator[type[CacheError]]:
+    yield kind
+    for sub in kind.__subclasses__():
+        yield from _kinds(sub)
+
+
+def _tree(body: dict[str, Any]) -> Tree:
+    return Tree(body["root"], body["bytes_total"], body["bytes_verified"], body["complete"])

@@ -1,0 +1,141 @@
+"""The agent's HTTP interface: trees, status, metrics."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from hotplate.cache.errors import (
+    CacheError,
+    ChunkCorrupt,
+    NoSpace,
+    OriginUnavailable,
+    UnknownBlob,
+    UnknownManifest,
+)
+from hotplate.cache.metrics import Metrics
+from hotplate.cache.node import Node, Tree
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_STATUS: dict[type[CacheError], int] = {
+    UnknownManifest: 404,
+    UnknownBlob: 404,
+    ChunkCorrupt: 502,
+    OriginUnavailable: 503,
+    NoSpace: 507,
+}
+_TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
+
+
+def application(node: Node, metrics: Metrics, token: str) -> web.Application:
+    """The app; an empty `token` lets everybody in."""
+    control = _Control(node, metrics)
+    app = web.Application(middlewares=[_errors, _authorize(token)])
+    app.add_routes(
+        [
+            web.get("/healthz", control.healthz),
+            web.get("/metrics", control.metrics),
+            web.get("/v1/status", control.status),
+            web.put(_TREE, control.put_tree),
+            web.get(_TREE, control.get_tree),
+            web.delete(_TREE, control.delete_tree),
+        ]
+    )
+    return app
+
+
+class _Control:
+    def __init__(self, node: Node, metrics: Metrics) -> None:
+        self._node = node
+        self._metrics = metrics
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.render(), content_type="text/plain")
+
+    async def put_tree(self, request: web.Request) -> web.Response:
+        tree = await self._node.bring(request.match_info["manifest"])
+        await tree.until(tree.whole if request.query.get("wait") == "all" else tree.ready)
+        return web.json_response(_tree_json(tree))
+
+    async def get_tree(self, request: web.Request) -> web.Response:
+        tree = self._node.get(request.match_info["manifest"])
+        if tree.error is not None:
+            raise tree.error
+        return web.json_response(_tree_json(tree))
+
+    async def delete_tree(self, request: web.Request) -> web.Response:
+        await self._node.delete(request.match_info["manifest"])
+        return web.json_response({})
+
+    async def status(self, request: web.Request) -> web.Response:
+        holdings = self._node.holdings
+        blobs = [
+            {
+                "digest": one.digest,
+                "path": one.name,
+                "size_bytes": one.blob.size_bytes,
+                "verified_bytes": one.verified_bytes,
+                "in_arena": one.in_arena,
+                "on_disk": one.on_disk,
+                "leases": one.leases,
+                "error": str(one.error) if one.error else None,
+            }
+            for one in holdings
+        ]
+        trees = [{"manifest": one.digest, **_tree_json(one)} for one in self._node.trees]
+        return web.json_response(
+            {
+                "origin_bytes": self._metrics.origin_bytes_total,
+                "disk_bytes": holdings.disk.used_bytes,
+                "arena_bytes": holdings.arena.used_bytes,
+                "blobs": blobs,
+                "trees": trees,
+            }
+        )
+
+
+def _tree_json(tree: Tree) -> dict[str, Any]:
+    return {
+        "root": str(tree.folder.root),
+        "bytes_total": tree.manifest.size_bytes,
+        "bytes_verified": tree.bytes_verified,
+        "complete": tree.complete,
+    }
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every failure has one body: `{"error": {"code", "message"}}`."""
+    try:
+        return await handler(request)
+    except CacheError as error:
+        return _failure(_STATUS.get(type(error), 500), error.code, str(error))
+    except web.HTTPException as error:
+        code = (error.reason or "error").lower().replace(" ", "_")
+        return _failure(error.status, code, f"{request.method} {request.path}: {error.reason}")
+
+
+def _failure(status: int, code: str, message: str) -> web.Response:
+    return web.json_response({"error": {"code": code, "message": message}}, status=status)
+
+
+def _authorize(token: str) -> Any:
+    expected = f"Bearer {token}".encode()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode()
+        if token and request.path != "/healthz" and not hmac.compare_digest(given, expected):
+            return _failure(
+                401, "unauthorized", "the agent needs its token in the Authorization header"
+            )
+        return await handler(request)
+
+    return check

@@ -1,0 +1,181 @@
+"""Fetching: threads that read chunks into place and verify them there.
+
+Bytes go from the source straight into the destination's memory and are hashed on the same
+thread, so they never become Python objects. Reports are called on these threads.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hotplate.cache.chunks import Chunks
+from hotplate.cache.errors import CacheError, ChunkCorrupt
+from hotplate.cache.manifest import Blob, chunk_digest
+from hotplate.cache.metrics import Metrics
+
+
+class Source(Protocol):
+    """What ranges of a blob are read from."""
+
+    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None: ...
+
+
+class Destination(Protocol):
+    """Where a blob's bytes are put."""
+
+    view: memoryview
+
+    def reserve(self, offset: int, length: int) -> None:
+        """Makes room for that part before it is written. Raises NoSpace."""
+
+
+class LocalCopy(Source, Protocol):
+    """A copy on this node that was right once; dropped at its first wrong byte."""
+
+    def discard(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Fetch:
+    """One blob on its way into `destination`."""
+
+    blob: Blob
+    digest: str
+    chunks: Chunks
+    destination: Destination
+    on_verified: Callable[[int], None]
+    on_failed: Callable[[CacheError], None]
+    urgent: bool = False
+    """Files that hold up a whole tree go before those that are usable while they arrive."""
+    local: LocalCopy | None = None
+    arrival: int = field(default=0, init=False)
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        return (not self.urgent, self.arrival)
+
+
+class Fetcher:
+    """Runs fetches on a few threads: chunks that readers wait for first, then in file order."""
+
+    def __init__(
+        self, origin: Source, threads: int, clock: Callable[[], float], metrics: Metrics
+    ) -> None:
+        self._origin = origin
+        self._clock = clock
+        self._metrics = metrics
+        self._fetches: list[Fetch] = []
+        self._arrivals = 0
+        self._work = threading.Condition()
+        self._closed = False
+        for number in range(threads):
+            threading.Thread(target=self._run, name=f"fetch-{number}", daemon=True).start()
+
+    def start(self, fetch: Fetch) -> None:
+        with self._work:
+            self._arrivals += 1
+            fetch.arrival = self._arrivals
+            bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
+            self._work.notify_all()
+
+    def want(self, fetch: Fetch, indices: Iterable[int]) -> None:
+        with self._work:
+            fetch.chunks.want(indices)
+            self._work.notify_all()
+
+    def cancel(self, fetch: Fetch) -> None:
+        """Takes no further chunk of it and reports nothing more."""
+        with self._work:
+            self._drop(fetch)
+
+    def stalls_at(self, fetch: Fetch) -> float | None:
+        with self._work:
+            return fetch.chunks.stalls_at()
+
+    def stalled(self, fetch: Fetch) -> CacheError | None:
+        """Ends the fetch and returns its error when nothing has arrived for too long."""
+        with self._work:
+            error = fetch.chunks.stalled(self._clock())
+            if error is not None:
+                self._drop(fetch)
+            return error
+
+    def close(self) -> None:
+        with self._work:
+            self._closed = True
+            self._fetches.clear()
+            self._work.notify_all()
+
+    def _drop(self, fetch: Fetch) -> None:
+        if fetch in self._fetches:
+            self._fetches.remove(fetch)
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            fetch, index = taken
+            local = fetch.local
+            try:
+                self._bring(fetch, index, local or self._origin)
+            except CacheError as error:
+                self._report_failure(fetch, index, error, local)
+            except Exception as error:  # a thread that dies would leave readers hanging
+                self._report_failure(fetch, index, CacheError(f"{fetch.chunks.name}: {error!r}"))
+            else:
+                self._report_success(fetch, index)
+            del fetch, taken  # an idle thread keeps nobody's memory alive
+
+    def _take(self) -> tuple[Fetch, int] | None:
+        with self._work:
+            while not self._closed:
+                now = self._clock()
+                for wanted_only in (True, False):
+                    for fetch in self._fetches:
+                        index = fetch.chunks.next(now, wanted_only)
+                        if index is not None:
+                            return fetch, index
+                wakes = [at for one in self._fetches if (at := one.chunks.wakes_at()) is not None]
+                self._work.wait(max(0.001, min(wakes) - now) if wakes else None)
+            return None
+
+    def _bring(self, fetch: Fetch, index: int, source: Source) -> None:
+        offset, length = fetch.blob.span(index)
+        fetch.destination.reserve(offset, length)
+        with fetch.destination.view[offset : offset + length] as part:
+            source.read_into(fetch.digest, offset, part)
+            if source is self._origin:
+                self._metrics.origin_bytes.inc(length)
+            if chunk_digest(part) != fetch.blob.chunks[index]:
+                raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {index} has another digest")
+
+    def _report_success(self, fetch: Fetch, index: int) -> None:
+        self._metrics.chunks.labels("verified").inc()
+        with self._work:
+            if fetch not in self._fetches:
+                return
+            fetch.chunks.verified(index, self._clock())
+            if fetch.chunks.complete:
+                self._drop(fetch)
+            fetch.on_verified(index)
+
+    def _report_failure(
+        self, fetch: Fetch, index: int, error: CacheError, local: LocalCopy | None = None
+    ) -> None:
+        corrupt = isinstance(error, ChunkCorrupt)
+        self._metrics.chunks.labels("corrupt" if corrupt else "failed").inc()
+        with self._work:
+            if fetch not in self._fetches:
+                return
+            if local is not None:
+                local.discard()
+                fetch.local = None
+                fetch.chunks.give_back(index)
+            else:
+                final = fetch.chunks.failed(index, error, self._clock())
+                if final is not None:
+                    self._drop(fetch)
+                    fetch.on_failed(final)
+            self._work.notify_all()

@@ -1,0 +1,343 @@
+"""What this node holds of each blob, and how a blob comes to be held.
+
+A streamed blob goes to the arena, where replicas read it while it arrives, and is written to
+disk behind. Any other blob, and a streamed one that the arena has no room for, goes straight to
+a file of the disk tier. A copy already on disk is read and verified instead of the origin.
+
+Everything here runs on the event loop; threads report to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hotplate.cache.arena import Arena, Region
+from hotplate.cache.chunks import Chunks
+from hotplate.cache.disk import DiskCopy, DiskLanding, DiskTier
+from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.fetching import Fetch, Fetcher
+from hotplate.cache.manifest import Blob
+
+log = logging.getLogger(__name__)
+
+_LANDINGS = 64
+"""Files on their way to disk at once: a tree of thousands would run out of descriptors."""
+
+_WRITER_NICENESS = 10
+"""Writing behind is never urgent, and serving is."""
+
+
+class Holding:
+    """What this node has of one blob."""
+
+    def __init__(self, blob: Blob, digest: str, name: str) -> None:
+        self.blob = blob
+        self.digest = digest
+        self.name = name
+        self.done: list[int] = []
+        """Verified chunks, in the order in which they were verified."""
+        self.verified_bytes = 0
+        self.on_disk = False
+        """Whether the disk tier has it, verified by this process."""
+        self.place: Region | DiskLanding | None = None
+        """Where it is being put, or lies in memory."""
+        self.error: CacheError | None = None
+        """Why it cannot be had."""
+        self.disk_error: CacheError | None = None
+        """Why it cannot be kept on disk, though it is all here."""
+        self.leases = 0
+        self.used = 0
+        self.fetch: Fetch | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._changed: asyncio.Future[None] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return len(self.done) == len(self.blob.chunks)
+
+    @property
+    def in_arena(self) -> bool:
+        return isinstance(self.place, Region)
+
+    def verified(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            self.done.append(index)
+            self.verified_bytes += self.blob.span(index)[1]
+        self.notify()
+
+    def notify(self) -> None:
+        """Wakes everybody in `until`."""
+        if self._changed is not None:
+            self._changed.set_result(None)
+            self._changed = None
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns once `condition()` holds. Raises the error that the blob failed with."""
+        while not condition():
+            if self.error is not None:
+                raise self.error
+            if self._changed is None:
+                self._changed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._changed)
+
+    async def until_on_disk(self) -> None:
+        await self.until(lambda: self.on_disk or self.disk_error is not None)
+        if self.disk_error is not None:
+            raise self.disk_error
+
+
+class Holdings:
+    """The blobs of this node, by digest."""
+
+    def __init__(self, arena: Arena, disk: DiskTier, fetcher: Fetcher, stall_s: float) -> None:
+        self.arena = arena
+        self.disk = disk
+        self._fetcher = fetcher
+        self._stall_s = stall_s
+        self._held: dict[str, Holding] = {}
+        self._uses = itertools.count(1)
+        self._landings = asyncio.Semaphore(_LANDINGS)
+        self._writer = ThreadPoolExecutor(1, "write-behind", initializer=_lower_priority)
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(list(self._held.values()))
+
+    def bring(self, blob: Blob, digest: str, name: str, streamed: bool) -> Holding:
+        """Starts to bring a blob here, or joins who did; `name` is how errors call it."""
+        holding = self._held.get(digest)
+        if holding is not None and not self._lost(holding):
+            return holding
+        holding = self._held[digest] = Holding(blob, digest, name)
+        holding.used = next(self._uses)
+        holding.task = asyncio.get_running_loop().create_task(self._bring(holding, streamed))
+        return holding
+
+    def _lost(self, holding: Holding) -> bool:
+        """Whether it failed, or somebody emptied the disk under us."""
+        gone = holding.place is None and not self.disk.has(holding.digest, holding.blob.size_bytes)
+        return holding.error is not None or (holding.on_disk and gone)
+
+    def want(self, holding: Holding, indices: Iterable[int]) -> None:
+        """A reader waits for these chunks."""
+        if holding.fetch is not None:
+            self._fetcher.want(holding.fetch, indices)
+
+    @contextlib.asynccontextmanager
+    async def lend(self, holding: Holding) -> AsyncIterator[int]:
+        """A read-only descriptor of the blob's bytes, closed on exit with the lease.
+
+        Its memory is not taken back before. Raises the error that the blob failed with.
+        """
+        holding.leases += 1
+        try:
+            await holding.until(lambda: holding.place is not None or holding.on_disk)
+            place = holding.place
+            fd = place.lend() if place is not None else self.disk.lend(holding.digest)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+        finally:
+            holding.leases -= 1
+            holding.used = next(self._uses)
+            forgotten = self._held.get(holding.digest) is not holding
+            if not holding.leases and (forgotten or holding.error is not None):
+                await self._free(holding)
+
+    async def drop(self, digest: str) -> None:
+        """Forgets a blob and deletes its copies; open leases keep theirs."""
+        holding = self._held.pop(digest, None)
+        if holding is not None:
+            await self._stop(holding)
+            if not holding.leases:
+                await self._free(holding)
+        self.disk.discard(digest)
+
+    async def close(self, flush_s: float) -> None:
+        """Stops fetching, and waits for what is complete to be on disk."""
+        self._fetcher.close()
+        for holding in self:
+            if not holding.complete:
+                await self._stop(holding)
+        writing = [one.task for one in self if one.task is not None and not one.task.done()]
+        if writing:
+            await asyncio.wait(writing, timeout=flush_s)
+        self._writer.shutdown(wait=False, cancel_futures=True)
+
+    async def _stop(self, holding: Holding) -> None:
+        if holding.task is not None and not holding.task.done():
+            holding.task.cancel()
+            await asyncio.wait({holding.task})
+
+    async def _bring(self, holding: Holding, streamed: bool) -> None:
+        try:
+            if streamed:
+                await self._place_and_fetch(holding, streamed)
+            else:
+                async with self._landings:
+                    await self._place_and_fetch(holding, streamed)
+        except CacheError as error:
+            holding.error = error
+        except Exception as error:  # a bug must not leave replicas hanging
+            log.exception("blob %s (%s)", holding.digest, holding.name)
+            holding.error = CacheError(f"{holding.name}: {error!r}")
+        except asyncio.CancelledError:
+            holding.error = CacheError(f"{holding.name}: no longer wanted on this node")
+            raise
+        finally:
+            holding.notify()
+
+    async def _place_and_fetch(self, holding: Holding, streamed: bool) -> None:
+        digest, blob = holding.digest, holding.blob
+        found = self.disk.has(digest, blob.size_bytes)
+        region = await self._allocate(holding) if streamed and blob.size_bytes else None
+        if region is not None:
+            local = DiskCopy(self.disk, digest) if found else None
+            await self._stream(holding, region, local)
+        elif found and await asyncio.to_thread(self.disk.verify, digest, blob):
+            holding.verified(range(len(blob.chunks)))
+        else:
+            await self._land(holding, urgent=not streamed)
+        holding.on_disk = holding.disk_error is None
+
+    async def _stream(self, holding: Holding, region: Region, local: DiskCopy | None) -> None:
+        """Brings a blob to the arena, from disk if it was there, and then to disk."""
+        holding.place = region
+        holding.notify()
+        try:
+            await self._fetch(holding, region, urgent=False, local=local)
+        except BaseException:
+            if not holding.leases:
+                await self._free(holding)
+            raise
+        if not self.disk.has(holding.digest, holding.blob.size_bytes):
+            await self._write_behind(holding, region)
+
+    async def _write_behind(self, holding: Holding, region: Region) -> None:
+        fd = region.lend()
+
+        def write() -> None:
+            try:
+                self.disk.write(holding.digest, fd, holding.blob.size_bytes)
+            finally:
+                os.close(fd)
+
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, write)
+        except CacheError as error:
+            log.error("%s stays in memory only: %s", holding.name, error)
+            holding.disk_error = error
+
+    async def _land(self, holding: Holding, urgent: bool) -> None:
+        """Brings a blob straight to a file of the disk tier."""
+        landing = await asyncio.to_thread(self.disk.land, holding.digest, holding.blob.size_bytes)
+        holding.place = landing
+        holding.notify()
+        try:
+            if not holding.complete:
+                await self._fetch(holding, landing, urgent=urgent, local=None)
+        except BaseException:
+            holding.place = None
+            landing.drop()
+            raise
+        holding.place = None  # nobody may borrow a descriptor that is about to be closed
+        await asyncio.to_thread(landing.keep)
+
+    async def _fetch(
+        self,
+        holding: Holding,
+        place: Region | DiskLanding,
+        urgent: bool,
+        local: DiskCopy | None,
+    ) -> None:
+        """Returns when every chunk is verified. Raises what the fetch failed with."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[None] = loop.create_future()
+
+        def arrived(index: int) -> None:
+            holding.verified([index])
+            if holding.complete and not outcome.done():
+                outcome.set_result(None)
+
+        def failed(error: CacheError) -> None:
+            if not outcome.done():
+                outcome.set_exception(error)
+
+        fetch = holding.fetch = Fetch(
+            blob=holding.blob,
+            digest=holding.digest,
+            chunks=Chunks(holding.name, len(holding.blob.chunks), self._stall_s),
+            destination=place,
+            on_verified=lambda index: _call(loop, arrived, index),
+            on_failed=lambda error: _call(loop, failed, error),
+            urgent=urgent,
+            local=local,
+        )
+        self._fetcher.start(fetch)
+        try:
+            while not outcome.done():
+                await asyncio.wait({outcome}, timeout=self._until_stall_s(fetch))
+                if not outcome.done() and (error := self._fetcher.stalled(fetch)) is not None:
+                    raise error
+            outcome.result()
+        finally:
+            self._fetcher.cancel(fetch)
+            holding.fetch = None
+
+    def _until_stall_s(self, fetch: Fetch) -> float:
+        at = self._fetcher.stalls_at(fetch)
+        if at is None:
+            return self._stall_s
+        return max(0.0, at - asyncio.get_running_loop().time())
+
+    async def _allocate(self, holding: Holding) -> Region | None:
+        """A region for the blob, taken from idle ones if need be; None when there is no room."""
+        size_bytes = holding.blob.size_bytes
+        idle = [one for one in self if one.in_arena and one.on_disk and not one.leases]
+        for victim in evictions(idle, self.arena.lacks(size_bytes)):
+            if not victim.leases:
+                await self._free(victim)
+        try:
+            return self.arena.allocate(holding.digest, size_bytes)
+        except NoSpace as error:
+            log.info("%s goes to disk instead: %s", holding.name, error)
+            return None
+
+    async def _free(self, holding: Holding) -> None:
+        region = holding.place
+        if isinstance(region, Region):
+            holding.place = None
+            # unmapping gigabytes takes long enough to be felt on the loop
+            await asyncio.to_thread(self.arena.release, region)
+
+
+def evictions(idle: Iterable[Holding], lacking_bytes: int) -> list[Holding]:
+    """Which idle blobs to take out of memory, least recently used first.
+
+    None at all when even all of them would not do.
+    """
+    chosen = []
+    for one in sorted(idle, key=lambda holding: holding.used):
+        if lacking_bytes <= 0:
+            break
+        chosen.append(one)
+        lacking_bytes -= one.blob.size_bytes
+    return chosen if lacking_bytes <= 0 else []
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
+    """Calls on the loop, from a thread; says nothing when the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, argument)
+
+
+def _lower_priority() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _WRITER_NICENESS)

@@ -1,0 +1,37 @@
+"""What the agent counts, in a registry of its own."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+
+class Metrics:
+    """The agent's metrics; counters are thread-safe."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.origin_bytes = Counter(
+            "hotplate_cache_origin_bytes",
+            "Bytes of blobs read from the origin",
+            registry=self.registry,
+        )
+        self.chunks = Counter(
+            "hotplate_cache_chunks",
+            "Chunks brought in, by result: verified, corrupt, failed",
+            ["result"],
+            registry=self.registry,
+        )
+        self.arena_bytes = self._gauge("arena_bytes", "Memory of the arena in use")
+        self.disk_bytes = self._gauge("disk_bytes", "Bytes of the disk tier")
+        self.leases = self._gauge("leases", "Open files of replicas")
+
+    def _gauge(self, name: str, help_text: str) -> Gauge:
+        return Gauge(f"hotplate_cache_{name}", help_text, registry=self.registry)
+
+    @property
+    def origin_bytes_total(self) -> int:
+        return int(self.registry.get_sample_value("hotplate_cache_origin_bytes_total") or 0)
+
+    def render(self) -> bytes:
+        """The Prometheus text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,229 @@
+"""The node: which trees are wanted here, and how far each one has got."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from pathlib import Path
+
+from hotplate.cache.disk import DiskTier
+from hotplate.cache.errors import CacheError, UnknownManifest
+from hotplate.cache.holdings import Holding, Holdings
+from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.origin import Origin, checked_manifest
+from hotplate.cache.trees import TreeFolder
+
+
+class Tree:
+    """A manifest that is being brought here, or is here."""
+
+    def __init__(
+        self, digest: str, manifest: Manifest, folder: TreeFolder, linked: set[str]
+    ) -> None:
+        self.digest = digest
+        self.manifest = manifest
+        self.folder = folder
+        self.entries = {entry.path: entry for entry in manifest.entries}
+        self.digests = _blob_digests(manifest)
+        self.holdings: dict[str, Holding] = {}
+        """What the node has of each file, by path."""
+        self.linked = linked
+        """Paths that are complete files."""
+        self.ready: asyncio.Task[None]
+        """Ends when every file that is not streamed can be read."""
+        self.whole: asyncio.Task[None]
+        """Ends when every file can be read by anybody."""
+
+    @property
+    def bytes_verified(self) -> int:
+        return sum(holding.verified_bytes for holding in self.holdings.values())
+
+    @property
+    def complete(self) -> bool:
+        return self.whole.done() and self.error is None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it failed with, once it has."""
+        if not self.whole.done():
+            return None
+        return self._gone() if self.whole.cancelled() else self.whole.exception()
+
+    async def until(self, stage: asyncio.Task[None]) -> None:
+        """Waits for `ready` or `whole`. Raises the CacheError that it failed with."""
+        await asyncio.wait({stage})
+        if stage.cancelled():
+            raise self._gone()
+        stage.result()
+
+    def _gone(self) -> CacheError:
+        return CacheError(f"tree {self.digest} is no longer wanted on this node")
+
+
+class Node:
+    """The trees of this node. Runs on the event loop."""
+
+    def __init__(self, data: Path, origin: Origin, disk: DiskTier, holdings: Holdings) -> None:
+        self.trees_root = data / "trees"
+        self.holdings = holdings
+        self._manifests = data / "manifests"
+        self._origin = origin
+        self._disk = disk
+        self._trees: dict[str, Tree] = {}
+        self._starting: dict[str, asyncio.Task[Tree]] = {}
+        self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
+        for folder in (self.trees_root, self._manifests):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def trees(self) -> list[Tree]:
+        return list(self._trees.values())
+
+    def sweep(self) -> None:
+        """Reads the manifests kept here, and deletes what none of them names.
+
+        A killed agent may have left something half deleted. To be called once, first.
+        """
+        for path in self._manifests.iterdir():
+            with contextlib.suppress(CacheError):
+                manifest = checked_manifest(path.stem, path.read_bytes())
+                self._named[path.stem] = set(_blob_digests(manifest).values())
+        for folder in self.trees_root.iterdir():
+            if folder.name not in self._named:
+                shutil.rmtree(folder, ignore_errors=True)
+        for digest in set(self._disk.digests()).difference(*self._named.values()):
+            self._disk.discard(digest)
+
+    async def bring(self, digest: str) -> Tree:
+        """Starts to bring a tree here, or joins who did; one that failed is tried again.
+
+        Raises UnknownManifest, ChunkCorrupt, OriginUnavailable, NoSpace.
+        """
+        tree = self._trees.get(digest)
+        if tree is not None and tree.error is None:
+            return tree
+        task = self._starting.get(digest)
+        if task is None:
+            task = self._starting[digest] = asyncio.create_task(self._start(digest))
+            task.add_done_callback(lambda _: self._starting.pop(digest, None))
+        return await asyncio.shield(task)
+
+    def get(self, digest: str) -> Tree:
+        """Raises UnknownManifest for a tree that nobody asked for."""
+        try:
+            return self._trees[digest]
+        except KeyError:
+            raise UnknownManifest(f"this node has no tree {digest}; PUT it first") from None
+
+    async def locate(self, path: str) -> tuple[Tree, Entry]:
+        """The tree and entry of a file below the trees' folder, brought here if need be.
+
+        Raises UnknownManifest for any other path.
+        """
+        refusal = UnknownManifest(f"{path} is no file of a tree of this node; PUT its tree first")
+        try:
+            digest, *parts = Path(path).relative_to(self.trees_root).parts
+        except ValueError:
+            raise refusal from None
+        if digest not in self._named:
+            raise refusal
+        tree = await self.bring(digest)
+        entry = tree.entries.get("/".join(parts))
+        if entry is None or entry.blob is None:
+            raise refusal
+        return tree, entry
+
+    async def delete(self, digest: str) -> None:
+        """Removes a tree, and the blobs that no other tree of this node names."""
+        if digest not in self._named:
+            raise UnknownManifest(f"this node has no tree {digest}")
+        unused = self._named.pop(digest).difference(*self._named.values())
+        (self._manifests / f"{digest}.json").unlink(missing_ok=True)
+        tree = self._trees.pop(digest, None)
+        if tree is not None:
+            await _cancel(tree)
+        await asyncio.to_thread(shutil.rmtree, self.trees_root / digest, ignore_errors=True)
+        for blob_digest in unused:
+            await self.holdings.drop(blob_digest)
+
+    async def close(self, flush_s: float) -> None:
+        await self.holdings.close(flush_s)
+        for tree in self.trees:
+            await _cancel(tree)
+
+    async def _start(self, digest: str) -> Tree:
+        manifest = await asyncio.to_thread(self._manifest, digest)
+        self._named[digest] = set(_blob_digests(manifest).values())
+        old = self._trees.get(digest)
+        if old is not None:
+            await _cancel(old)
+        folder = TreeFolder(self.trees_root, digest, manifest, self._disk)
+        # Leases taken on the failed tree see the files of the new one.
+        linked = old.linked if old is not None else set()
+        tree = self._trees[digest] = Tree(digest, manifest, folder, linked)
+        files = [entry for entry in manifest.entries if entry.blob is not None]
+        for entry in sorted(files, key=lambda entry: entry.streamed):
+            assert entry.blob is not None
+            tree.holdings[entry.path] = self.holdings.bring(
+                entry.blob, tree.digests[entry.path], entry.path, entry.streamed
+            )
+        tree.ready = asyncio.create_task(self._make_ready(tree))
+        tree.whole = asyncio.create_task(self._make_whole(tree))
+        tree.ready.add_done_callback(_retrieve)
+        tree.whole.add_done_callback(_retrieve)
+        return tree
+
+    async def _make_ready(self, tree: Tree) -> None:
+        for path, holding in tree.holdings.items():
+            if not tree.entries[path].streamed:
+                await holding.until_on_disk()
+        on_disk = {one.digest for one in tree.holdings.values() if one.on_disk}
+        linked = await asyncio.to_thread(tree.folder.build, tree.digests, on_disk)
+        tree.linked.clear()
+        tree.linked.update(linked)
+        for path in linked:
+            tree.holdings[path].notify()
+
+    async def _make_whole(self, tree: Tree) -> None:
+        await asyncio.shield(tree.ready)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for path in tree.holdings.keys() - tree.linked:
+                    group.create_task(self._link(tree, path))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _link(self, tree: Tree, path: str) -> None:
+        holding = tree.holdings[path]
+        await holding.until_on_disk()
+        await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.digest)
+        tree.linked.add(path)
+        holding.notify()
+
+    def _manifest(self, digest: str) -> Manifest:
+        """The node's own copy, or the origin's, which is then kept."""
+        path = self._manifests / f"{digest}.json"
+        with contextlib.suppress(FileNotFoundError, CacheError):
+            return checked_manifest(digest, path.read_bytes())
+        manifest = self._origin.manifest(digest)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(manifest.to_bytes())
+        partial.replace(path)
+        return manifest
+
+
+def _blob_digests(manifest: Manifest) -> dict[str, str]:
+    return {one.path: one.blob.digest for one in manifest.entries if one.blob is not None}
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Whoever waits is told of the failure; nobody need be waiting."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _cancel(tree: Tree) -> None:
+    for task in (tree.whole, tree.ready):
+        task.cancel()
+    await asyncio.wait({tree.whole, tree.ready})

@@ -1,0 +1,123 @@
+"""The origin: where blobs come from when no copy is on the node."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol
+
+import fsspec
+from blake3 import blake3
+
+from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest
+
+
+class Origin(Protocol):
+    """A source of manifests and of ranges of blobs; synchronous and thread-safe."""
+
+    def manifest(self, digest: str) -> Manifest:
+        """Raises UnknownManifest, ChunkCorrupt, OriginUnavailable."""
+
+    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
+        """Fills `view` with the blob's bytes from `offset`.
+
+        The bytes are not verified here. Raises UnknownBlob, ChunkCorrupt (the blob is too
+        short), OriginUnavailable.
+        """
+
+
+class FsspecOrigin:
+    """A blob store at an fsspec URL: `blobs/<digest[:2]>/<digest>`, `manifests/<digest>.json`."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.url = url
+        self._fs, self._root = fsspec.url_to_fs(url.rstrip("/"), **options)
+        protocol = self._fs.protocol
+        self._local = "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+    def manifest(self, digest: str) -> Manifest:
+        try:
+            data = self._fs.cat_file(f"{self._root}/manifests/{digest}.json")
+        except FileNotFoundError as exc:
+            raise UnknownManifest(
+                f"origin {self.url} has no manifest {digest}; push the bento or model again"
+            ) from exc
+        except Exception as exc:
+            raise self._unavailable(f"manifest {digest}", exc) from exc
+        return checked_manifest(digest, data)
+
+    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
+        path = f"{self._root}/blobs/{blob_digest[:2]}/{blob_digest}"
+        try:
+            got = self._read_file(path, offset, view) if self._local else None
+            if got is None:
+                data = self._fs.cat_file(path, start=offset, end=offset + len(view))
+                got = len(data)
+                view[:got] = data[: len(view)]
+        except FileNotFoundError as exc:
+            raise UnknownBlob(
+                f"origin {self.url} has no blob {blob_digest}; push the bento or model again"
+            ) from exc
+        except Exception as exc:
+            raise self._unavailable(f"blob {blob_digest}", exc) from exc
+        if got != len(view):
+            raise ChunkCorrupt(
+                f"blob {blob_digest} at {self.url}: {got} of {len(view)} bytes at offset {offset}"
+            )
+
+    def _read_file(self, path: str, offset: int, view: memoryview) -> int:
+        """Reads straight into `view`, so that no bytes object is made; returns the bytes read."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(fd, offset, view)
+        finally:
+            os.close(fd)
+
+    def _unavailable(self, what: str, exc: Exception) -> OriginUnavailable:
+        return OriginUnavailable(
+            f"origin {self.url} did not give {what} ({exc or type(exc).__name__}); "
+            "check its URL and credentials"
+        )
+
+
+def read_at(fd: int, offset: int, view: memoryview) -> int:
+    """Fills `view` from the file's `offset` on; returns how many bytes there were."""
+    got = 0
+    while got < len(view):
+        count = os.preadv(fd, [view[got:]], offset + got)
+        if count == 0:
+            break
+        got += count
+    return got
+
+
+def checked_manifest(digest: str, data: bytes) -> Manifest:
+    """The manifest that `data` holds, which must have that digest and safe paths.
+
+    Raises ChunkCorrupt for other bytes, UnknownManifest for a path that leaves the tree.
+    """
+    if blake3(data).hexdigest() != digest:
+        raise ChunkCorrupt(f"manifest {digest}: the bytes have another digest")
+    try:
+        manifest = Manifest.from_bytes(data)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise ChunkCorrupt(f"manifest {digest}: not a manifest ({exc!r})") from exc
+    seen: set[str] = set()
+    for entry in manifest.entries:
+        parts = entry.path.split("/")
+        if {"", ".", ".."} & set(parts) or "\0" in entry.path or entry.path in seen:
+            raise UnknownManifest(
+                f"manifest {digest}: path {entry.path!r} leaves the tree or stands there twice; "
+                "push the bento or model again"
+            )
+        if entry.blob is not None and not _whole(entry.blob):
+            raise UnknownManifest(
+                f"manifest {digest}: {entry.path} has {len(entry.blob.chunks)} chunks for "
+                f"{entry.blob.size_bytes} bytes; push the bento or model again"
+            )
+        seen.add(entry.path)
+    return manifest
+
+
+def _whole(blob: Blob) -> bool:
+    return len(blob.chunks) == -(-blob.size_bytes // CHUNK_BYTES)

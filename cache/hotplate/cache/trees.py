@@ -1,0 +1,77 @@
+"""A manifest as a folder that replicas read.
+
+A file that is not streamed is complete before the tree counts as ready. A streamed file is an
+empty placeholder until it is complete on disk; then a link to it takes its place atomically. So
+a reader that knows nothing of the agent sees right bytes or an obviously empty file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+from hotplate.cache.disk import DiskTier, disk_error
+from hotplate.cache.manifest import Entry, Manifest
+
+
+class TreeFolder:
+    """The folder `<trees>/<manifest digest>`. Methods do file I/O; all may be repeated."""
+
+    def __init__(self, trees: Path, digest: str, manifest: Manifest, disk: DiskTier) -> None:
+        self.root = trees / digest
+        self.manifest = manifest
+        self._building = trees / f".building-{digest}"
+        self._disk = disk
+
+    def build(self, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
+        """Makes the folder, or repairs what is there; returns the paths that are complete.
+
+        `digests` are those of the blobs by path, `on_disk` those of verified files of the disk
+        tier; every file that is not streamed must be among them. Killed half-way, the folder
+        does not exist under its name. Raises NoSpace.
+        """
+        fresh = not self.root.exists()
+        root = self._building if fresh else self.root
+        try:
+            if fresh:
+                shutil.rmtree(root, ignore_errors=True)
+                root.mkdir(parents=True)
+            linked = self._fill(root, digests, on_disk)
+            if fresh:
+                os.rename(root, self.root)
+        except OSError as exc:
+            raise disk_error(self.root, self.manifest.size_bytes, exc) from exc
+        return linked
+
+    def link(self, entry: Entry, digest: str) -> None:
+        """Swaps a placeholder for the complete file. Raises NoSpace."""
+        try:
+            self._disk.link(digest, self.root / entry.path, entry.mode, entry.mtime)
+            self._stamp_folders(self.root)
+        except OSError as exc:
+            raise disk_error(self.root, 0, exc) from exc
+
+    def _fill(self, root: Path, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
+        linked: set[str] = set()
+        for entry in self.manifest.entries:
+            path = root / entry.path
+            if entry.blob is None:
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            digest = digests[entry.path]
+            if digest in on_disk:
+                self._disk.link(digest, path, entry.mode, entry.mtime)
+                linked.add(entry.path)
+            else:
+                self._disk.place_empty(path, entry.mtime)
+        self._stamp_folders(root)
+        return linked
+
+    def _stamp_folders(self, root: Path) -> None:
+        """Folders keep their times, which every change inside them moves."""
+        for entry in self.manifest.entries:
+            if entry.blob is None:
+                os.utime(root / entry.path, (entry.mtime, entry.mtime))

@@ -1,0 +1,207 @@
+"""Stand-ins for what an agent talks to, and the agent as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
+from hotplate.cache.origin import Origin
+
+
+def blob_of(content: bytes) -> Blob:
+    parts = range(0, len(content), CHUNK_BYTES)
+    return Blob(len(content), tuple(chunk_digest(content[at : at + CHUNK_BYTES]) for at in parts))
+
+
+def random_bytes(size: int, seed: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def publish(root: Path, files: Mapping[str, bytes | None], mtime: float = 1e9) -> Manifest:
+    """Puts a tree in a blob store's layout; None as content makes a folder."""
+    entries = []
+    for path, content in files.items():
+        if content is None:
+            entries.append(Entry(path, 0o755, mtime))
+            continue
+        blob = blob_of(content)
+        target = root / "blobs" / blob.digest[:2] / blob.digest
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        mode = 0o755 if path.endswith(".sh") else 0o644
+        entries.append(Entry(path, mode, mtime, blob))
+    manifest = Manifest(tuple(entries))
+    (root / "manifests").mkdir(exist_ok=True)
+    (root / "manifests" / f"{manifest.digest}.json").write_bytes(manifest.to_bytes())
+    return manifest
+
+
+class PacedOrigin:
+    """An origin of a given speed that can hold chunks back, damage them, or fail."""
+
+    def __init__(self, origin: Origin, bytes_per_s: float = float("inf")) -> None:
+        self._origin = origin
+        self._bytes_per_s = bytes_per_s
+        self._wire = threading.Lock()
+        self._never = threading.Event()
+        self._held: dict[tuple[str, int], threading.Event] = {}
+        self._corrupt: dict[tuple[str, int], int] = {}
+        self._news = threading.Condition()
+        self.failure: CacheError | None = None
+        """What every read of a blob fails with, when set."""
+        self.reads: list[tuple[str, int]] = []
+        """Blob and chunk of every read, in order of arrival."""
+
+    def hold(self, blob: Blob, *indices: int) -> None:
+        """Reads of these chunks wait until `release`."""
+        for index in indices:
+            self._held[(blob.digest, index)] = threading.Event()
+
+    def release(self) -> None:
+        for event in self._held.values():
+            event.set()
+
+    def corrupt(self, blob: Blob, index: int, times: int) -> None:
+        """The next `times` reads of the chunk give a wrong byte."""
+        self._corrupt[(blob.digest, index)] = times
+
+    def wait_for_read(self, blob: Blob, index: int) -> None:
+        """Returns when somebody has asked for the chunk."""
+        with self._news:
+            assert self._news.wait_for(lambda: (blob.digest, index) in self.reads, timeout=8)
+
+    def manifest(self, digest: str) -> Manifest:
+        return self._origin.manifest(digest)
+
+    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
+        key = (blob_digest, offset // CHUNK_BYTES)
+        with self._news:
+            self.reads.append(key)
+            self._news.notify_all()
+        if self.failure is not None:
+            raise self.failure
+        if key in self._held:
+            assert self._held[key].wait(30)
+        with self._wire:
+            self._never.wait(len(view) / self._bytes_per_s)
+        self._origin.read_into(blob_digest, offset, view)
+        if self._corrupt.get(key, 0) > 0:
+            self._corrupt[key] -= 1
+            view[0] ^= 1
+
+
+class OriginServer:
+    """An origin over HTTP, for an agent in another process: `url` is a blob store for fsspec."""
+
+    def __init__(self, root: Path, origin: Origin) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                status, body = _answer(root, origin, self.path, self.headers.get("Range"))
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = _QuietServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is no news."""
+
+
+def _answer(root: Path, origin: Origin, path: str, span: str | None) -> tuple[int, bytes]:
+    kind, *_, name = path.strip("/").split("/")
+    if kind == "manifests":
+        file = root / path.strip("/")
+        return (200, file.read_bytes()) if file.exists() else (404, b"")
+    assert span is not None, "a blob is read in ranges"
+    start, _, last = span.removeprefix("bytes=").partition("-")
+    data = bytearray(int(last) + 1 - int(start))
+    try:
+        origin.read_into(name, int(start), memoryview(data))
+    except CacheError:
+        return 503, b""
+    return 206, bytes(data)
+
+
+class AgentProcess:
+    """A real agent; leaving the block kills it."""
+
+    _PROGRAM = """
+import asyncio, json, sys
+from pathlib import Path
+from hotplate.cache.agent import AgentSettings, serve
+options = json.loads(sys.argv[1])
+settings = AgentSettings(data_dir=Path(options.pop("data_dir")), **options)
+asyncio.run(serve(settings, lambda url: print(url, flush=True)))
+"""
+
+    def __init__(self, data_dir: Path, origin_url: str, **options: Any) -> None:
+        options |= {"data_dir": str(data_dir), "origin_url": origin_url}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", self._PROGRAM, json.dumps(options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self.url = self.process.stdout.readline().strip()
+        self.refusal = "" if self.url else self.process.stderr.read()
+        self.socket = str(data_dir / "agent.sock")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(9)
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def content(*path: str | Path) -> bytes:
+    """A file's bytes, as a program that knows nothing of the agent reads them."""
+    return Path(*path).read_bytes()
+
+
+def exists(*path: str | Path) -> bool:
+    return Path(*path).exists()

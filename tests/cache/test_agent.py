@@ -1,0 +1,271 @@
+"""The agent as a process of its own: what it promises over restarts, kills and damage."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hotplate.cache.agent import AgentSettings, run
+from hotplate.cache.client import AgentClient
+from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownManifest
+from hotplate.cache.manifest import CHUNK_BYTES, Manifest
+from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.reader import open_file
+from tests.cache.fakes import (
+    AgentProcess,
+    OriginServer,
+    PacedOrigin,
+    blob_of,
+    content,
+    exists,
+    publish,
+    random_bytes,
+)
+
+WEIGHTS = random_bytes(2 * CHUNK_BYTES + 5, 6)
+SHARED = random_bytes(CHUNK_BYTES + 5, 7)
+BLOB = blob_of(WEIGHTS)
+
+
+@dataclass
+class Bench:
+    """Two models that share a file, at an origin that obeys the test."""
+
+    origin: PacedOrigin
+    server: OriginServer
+    folder: Path
+    first: Manifest
+    second: Manifest
+
+    def agent(self, **options: Any) -> AgentProcess:
+        return AgentProcess(self.folder / "data", self.server.url, **options)
+
+    @asynccontextmanager
+    async def client(self, **options: Any) -> AsyncIterator[AgentClient]:
+        """Of an agent in this process, for what a process of its own adds nothing to."""
+        settings = AgentSettings(self.folder / "data", self.server.url, **options)
+        async with run(settings) as url, client_at(url, settings.token) as client:
+            yield client
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    store = tmp_path / "store"
+    config = {"config.json": b"{}", "empty": None, "sub/run.sh": b"#!/bin/sh\n"}
+    first = publish(store, {**config, "model.safetensors": WEIGHTS, "vocab.bin": SHARED})
+    second = publish(store, {"other.safetensors": WEIGHTS, "tokens.bin": SHARED})
+    origin = PacedOrigin(FsspecOrigin(f"file://{store}"))
+    server = OriginServer(store, origin)
+    yield Bench(origin, server, tmp_path, first, second)
+    origin.release()
+    server.close()
+
+
+@asynccontextmanager
+async def client_at(url: str, token: str = "") -> AsyncIterator[AgentClient]:
+    client = AgentClient(url, token)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def test_a_tree_is_ready_before_its_streamed_files_are(bench: Bench) -> None:
+    bench.origin.hold(BLOB, 0)
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            tree = await client.tree(bench.first.digest)
+            root = tree.root
+            assert not tree.complete and tree.bytes_verified < tree.bytes_total
+            assert content(root, "vocab.bin") == SHARED
+            assert content(root, "model.safetensors") == b""
+            assert exists(root, "empty")
+            bench.origin.release()
+            tree = await client.tree(bench.first.digest, wait="all")
+            assert tree.complete and tree.bytes_verified == tree.bytes_total
+            assert content(root, "model.safetensors") == WEIGHTS
+
+
+async def test_each_byte_is_fetched_once_for_all_trees_and_callers(bench: Bench) -> None:
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            both = (bench.first.digest, bench.second.digest)
+            await asyncio.gather(*(client.tree(one, wait="all") for one in both * 3))
+            status = await client.status()
+    assert len(bench.origin.reads) == len(set(bench.origin.reads))
+    assert status["origin_bytes"] == bench.first.size_bytes
+    assert status["disk_bytes"] == bench.first.size_bytes
+    assert status["arena_bytes"] == len(WEIGHTS)
+    assert [tree["complete"] for tree in status["trees"]] == [True, True]
+
+
+async def test_a_restart_reads_no_byte_from_the_origin(bench: Bench) -> None:
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            root = (await client.tree(bench.first.digest, wait="all")).root
+        assert agent.terminate() == 0
+    bench.server.close()
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            # A replica that outlived the agent opens its file before anybody asks for the tree.
+            with await asyncio.to_thread(
+                open_file, agent.socket, f"{root}/model.safetensors"
+            ) as file:
+                await asyncio.to_thread(file.wait_all)
+                assert file.view == WEIGHTS
+            tree = await client.tree(bench.first.digest, wait="all")
+            assert (await client.status())["origin_bytes"] == 0
+            assert content(tree.root, "model.safetensors") == WEIGHTS
+
+
+async def test_a_stopping_agent_flushes_what_is_complete(bench: Bench) -> None:
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            root = (await client.tree(bench.first.digest)).root
+            file = await asyncio.to_thread(open_file, agent.socket, f"{root}/model.safetensors")
+            await asyncio.to_thread(file.wait_all)
+        assert agent.terminate() == 0
+    assert (bench.folder / "data" / "disk" / BLOB.digest).read_bytes() == WEIGHTS
+    assert file.complete and file.view == WEIGHTS  # without an agent, too
+    file.wait(0, len(WEIGHTS))
+    file.close()
+
+
+async def test_an_agent_killed_while_fetching_completes_after_its_restart(bench: Bench) -> None:
+    bench.origin.hold(BLOB, 1)
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            root = (await client.tree(bench.first.digest)).root
+            file = await asyncio.to_thread(open_file, agent.socket, f"{root}/model.safetensors")
+            await asyncio.to_thread(file.wait, 0, CHUNK_BYTES)
+            await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 1)
+            tree = await client.progress(bench.first.digest)
+            assert not tree.complete and tree.bytes_verified < tree.bytes_total
+            agent.kill()
+            with pytest.raises(OSError, match="the node's agent went away"):
+                await asyncio.to_thread(file.wait_all)
+            file.close()
+    assert content(root, "model.safetensors") == b""
+    bench.origin.release()
+    fetched = len(bench.origin.reads)
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            tree = await client.tree(bench.first.digest, wait="all")
+            assert tree.complete and tree.bytes_verified == tree.bytes_total
+    assert content(root, "model.safetensors") == WEIGHTS
+    again = bench.origin.reads[fetched:]
+    assert {digest for digest, _ in again} == {BLOB.digest}  # all else was on disk
+
+
+async def test_a_damaged_disk_is_mended_from_the_origin(bench: Bench) -> None:
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            root = (await client.tree(bench.first.digest, wait="all")).root
+    for damaged in (WEIGHTS, SHARED):
+        path = bench.folder / "data" / "disk" / blob_of(damaged).digest
+        path.chmod(0o644)
+        with path.open("r+b") as file:
+            file.write(b"damage")
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            await client.tree(bench.first.digest, wait="all")
+    assert content(root, "model.safetensors") == WEIGHTS
+    assert content(root, "vocab.bin") == SHARED
+
+
+async def test_a_corrupt_origin_is_named_and_nothing_of_it_exposed(bench: Bench) -> None:
+    bench.origin.corrupt(blob_of(SHARED), 1, times=99)
+    async with bench.client() as client:
+        with pytest.raises(ChunkCorrupt, match=r"vocab.bin: chunk 1 of 2 was corrupt 4 times"):
+            await client.tree(bench.first.digest)
+        with pytest.raises(ChunkCorrupt):
+            await client.progress(bench.first.digest)
+        assert os.listdir(bench.folder / "data" / "trees") == []
+        bench.origin.corrupt(blob_of(SHARED), 1, times=0)
+        assert (await client.tree(bench.first.digest, wait="all")).complete
+
+
+async def test_an_origin_that_is_down_is_named(bench: Bench) -> None:
+    bench.origin.failure = CacheError("down")
+    async with bench.client(stall_s=0.3) as client:
+        with pytest.raises(OriginUnavailable, match=r"no chunk arrived in 0.3 s"):
+            await client.tree(bench.first.digest)
+        with pytest.raises(UnknownManifest, match="push the bento or model again"):
+            await client.tree("0" * 64)
+
+
+async def test_a_deleted_tree_leaves_what_others_share(bench: Bench) -> None:
+    async with bench.client() as client:
+        first = await client.tree(bench.first.digest, wait="all")
+        second = await client.tree(bench.second.digest, wait="all")
+        await client.delete(bench.first.digest)
+        assert not exists(first.root)
+        assert content(second.root, "other.safetensors") == WEIGHTS
+        status = await client.status()
+        assert status["disk_bytes"] == bench.second.size_bytes
+        await client.delete(bench.second.digest)
+        status = await client.status()
+        assert (status["disk_bytes"], status["arena_bytes"], status["blobs"]) == (0, 0, [])
+        with pytest.raises(UnknownManifest):
+            await client.delete(bench.second.digest)
+
+
+async def test_only_who_has_the_token_is_let_in(bench: Bench) -> None:
+    async with bench.client(token="secret") as friend, client_at(friend.url) as stranger:
+        with pytest.raises(CacheError, match="needs its token"):
+            await stranger.status()
+        await friend.status()
+        async with aiohttp.ClientSession() as session:
+            assert (await session.get(f"{friend.url}/healthz")).status == 200
+            assert (await session.get(f"{friend.url}/metrics")).status == 401
+
+
+async def test_metrics_are_prometheus_text(bench: Bench) -> None:
+    async with bench.client() as client, aiohttp.ClientSession() as session:
+        await client.tree(bench.first.digest, wait="all")
+        async with session.get(f"{client.url}/metrics") as response:
+            text = await response.text()
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    assert float(samples["hotplate_cache_origin_bytes_total"]) == bench.first.size_bytes
+    assert float(samples["hotplate_cache_disk_bytes"]) == bench.first.size_bytes
+    assert float(samples["hotplate_cache_arena_bytes"]) == len(WEIGHTS)
+    assert float(samples['hotplate_cache_chunks_total{result="verified"}']) == 7
+
+
+async def test_unknown_addresses_are_answered_in_the_one_form(bench: Bench) -> None:
+    async with bench.client() as client:
+        for path in ("/v1/trees/..%2f..%2fetc", "/nothing"):
+            with pytest.raises(CacheError, match="Not Found"):
+                await client._call("GET", path)
+
+
+def test_a_second_agent_on_the_same_folder_refuses(bench: Bench) -> None:
+    with bench.agent() as first, bench.agent() as second:
+        assert first.url and not second.url
+        last_line = second.refusal.strip().splitlines()[-1]
+        assert "another agent uses" in last_line and "choose another data folder" in last_line
+
+
+async def test_an_idle_agent_uses_no_processor_time(bench: Bench) -> None:
+    with bench.agent() as agent:
+        async with client_at(agent.url) as client:
+            await client.tree(bench.first.digest, wait="all")
+        used = agent.cpu_s()
+        await asyncio.sleep(0.5)
+        assert agent.cpu_s() - used <= 0.01
+
+
+async def test_an_agent_that_is_gone_is_named(bench: Bench) -> None:
+    with bench.agent() as agent:
+        agent.kill()
+        async with client_at(agent.url) as client:
+            with pytest.raises(CacheError, match="does not answer"):
+                await client.status()

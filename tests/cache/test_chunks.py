@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import random
+
+from hotplate.cache.chunks import Chunks
+from hotplate.cache.errors import ChunkCorrupt, NoSpace, OriginUnavailable, UnknownBlob
+
+DOWN = OriginUnavailable("connection refused")
+
+
+def test_chunks_are_taken_in_file_order_each_by_one_caller() -> None:
+    chunks = Chunks("a", 3)
+    assert [chunks.next(0.0) for _ in range(4)] == [0, 1, 2, None]
+
+
+def test_what_a_reader_wants_comes_first() -> None:
+    chunks = Chunks("a", 5)
+    chunks.want([3, 4])
+    assert [chunks.next(0.0, wanted_only=True) for _ in range(3)] == [3, 4, None]
+    assert chunks.next(0.0) == 0
+
+
+def test_a_wish_for_what_is_here_or_never_was_changes_nothing() -> None:
+    chunks = Chunks("a", 2)
+    index = chunks.next(0.0)
+    assert index == 0
+    chunks.verified(index, 0.0)
+    chunks.want([0, 7, -1])
+    assert chunks.next(0.0, wanted_only=True) is None
+
+
+def test_a_failed_chunk_is_tried_again_after_a_growing_pause() -> None:
+    chunks = Chunks("a", 1)
+    pauses = []
+    now = 0.0
+    for _ in range(6):
+        assert chunks.next(now) == 0
+        assert chunks.failed(0, DOWN, now) is None
+        wakes_at = chunks.wakes_at()
+        assert wakes_at is not None and chunks.next(wakes_at - 0.01) is None
+        pauses.append(round(wakes_at - now, 3))
+        now = wakes_at
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
+
+
+def test_other_chunks_go_on_while_one_is_held_back() -> None:
+    chunks = Chunks("a", 2)
+    chunks.next(0.0)
+    chunks.failed(0, DOWN, 0.0)
+    assert chunks.next(0.0) == 1
+
+
+def test_thirty_seconds_of_failures_are_the_end() -> None:
+    chunks = Chunks("model.safetensors", 2)
+    now = 100.0
+    chunks.next(now)
+    chunks.verified(0, now)
+    while True:
+        assert chunks.next(now) == 1
+        error = chunks.failed(1, DOWN, now)
+        if error is not None:
+            break
+        now = chunks.wakes_at() or now
+    assert isinstance(error, OriginUnavailable)
+    assert 130.0 <= now <= 132.0
+    assert str(error) == (
+        "model.safetensors: no chunk arrived in 30 s, 1 of 2 are here; last: connection refused"
+    )
+
+
+def test_an_attempt_that_hangs_is_noticed_without_its_report() -> None:
+    chunks = Chunks("a", 1)
+    chunks.next(5.0)
+    assert chunks.stalls_at() == 35.0
+    assert chunks.stalled(34.9) is None
+    assert isinstance(chunks.stalled(35.0), OriginUnavailable)
+
+
+def test_waiting_behind_other_files_is_not_stalling() -> None:
+    chunks = Chunks("a", 1)
+    assert chunks.stalls_at() is None
+    chunks.next(1000.0)
+    assert chunks.stalls_at() == 1030.0
+
+
+def test_a_corrupt_chunk_is_fetched_three_more_times_and_then_named() -> None:
+    chunks = Chunks("model.safetensors", 9)
+    chunks.want([4])
+    for _ in range(3):
+        assert chunks.next(0.0) == 4
+        assert chunks.failed(4, ChunkCorrupt("x"), 0.0) is None
+    assert chunks.next(0.0) == 4
+    error = chunks.failed(4, ChunkCorrupt("x"), 0.0)
+    assert isinstance(error, ChunkCorrupt)
+    assert "model.safetensors: chunk 4 of 9 was corrupt 4 times" in str(error)
+
+
+def test_what_no_second_try_can_mend_fails_at_once() -> None:
+    for error in (UnknownBlob("gone"), NoSpace("full")):
+        chunks = Chunks("a", 1)
+        chunks.next(0.0)
+        assert chunks.failed(0, error, 0.0) is error
+
+
+def test_a_thousand_random_events_lose_and_repeat_no_chunk() -> None:
+    rng = random.Random(7)
+    chunks = Chunks("a", 40)
+    now, under_way, verified = 0.0, set[int](), set[int]()
+    while not chunks.complete:
+        now += rng.random() * 0.1
+        if rng.random() < 0.2:
+            chunks.want([rng.randrange(40)])
+        if rng.random() < 0.6 and (index := chunks.next(now)) is not None:
+            assert index not in under_way | verified
+            under_way.add(index)
+        elif under_way:
+            index = rng.choice(sorted(under_way))
+            under_way.remove(index)
+            if rng.random() < 0.2:
+                assert chunks.failed(index, DOWN, now) is None
+            else:
+                chunks.verified(index, now)
+                verified.add(index)
+    assert verified == set(range(40)) and chunks.next(now) is None

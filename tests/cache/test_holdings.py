@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hotplate.cache.arena import Arena
+from hotplate.cache.disk import DiskTier
+from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownBlob
+from hotplate.cache.fetching import Fetcher
+from hotplate.cache.holdings import Holding, Holdings
+from hotplate.cache.manifest import CHUNK_BYTES, Blob
+from hotplate.cache.metrics import Metrics
+from hotplate.cache.origin import FsspecOrigin
+from tests.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
+
+CONTENT = random_bytes(2 * CHUNK_BYTES + 100, 3)
+OTHER = random_bytes(CHUNK_BYTES + 100, 4)
+BLOB, SECOND = blob_of(CONTENT), blob_of(OTHER)
+
+
+@dataclass
+class Bench:
+    """Holdings over a folder of two blobs."""
+
+    origin: PacedOrigin
+    metrics: Metrics
+    root: Path
+    make: Callable[..., Holdings]
+    holdings: Holdings
+
+    def bring(self, blob: Blob = BLOB, streamed: bool = True) -> Holding:
+        return self.holdings.bring(blob, blob.digest, "model.safetensors", streamed)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    publish(tmp_path / "store", {"a": CONTENT, "b": OTHER})
+    origin = PacedOrigin(FsspecOrigin(f"file://{tmp_path}/store"))
+    metrics = Metrics()
+    made: list[Holdings] = []
+
+    def make(arena_bytes: int = 1 << 30, stall_s: float = 30.0) -> Holdings:
+        clock = asyncio.get_running_loop().time
+        fetcher = Fetcher(origin, 2, clock, metrics)
+        disk = DiskTier(tmp_path / "disk")
+        made.append(Holdings(Arena(arena_bytes), disk, fetcher, stall_s))
+        return made[-1]
+
+    yield Bench(origin, metrics, tmp_path, make, make())
+    origin.release()
+    for holdings in made:
+        await holdings.close(5)
+        assert all(holding.leases == 0 for holding in holdings)
+
+
+async def lent_bytes(holdings: Holdings, holding: Holding) -> bytes:
+    async with holdings.lend(holding) as fd:
+        return os.pread(fd, holding.blob.size_bytes, 0)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_blob_arrives_verified_and_on_disk(bench: Bench, streamed: bool) -> None:
+    holding = bench.bring(streamed=streamed)
+    await holding.until_on_disk()
+    assert holding.in_arena == streamed
+    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
+    assert await lent_bytes(bench.holdings, holding) == CONTENT
+    assert sorted(holding.done) == [0, 1, 2] and holding.verified_bytes == len(CONTENT)
+
+
+async def test_many_who_want_a_blob_fetch_it_once(bench: Bench) -> None:
+    holdings = {id(bench.bring(streamed=number % 2 == 0)) for number in range(9)}
+    await bench.bring().until_on_disk()
+    assert len(holdings) == 1
+    assert sorted(bench.origin.reads) == [(BLOB.digest, index) for index in range(3)]
+
+
+async def test_a_chunk_counts_only_after_its_digest_was_right(bench: Bench) -> None:
+    bench.origin.corrupt(BLOB, 1, times=2)
+    holding = bench.bring()
+    await holding.until_on_disk()
+    assert bench.origin.reads.count((BLOB.digest, 1)) == 3
+    assert await lent_bytes(bench.holdings, holding) == CONTENT
+    found = bench.metrics.registry.get_sample_value
+    assert found("hotplate_cache_chunks_total", {"result": "corrupt"}) == 2
+    assert found("hotplate_cache_chunks_total", {"result": "verified"}) == 3
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_corrupt_origin_exposes_nothing(bench: Bench, streamed: bool) -> None:
+    bench.origin.corrupt(BLOB, 1, times=9)
+    holding = bench.bring(streamed=streamed)
+    with pytest.raises(ChunkCorrupt, match=r"model.safetensors: chunk 1 of 3 was corrupt 4 times"):
+        await holding.until_on_disk()
+    assert 1 not in holding.done
+    assert list((bench.root / "disk").iterdir()) == []
+    assert bench.holdings.arena.used_bytes == 0
+
+
+async def test_what_failed_is_tried_anew_when_asked_again(bench: Bench) -> None:
+    bench.origin.corrupt(BLOB, 1, times=4)
+    with pytest.raises(ChunkCorrupt):
+        await bench.bring().until_on_disk()
+    await bench.bring().until_on_disk()
+
+
+async def test_an_unknown_blob_fails_at_once(bench: Bench) -> None:
+    with pytest.raises(UnknownBlob):
+        await bench.bring(blob_of(b"never pushed")).until_on_disk()
+
+
+async def test_an_origin_that_hangs_fails_the_blob_and_not_the_agent(bench: Bench) -> None:
+    holdings = bench.make(stall_s=0.2)
+    bench.origin.hold(BLOB, 1)
+    holding = holdings.bring(BLOB, BLOB.digest, "model.safetensors", True)
+    with pytest.raises(OriginUnavailable, match=r"no chunk arrived in 0.2 s, 2 of 3 are here"):
+        await holding.until_on_disk()
+    second = holdings.bring(SECOND, SECOND.digest, "b", False)
+    await second.until_on_disk()
+
+
+async def test_an_origin_that_comes_back_in_time_is_no_error(bench: Bench) -> None:
+    bench.origin.failure = OriginUnavailable("down")
+    holding = bench.bring()
+    await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)
+    bench.origin.failure = None
+    await holding.until_on_disk()
+
+
+async def test_what_a_reader_wants_is_fetched_first(bench: Bench) -> None:
+    bench.origin.hold(BLOB, 0, 1, 2)
+    bench.origin.hold(SECOND, 0, 1)
+    first, second = bench.bring(), bench.bring(SECOND)
+    await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 1)  # both threads are busy
+    await second.until(lambda: second.fetch is not None)
+    bench.holdings.want(second, [1])
+    bench.origin.release()
+    await asyncio.gather(first.until_on_disk(), second.until_on_disk())
+    assert bench.origin.reads[2] == (SECOND.digest, 1)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_restart_reads_disk_and_not_the_origin(bench: Bench, streamed: bool) -> None:
+    await bench.bring().until_on_disk()
+    before = list(bench.origin.reads)
+    holdings = bench.make()
+    holding = holdings.bring(BLOB, BLOB.digest, "a", streamed)
+    await holding.until_on_disk()
+    assert await lent_bytes(holdings, holding) == CONTENT
+    assert bench.origin.reads == before
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_damaged_file_on_disk_is_fetched_again(bench: Bench, streamed: bool) -> None:
+    await bench.bring().until_on_disk()
+    path = bench.holdings.disk.path(BLOB.digest)
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.seek(CHUNK_BYTES)
+        file.write(bytes(100))
+    holdings = bench.make()
+    holding = holdings.bring(BLOB, BLOB.digest, "a", streamed)
+    await holding.until_on_disk()
+    assert path.read_bytes() == CONTENT
+    assert await lent_bytes(holdings, holding) == CONTENT
+
+
+async def test_memory_is_taken_back_from_idle_files_on_disk(bench: Bench) -> None:
+    holdings = bench.make(arena_bytes=len(CONTENT) + 1)
+    first = holdings.bring(BLOB, BLOB.digest, "a", True)
+    await first.until_on_disk()
+    second = holdings.bring(SECOND, SECOND.digest, "b", True)
+    await second.until_on_disk()
+    assert second.in_arena and not first.in_arena
+    assert holdings.arena.used_bytes == len(OTHER)
+    assert await lent_bytes(holdings, first) == CONTENT
+
+
+async def test_memory_on_lease_is_not_taken_and_the_newcomer_goes_to_disk(bench: Bench) -> None:
+    holdings = bench.make(arena_bytes=len(CONTENT) + 1)
+    first = holdings.bring(BLOB, BLOB.digest, "a", True)
+    async with holdings.lend(first):
+        await first.until_on_disk()
+        second = holdings.bring(SECOND, SECOND.digest, "b", True)
+        await second.until_on_disk()
+        assert first.in_arena and not second.in_arena
+        assert await lent_bytes(holdings, second) == OTHER
+
+
+async def test_a_file_that_goes_to_disk_can_be_read_while_it_arrives(bench: Bench) -> None:
+    holdings = bench.make(arena_bytes=0)
+    bench.origin.hold(BLOB, 2)
+    holding = holdings.bring(BLOB, BLOB.digest, "a", True)
+    await holding.until(lambda: len(holding.done) == 2)
+    async with holdings.lend(holding) as fd:
+        assert os.pread(fd, CHUNK_BYTES, 0) == CONTENT[:CHUNK_BYTES]
+        bench.origin.release()
+        await holding.until_on_disk()
+        assert os.pread(fd, 100, 2 * CHUNK_BYTES) == CONTENT[2 * CHUNK_BYTES :]
+
+
+async def test_a_full_disk_leaves_the_file_readable_from_memory(bench: Bench) -> None:
+    (bench.root / "disk").rmdir()  # stands for any disk that refuses
+    holding = bench.bring()
+    with pytest.raises(CacheError, match="cannot be written"):
+        await holding.until_on_disk()
+    assert await lent_bytes(bench.holdings, holding) == CONTENT
+    (bench.root / "disk").mkdir()
+
+
+async def test_a_dropped_blob_leaves_nothing_once_its_lease_ends(bench: Bench) -> None:
+    holding = bench.bring()
+    await holding.until_on_disk()
+    async with bench.holdings.lend(holding) as fd:
+        await bench.holdings.drop(BLOB.digest)
+        assert os.pread(fd, 9, 0) == CONTENT[:9]
+        assert bench.holdings.arena.used_bytes == len(CONTENT)
+    assert bench.holdings.arena.used_bytes == 0
+    assert not bench.holdings.disk.has(BLOB.digest, len(CONTENT))
+
+
+async def test_a_file_deleted_under_us_is_fetched_again(bench: Bench) -> None:
+    await bench.bring(streamed=False).until_on_disk()
+    bench.holdings.disk.path(BLOB.digest).unlink()
+    await bench.bring(streamed=False).until_on_disk()
+    assert len(bench.origin.reads) == 6

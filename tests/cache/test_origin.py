@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest
+from hotplate.cache.origin import FsspecOrigin, checked_manifest
+from tests.cache.fakes import blob_of, publish, random_bytes
+
+CONTENT = random_bytes(CHUNK_BYTES + 100, 1)
+
+
+@pytest.fixture(params=["file", "memory"])
+def origin(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecOrigin:
+    publish(tmp_path, {"a": CONTENT})
+    if request.param == "file":
+        return FsspecOrigin(f"file://{tmp_path}")
+    name = uuid.uuid4().hex
+    fsspec.filesystem("memory").put(f"{tmp_path}/", f"/{name}/", recursive=True)
+    return FsspecOrigin(f"memory://{name}")
+
+
+def test_a_range_is_read_into_place(origin: FsspecOrigin) -> None:
+    target = bytearray(200)
+    origin.read_into(blob_of(CONTENT).digest, CHUNK_BYTES, memoryview(target)[50:150])
+    assert target == bytes(50) + CONTENT[CHUNK_BYTES:] + bytes(50)
+
+
+def test_a_manifest_is_found_by_its_digest(origin: FsspecOrigin) -> None:
+    manifest = Manifest((Entry("a", 0o644, 1e9, blob_of(CONTENT)),))
+    assert origin.manifest(manifest.digest) == manifest
+
+
+def test_what_is_not_there_is_unknown(origin: FsspecOrigin) -> None:
+    with pytest.raises(UnknownManifest, match="has no manifest 0000"):
+        origin.manifest("0" * 64)
+    with pytest.raises(UnknownBlob, match="has no blob 0000"):
+        origin.read_into("0" * 64, 0, memoryview(bytearray(1)))
+
+
+def test_a_blob_that_is_too_short_is_corrupt(origin: FsspecOrigin) -> None:
+    with pytest.raises(ChunkCorrupt, match="100 of 101 bytes"):
+        origin.read_into(blob_of(CONTENT).digest, CHUNK_BYTES, memoryview(bytearray(101)))
+
+
+def test_an_origin_that_refuses_is_unavailable() -> None:
+    origin = FsspecOrigin("http://127.0.0.1:9")
+    with pytest.raises(OriginUnavailable, match="check its URL"):
+        origin.manifest("0" * 64)
+
+
+@pytest.mark.parametrize("path", ["../a", "/a", "a/../../b", "a//b", "./a", "a\0b", ""])
+def test_a_path_that_leaves_the_tree_is_refused(path: str) -> None:
+    manifest = Manifest((Entry(path, 0o644, 0.0, blob_of(b"")),))
+    with pytest.raises(UnknownManifest, match="leaves the tree"):
+        checked_manifest(manifest.digest, manifest.to_bytes())
+
+
+def test_a_manifest_that_does_not_add_up_is_refused() -> None:
+    manifest = Manifest((Entry("a", 0o644, 0.0, Blob(5, ())),))
+    with pytest.raises(UnknownManifest, match="0 chunks for 5 bytes"):
+        checked_manifest(manifest.digest, manifest.to_bytes())
+    with pytest.raises(ChunkCorrupt, match="another digest"):
+        checked_manifest("0" * 64, manifest.to_bytes())

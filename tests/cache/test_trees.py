@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotplate.cache.disk import DiskTier
+from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.trees import TreeFolder
+from tests.cache.fakes import blob_of
+
+CONFIG, WEIGHTS, SCRIPT = b"{}", b"weights", b"#!/bin/sh\n"
+DIGESTS = {
+    "config.json": blob_of(CONFIG).digest,
+    "sub/run.sh": blob_of(SCRIPT).digest,
+    "sub/model.safetensors": blob_of(WEIGHTS).digest,
+}
+MANIFEST = Manifest(
+    (
+        Entry("config.json", 0o644, 1e9, blob_of(CONFIG)),
+        Entry("sub", 0o755, 1.1e9),
+        Entry("sub/run.sh", 0o755, 1.2e9, blob_of(SCRIPT)),
+        Entry("sub/model.safetensors", 0o644, 1.3e9, blob_of(WEIGHTS)),
+        Entry("empty", 0o755, 1.4e9),
+    )
+)
+WHOLE = {DIGESTS["config.json"], DIGESTS["sub/run.sh"]}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> DiskTier:
+    tier = DiskTier(tmp_path / "disk")
+    for content in (CONFIG, WEIGHTS, SCRIPT):
+        landing = tier.land(blob_of(content).digest, len(content))
+        landing.view[:] = content
+        landing.keep()
+    return tier
+
+
+@pytest.fixture
+def tree(tmp_path: Path, disk: DiskTier) -> Iterator[TreeFolder]:
+    folder = TreeFolder(tmp_path / "trees", MANIFEST.digest, MANIFEST, disk)
+    yield folder
+    assert [path.name for path in (tmp_path / "trees").iterdir()] == [MANIFEST.digest]
+
+
+def test_a_tree_has_its_files_folders_modes_and_times(tree: TreeFolder) -> None:
+    assert tree.build(DIGESTS, WHOLE) == {"config.json", "sub/run.sh"}
+    assert (tree.root / "config.json").read_bytes() == CONFIG
+    assert (tree.root / "sub/run.sh").stat().st_mode & 0o777 == 0o555
+    assert (tree.root / "empty").is_dir()
+    for entry in MANIFEST.entries:
+        assert (tree.root / entry.path).stat().st_mtime == entry.mtime
+
+
+def test_a_streamed_file_is_empty_and_then_whole(tree: TreeFolder) -> None:
+    tree.build(DIGESTS, WHOLE)
+    path = tree.root / "sub/model.safetensors"
+    assert path.read_bytes() == b""
+    with path.open("rb") as opened_before:
+        tree.link(MANIFEST.entries[3], DIGESTS["sub/model.safetensors"])
+        assert opened_before.read() == b""
+    assert path.read_bytes() == WEIGHTS
+    assert (tree.root / "sub").stat().st_mtime == 1.1e9
+
+
+def test_building_again_changes_nothing(tree: TreeFolder) -> None:
+    tree.build(DIGESTS, WHOLE)
+    before = {path: os.stat(path).st_ino for path in tree.root.rglob("*")}
+    tree.build(DIGESTS, WHOLE)
+    after = {path: os.stat(path).st_ino for path in tree.root.rglob("*")}
+    placeholder = tree.root / "sub/model.safetensors"
+    assert before.pop(placeholder) != after.pop(placeholder)
+    assert before == after
+
+
+def test_building_repairs_what_an_earlier_run_left(tree: TreeFolder) -> None:
+    half_built = tree.root.with_name(f".building-{tree.root.name}")
+    (half_built / "leftover").mkdir(parents=True)
+    tree.build(DIGESTS, WHOLE)
+    (tree.root / "config.json").unlink()
+    (tree.root / "config.json").write_text("damaged")
+    tree.build(DIGESTS, WHOLE)
+    assert (tree.root / "config.json").read_bytes() == CONFIG
+    assert not (tree.root / "leftover").exists()
+
+
+def test_what_is_not_verified_yet_becomes_a_placeholder_again(tree: TreeFolder) -> None:
+    tree.build(DIGESTS, set(DIGESTS.values()))
+    assert (tree.root / "sub/model.safetensors").read_bytes() == WEIGHTS
+    tree.build(DIGESTS, WHOLE)
+    assert (tree.root / "sub/model.safetensors").read_bytes() == b""
