@@ -7,15 +7,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from sqlalchemy import create_engine, make_url, text
 
+from hotplate.cache.blobs import BlobStore
+from hotplate.platform.api.application import make_app
+from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.store.store import Store
+from tests.platform.cloud import Cloud
+from tests.platform.controller_fake import FakeController
 
 
 @pytest.fixture
@@ -23,6 +30,39 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store = Store(f"sqlite:///{tmp_path}/hotplate.db")
     yield store
     store.close()
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> BlobStore:
+    return BlobStore(f"file://{tmp_path}/blobs")
+
+
+@pytest.fixture
+def controller(store: Store) -> FakeController:
+    return FakeController(store)
+
+
+@pytest.fixture
+async def cloud(store: Store, blobs: BlobStore, controller: FakeController) -> AsyncIterator[Cloud]:
+    """A served API with one user, logged in."""
+    app = make_app(store, blobs, controller, ApiSettings())
+    async with TestServer(app) as server, Cloud(server, store) as cloud:
+        yield cloud
+        await controller.settled()
+
+
+@pytest.fixture(params=[True, False], ids=["handler cancelled", "handler goes on"])
+async def port(
+    request: pytest.FixtureRequest, store: Store, blobs: BlobStore, controller: FakeController
+) -> AsyncIterator[int]:
+    """The same API again, on a server with either idea of what happens when a caller leaves."""
+    app = make_app(store, blobs, controller, ApiSettings())
+    runner = web.AppRunner(app, handler_cancellation=request.param)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield runner.addresses[0][1]
+    await runner.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -55,10 +55,11 @@ class Fields:
 
     def mapping(self, key: str) -> Mapping[str, Any]:
         """An object of any content; empty where there is none."""
-        return Fields(self._values.get(key) or {}, self.at(key))._values
+        return self.fields(key)._values
 
     def fields(self, key: str) -> Fields:
-        return Fields(self._values.get(key) or {}, self.at(key))
+        value = self._values.get(key)
+        return Fields({} if value is None else value, self.at(key))
 
     def values(self, key: str) -> list[Any]:
         value = self._values.get(key)

@@ -7,7 +7,6 @@ import asyncio
 from aiohttp import web
 
 from hotplate.cache.blobs import BlobStore
-from hotplate.cache.errors import CacheError
 from hotplate.platform.api import views
 from hotplate.platform.api.artifacts import collection_path, named
 from hotplate.platform.api.fields import Fields
@@ -16,7 +15,7 @@ from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.api.spooling import spool
 from hotplate.platform.api.transfers import Transfers
 from hotplate.platform.api.unpacking import Unpacking
-from hotplate.platform.errors import Conflict, Invalid, PlatformError
+from hotplate.platform.errors import Conflict, Invalid
 from hotplate.platform.store.records import Artifact, Kind, Upload
 from hotplate.platform.store.store import Store
 
@@ -63,8 +62,10 @@ class Uploads:
         upload = await self._store.run(self._store.open_upload, artifact.id, resume=False)
         try:
             await spool(request, self._blobs, upload.id, 1, self._settings.body_idle_s)
-        except (PlatformError, CacheError) as error:
-            await self._store.run(self._store.fail_upload, artifact.id, str(error))
+        except BaseException as error:
+            # Also when the handler is cancelled, as a server may do when the caller leaves.
+            reason = str(error) or "the upload was broken off; send it again"
+            await self._store.run(self._store.fail_upload, artifact.id, reason)
             await self._unpacking.drop(upload)
             raise
         return await self._unpack(upload, [1])

@@ -1,0 +1,70 @@
+"""A controller without replicas: what is poked is done at once, in the real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from hotplate.platform.store.records import Outcome, Wanted
+from hotplate.platform.store.store import Store
+
+
+class FakeController:
+    """Says `running` as soon as it is asked to, unless `failure` says how roll-outs end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.poked: list[int] = []
+        self.asked: list[int] = []
+        """Deployments whose outcome was waited for."""
+        self.failure = ""
+
+    def poke(self, deployment_id: int) -> None:
+        self.poked.append(deployment_id)
+        task = asyncio.create_task(self._store.run(self._reconcile, deployment_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def outcome(self, deployment_id: int, timeout_s: float) -> None:
+        self.asked.append(deployment_id)
+        await self.settled()
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        return {"services": [], "replicas": []}
+
+    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
+        return {replica or "replica-1": ["ready"][:lines]}
+
+    def instance_types(self) -> Sequence[dict[str, Any]]:
+        requests = {"cpu": "1", "memory": "2Gi", "gpu": None}
+        config = {"group": "cpu", "price": "0", "resources": {"requests": requests}}
+        return [
+            {"display_name": name, "description": "small", "config": config}
+            for name in ("cpu.1", "cpu.2")
+        ]
+
+    async def settled(self) -> None:
+        """Everything that was poked is done."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _reconcile(self, deployment_id: int) -> None:
+        deployment = self._store.deployment(deployment_id)
+        if deployment is None:
+            return
+        match deployment.wanted:
+            case Wanted.DELETED:
+                self._store.forget_deployment(deployment_id)
+            case Wanted.TERMINATED:
+                self._store.set_status(deployment_id, "terminated", "it was terminated")
+            case Wanted.RUNNING if self.failure:
+                latest = deployment.latest.id
+                self._store.set_outcome(latest, Outcome.FAILED, self.failure, ["last line"])
+                self._store.set_status(deployment_id, "failed", self.failure)
+            case Wanted.RUNNING:
+                latest = deployment.latest.id
+                self._store.set_outcome(latest, Outcome.READY, "")
+                self._store.set_serving(deployment_id, latest)
+                self._store.set_status(deployment_id, "running", "")

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hotplate.platform.api.deployment_config import deployment_config
+from hotplate.platform.api.fields import Fields
+from hotplate.platform.errors import Invalid
+
+MANIFEST = {"entry_service": "Echo", "services": [{"name": "Helper"}, {"name": "Echo"}]}
+
+
+def config(**body: Any) -> dict[str, Any]:
+    return deployment_config(Fields(body), MANIFEST, ["cpu.1", "cpu.2"])
+
+
+def test_what_is_left_out_is_filled_in_for_every_service() -> None:
+    filled = config()
+    assert list(filled["services"]) == ["Echo", "Helper"]
+    assert filled["services"]["Helper"] == {
+        "instance_type": None,
+        "scaling": {"min_replicas": 1, "max_replicas": 1, "policy": None},
+        "envs": [],
+        "deployment_strategy": None,
+        "cold_start_timeout": None,
+        "config_overrides": {},
+        "extras": None,
+    }
+
+
+def test_services_that_are_not_named_scale_like_the_entry_service() -> None:
+    filled = config(services={"Echo": {"scaling": {"min_replicas": 0, "max_replicas": 3}}})
+    assert filled["services"]["Helper"]["scaling"] == filled["services"]["Echo"]["scaling"]
+
+
+def test_a_config_that_is_sent_back_stays_the_same() -> None:
+    scaling = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_up_behavior": "fast"}}
+    first = config(
+        services={"Echo": {"scaling": scaling, "instance_type": "cpu.2"}},
+        envs=[{"name": "A", "value": "1"}],
+        access_authorization=True,
+    )
+    assert config(**first) == first
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"services": {"Ecko": {}}}, "services.Ecko: .*did you mean 'Echo'"),
+        ({"services": []}, "services: .* is not an object"),
+        (
+            {"services": {"Echo": {"scaling": {"min_replicas": 4, "max_replicas": 3}}}},
+            "services.Echo.scaling.max_replicas: 3 is below min_replicas 4",
+        ),
+        (
+            {"services": {"Echo": {"scaling": {"max_replicas": "many"}}}},
+            "services.Echo.scaling.max_replicas: 'many' is not a whole number",
+        ),
+        (
+            {"services": {"Echo": {"instance_type": "gpu.9"}}},
+            r"services.Echo.instance_type: there is no 'gpu.9'.*cpu.1, cpu.2",
+        ),
+        ({"services": {"Echo": {"cold_start_timeout": 0}}}, "cold_start_timeout: 0 is below 1"),
+        ({"services": {"Echo": {"deployment_strategy": "Slow"}}}, "deployment_strategy"),
+        ({"envs": [{"value": "x"}]}, r"envs\[0\].name: null is not a string"),
+        ({"envs": [{"name": "A"}, {"name": "A"}]}, r"envs\[1\].name: 'A' is there twice"),
+        ({"envs": {"A": 1}}, "envs: .* is not a list"),
+        ({"canary": {"versions": {}}}, "canary: .*not supported yet"),
+        ({"dev": True}, "dev: .*not supported yet"),
+        ({"secrets": ["hf"]}, "secrets: 'hf' is not known"),
+        ({"access_authorization": "yes"}, "access_authorization: 'yes' is neither"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_path(body: dict[str, Any], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        config(**body)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.platform.cloud import MANIFEST, MODEL_MANIFEST, Cloud, Refused, tar_of, versions
+from tests.platform.controller_fake import FakeController
+
+ONE = "/api/v2/deployments/echo"
+
+
+@pytest.fixture(autouse=True)
+async def bento(cloud: Cloud) -> None:
+    await cloud.push_bento()
+
+
+async def test_a_deployment_is_made_at_once_and_the_first_look_waits(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    made = await cloud.deploy()
+    assert made["status"] == "deploying"
+    assert controller.asked == []
+    assert (await cloud.call("GET", ONE))["status"] == "running"
+    assert len(controller.asked) == 1
+    await cloud.call("GET", ONE)
+    assert len(controller.asked) == 1
+
+
+async def test_a_deployment_is_shown_as_the_client_reads_it(cloud: Cloud) -> None:
+    made = await cloud.deploy(
+        labels=[{"key": "team", "value": "a"}], envs=[{"name": "A", "value": "1"}]
+    )
+    assert made["urls"] == ["http://127.0.0.1:7100"]
+    assert made["cluster"]["name"] == "default"
+    assert made["cluster"]["is_first"] is True
+    (target,) = made["latest_revision"]["targets"]
+    assert target["name"] == "main"
+    assert target["config"]["envs"] == [{"name": "A", "value": "1"}]
+    assert target["config"]["labels"] == made["labels"] == [{"key": "team", "value": "a"}]
+    assert target["bento"]["name"] == target["bento"]["version"] == "v1"
+    assert target["bento"]["repository"]["name"] == "echo"
+    assert target["bento"]["manifest"] == MANIFEST
+
+
+async def test_a_name_that_is_taken_is_a_conflict(cloud: Cloud) -> None:
+    await cloud.deploy()
+    with pytest.raises(Refused, match="'echo' already exists") as refused:
+        await cloud.deploy()
+    assert refused.value.status == 409
+
+
+async def test_of_two_at_once_one_gets_the_name(cloud: Cloud) -> None:
+    results = await asyncio.gather(cloud.deploy(), cloud.deploy(), return_exceptions=True)
+    assert sorted(isinstance(result, Refused) for result in results) == [False, True]
+
+
+async def test_a_deployment_without_a_name_gets_one(cloud: Cloud) -> None:
+    first, second = await cloud.deploy(None), await cloud.deploy(None)
+    assert first["name"].startswith("echo-")
+    assert first["name"] != second["name"]
+    assert first["urls"] != second["urls"]
+
+
+async def test_a_bento_without_version_is_its_latest_uploaded_one(cloud: Cloud) -> None:
+    await cloud.register("bento", "echo", "v2")
+    made = await cloud.deploy(bento="echo")
+    assert made["latest_revision"]["targets"][0]["bento"]["version"] == "v1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"bento": "echo:v9"}, "bento: bento 'echo:v9' is not here"),
+        ({"bento": "other"}, "bento: no version of 'other' is uploaded"),
+        ({"bento": ""}, "bento: '' is not a string"),
+        ({"name": "Not_A_Name"}, "name: 'Not_A_Name' is no deployment name"),
+        ({"name": "a" * 64}, "63"),
+    ],
+)
+async def test_what_cannot_be_deployed_is_refused_with_the_reason(
+    cloud: Cloud, fields: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Refused, match=message) as refused:
+        await cloud.deploy(**fields)
+    assert refused.value.status == 400
+
+
+async def test_a_bento_that_is_not_uploaded_cannot_be_deployed(cloud: Cloud) -> None:
+    await cloud.register("bento", "echo", "v2")
+    with pytest.raises(Refused, match=r"'echo:v2' is not uploaded \(upload pending\)"):
+        await cloud.deploy(bento="echo:v2")
+
+
+async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
+    manifest = MANIFEST | {"models": ["bert:1", "org--hub:abc"]}
+    await cloud.push_bento("echo", "v2", manifest)
+    with pytest.raises(Refused, match="model 'bert:1' is not here"):
+        await cloud.deploy(bento="echo:v2")
+    await cloud.register("model", "bert", "1")
+    with pytest.raises(Refused, match="model 'bert:1' is not uploaded"):
+        await cloud.deploy(bento="echo:v2")
+    await cloud.push_parts("bert", "1", [tar_of({"model.yaml": "name: bert\nversion: '1'\n"})])
+    hub = MODEL_MANIFEST | {"metadata": {"registry": "huggingface", "model_id": "org/hub"}}
+    await cloud.register("model", "org--hub", "abc", hub)
+    await cloud.deploy(bento="echo:v2")
+
+
+async def test_an_update_makes_a_revision_and_keeps_labels_and_port(cloud: Cloud) -> None:
+    made = await cloud.deploy(labels=[{"key": "a", "value": "b"}])
+    body = {"bento": "echo:v1", "labels": None, "envs": [{"name": "A", "value": "1"}]}
+    changed = await cloud.call("PUT", ONE, body)
+    assert changed["latest_revision"]["name"] == "2"
+    assert changed["labels"] == made["labels"]
+    assert changed["urls"] == made["urls"]
+    assert changed["status"] == "deploying"
+    assert (await cloud.call("GET", ONE))["status"] == "running"
+
+
+async def test_an_update_without_a_change_makes_no_revision(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    made = await cloud.deploy()
+    await controller.settled()
+    target = made["latest_revision"]["targets"][0]
+    same = await cloud.call("PUT", ONE, {"bento": "echo:v1", **target["config"]})
+    assert same["latest_revision"]["name"] == "1"
+    assert same["status"] == "running"
+
+
+async def test_an_update_without_a_change_tries_a_failed_roll_out_again(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    controller.failure = "Echo: no module named torch"
+    await cloud.deploy()
+    failed = await cloud.call("GET", ONE)
+    assert (failed["status"], failed["reason"]) == ("failed", controller.failure)
+    assert failed["log_tail"] == ["last line"]
+    controller.failure = ""
+    again = await cloud.call("PUT", ONE, {"bento": "echo:v1"})
+    assert (again["status"], again["latest_revision"]["name"]) == ("deploying", "2")
+    assert (await cloud.call("GET", ONE))["status"] == "running"
+
+
+async def test_a_terminated_deployment_is_started_by_an_update(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    await cloud.deploy()
+    await cloud.call("GET", ONE)
+    assert (await cloud.call("POST", f"{ONE}/terminate"))["status"] == "terminating"
+    await controller.settled()
+    assert (await cloud.call("GET", ONE))["status"] == "terminated"
+    assert (await cloud.call("PUT", ONE, {"bento": "echo:v1"}))["status"] == "deploying"
+    assert (await cloud.call("GET", ONE))["status"] == "running"
+
+
+async def test_a_void_update_rolls_the_same_out_again(cloud: Cloud) -> None:
+    await cloud.deploy()
+    again = await cloud.call("PUT", f"{ONE}/void_update")
+    assert again["latest_revision"]["name"] == "2"
+
+
+async def test_a_deleted_deployment_is_answered_once_more_and_its_name_is_free(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    await cloud.deploy()
+    assert (await cloud.call("DELETE", ONE))["name"] == "echo"
+    with pytest.raises(Refused, match="404"):
+        await cloud.call("GET", ONE)
+    await cloud.deploy()
+    await controller.settled()
+    assert (await cloud.call("GET", ONE))["status"] == "running"
+
+
+async def test_the_list_is_filtered_by_label_and_cut_by_count(cloud: Cloud) -> None:
+    root = "/api/v2/deployments?cluster=&all=true&search=&start="
+    for name, team in (("one", "a"), ("two", "b"), ("three", "a")):
+        await cloud.deploy(name, labels=[{"key": "team", "value": team}])
+    everything = await cloud.call("GET", f"{root}&q=&count=")
+    assert [item["name"] for item in everything["items"]] == ["three", "two", "one"]
+    assert everything["total"] == 3
+    labelled = await cloud.call("GET", f"{root}&q=label:team=a&count=1")
+    assert [item["name"] for item in labelled["items"]] == ["three"]
+    assert labelled["total"] == 2
+
+
+async def test_a_cluster_that_is_not_ours_is_not_found(cloud: Cloud) -> None:
+    await cloud.deploy()
+    await cloud.call("GET", f"{ONE}?cluster=default")
+    with pytest.raises(Refused, match="'europe'") as refused:
+        await cloud.call("GET", f"{ONE}?cluster=europe")
+    assert refused.value.status == 404
+
+
+async def test_organizations_do_not_see_each_other(cloud: Cloud) -> None:
+    await cloud.deploy()
+    async with Cloud(cloud.server, cloud.store, organization="rival") as rival:
+        assert (await rival.call("GET", "/api/v2/deployments"))["items"] == []
+        for method, path in (("GET", ONE), ("DELETE", ONE), ("POST", f"{ONE}/terminate")):
+            with pytest.raises(Refused, match="404"):
+                await rival.call(method, path)
+        with pytest.raises(Refused, match="404"):
+            await rival.call("GET", f"{versions('bento', 'echo')}/v1")
+        with pytest.raises(Refused, match="is not here"):
+            await rival.deploy("mine")
+        await rival.push_bento()
+        await rival.deploy()
+    assert len((await cloud.call("GET", "/api/v2/deployments"))["items"]) == 1
+
+
+async def test_instance_types_are_a_bare_list(cloud: Cloud) -> None:
+    types = await cloud.call("GET", "/api/v1/instance_types?cluster=")
+    assert [item["display_name"] for item in types] == ["cpu.1", "cpu.2"]
+    assert {"uid", "name", "resource_type", "labels", "created_at"} <= types[0].keys()
+
+
+async def test_our_own_pages_tell_what_happened_and_why(cloud: Cloud) -> None:
+    await cloud.deploy()
+    await cloud.call("GET", ONE)
+    own = "/api/v1/hotplate/deployments"
+    (summary,) = await cloud.call("GET", own)
+    assert (summary["name"], summary["status"], summary["serving"]) == ("echo", "running", 1)
+    detail = await cloud.call("GET", f"{own}/echo")
+    assert [revision["outcome"] for revision in detail["revisions"]] == ["ready"]
+    assert (await cloud.call("GET", f"{own}/echo/events"))[0]["kind"] == "Created"
+    assert await cloud.call("GET", f"{own}/echo/decisions?count=") == []
+    assert await cloud.call("GET", f"{own}/echo/cold_starts") == []
+    logs = await cloud.call("GET", f"{own}/echo/logs?replica=r7&lines=5")
+    assert logs == {"r7": ["ready"]}
+
+
+async def test_a_body_that_is_not_json_is_refused(cloud: Cloud) -> None:
+    for data in (b"{", b"[]", b"\xff"):
+        with pytest.raises(Refused, match="body") as refused:
+            await cloud.call("POST", "/api/v2/deployments", data=data)
+        assert refused.value.status == 400

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
+from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.records import (
+    ColdStart,
+    DecisionRecord,
+    Deployment,
+    Kind,
+    Outcome,
+    User,
+    Wanted,
+)
+from hotplate.platform.store.store import Store
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def user(store: Store) -> User:
+    return store.ensure_user("acme", "ada", "ada@example.com")
+
+
+@pytest.fixture
+def deployment(store: Store, user: User) -> Deployment:
+    return make(store, user, "echo")
+
+
+def make(store: Store, user: User, name: str) -> Deployment:
+    tenant = user.organization.id
+    store.ensure_repository(tenant, Kind.BENTO, "echo")
+    bento = store.create_artifact(tenant, Kind.BENTO, "echo", ArtifactDraft("v1"))
+    return store.create_deployment(user, name, bento.id, {"services": {}})
+
+
+def decision(number: int) -> DecisionRecord:
+    return DecisionRecord(AT, 1, "Echo", number, number + 1, 2, f"decision {number}")
+
+
+def test_of_decisions_and_events_the_last_thousand_are_kept(
+    store: Store, deployment: Deployment
+) -> None:
+    store.add_decisions(deployment.id, [decision(number) for number in range(1005)])
+    kept = store.decisions(deployment.id, limit=2000)
+    assert (len(kept), kept[0], kept[-1]) == (1000, decision(1004), decision(5))
+    assert store.decisions(deployment.id, limit=2) == kept[:2]
+
+
+def test_of_cold_starts_the_last_hundred_are_kept_one_per_replica(
+    store: Store, deployment: Deployment
+) -> None:
+    for number in range(102):
+        store.put_cold_start(deployment.id, ColdStart(f"r{number}", 1, "Echo", AT, None))
+    ready = ColdStart("r101", 1, "Echo", AT, AT, ({"name": "init", "start": 1.0, "end": 2.0},))
+    store.put_cold_start(deployment.id, ready)
+    kept = store.cold_starts(deployment.id)
+    assert (len(kept), kept[0], kept[-1].replica) == (100, ready, "r2")
+
+
+def test_what_is_written_of_a_deployment_that_is_gone_is_dropped(
+    store: Store, deployment: Deployment
+) -> None:
+    store.forget_deployment(deployment.id)
+    store.add_event(deployment.id, "ScaledUp", "too late")
+    store.add_decisions(deployment.id, [decision(1)])
+    store.put_cold_start(deployment.id, ColdStart("r1", 1, "Echo", AT, None))
+    store.set_status(deployment.id, "running", "")
+    assert store.events(deployment.id) == []
+    assert store.deployment(deployment.id) is None
+
+
+def test_what_was_learnt_is_replaced_by_key(store: Store) -> None:
+    assert store.learnt("policy") is None
+    store.put_learnt("policy", {"level": 1})
+    store.put_learnt("policy", {"level": 2})
+    assert store.learnt("policy") == {"level": 2}
+
+
+def test_a_deleted_deployment_keeps_its_port_until_it_is_torn_down(
+    store: Store, user: User, deployment: Deployment
+) -> None:
+    store.delete_deployment(deployment.id)
+    again = make(store, user, "echo")
+    assert (deployment.port, again.port) == (7100, 7101)
+    assert [item.wanted for item in store.wanted_deployments()] == [
+        Wanted.DELETED,
+        Wanted.RUNNING,
+    ]
+    store.forget_deployment(deployment.id)
+    assert make(store, user, "third").port == 7100
+
+
+def test_ids_are_never_given_out_twice(store: Store, user: User, deployment: Deployment) -> None:
+    store.forget_deployment(deployment.id)
+    assert make(store, user, "echo").id > deployment.id
+
+
+def test_services_get_ports_beside_all_that_are_taken_and_keep_them(
+    store: Store, user: User, deployment: Deployment
+) -> None:
+    revision = deployment.latest.id
+    assert store.allocate_ports(revision, ["A", "B"]) == {"A": 7101, "B": 7102}
+    assert store.allocate_ports(revision, ["B", "C"]) == {"A": 7101, "B": 7102, "C": 7103}
+    assert make(store, user, "other").port == 7104
+
+
+def test_ports_that_are_used_up_are_said_so(store: Store, user: User) -> None:
+    def none_left(taken: set[int]) -> int:
+        raise PortsExhausted("ports 1-1: all 1 are taken; delete a deployment")
+
+    store._allocate_port = none_left
+    with pytest.raises(PortsExhausted):
+        make(store, user, "echo")
+    assert store.deployments(user.organization.id) == []
+
+
+def test_the_serving_revision_stays_until_another_serves(
+    store: Store, deployment: Deployment
+) -> None:
+    store.set_serving(deployment.id, deployment.latest.id)
+    store.set_outcome(deployment.latest.id, Outcome.READY, "")
+    bento = deployment.latest.bento.id
+    changed, begins = store.update_deployment(deployment.id, bento, {"services": {"A": {}}}, None)
+    assert begins
+    assert changed.serving is not None
+    assert (changed.serving.number, changed.latest.number) == (1, 2)
+    store.set_serving(deployment.id, changed.latest.id)
+    found = store.deployment(deployment.id)
+    assert found is not None
+    assert found.serving == found.latest
+    store.set_serving(deployment.id, None)
+    found = store.deployment(deployment.id)
+    assert found is not None
+    assert found.serving is None
+
+
+def test_a_secret_that_somebody_else_has_is_refused(store: Store, user: User) -> None:
+    other = store.ensure_user("rival", "eve", "eve@example.com")
+    store.add_token(user.id, "laptop", "the-secret")
+    assert store.add_token(user.id, "laptop", "the-secret") == "the-secret"
+    with pytest.raises(Conflict):
+        store.add_token(other.id, "laptop", "the-secret")
+    (token,) = store.tokens(user.organization.id)
+    with pytest.raises(NotFound):
+        store.revoke_token(other.organization.id, token.uid)
+    store.revoke_token(user.organization.id, token.uid)
+    assert store.find_token("the-secret") is None
+
+
+def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
+    store = Store(database_url)
+    user = store.ensure_user("acme", "ada", "ada@example.com")
+    token = store.find_token(store.add_token(user.id, "laptop"))
+    assert token is not None
+    assert token.user == user
+    assert store.key("transfers") == store.key("transfers")
+    deployment = make(store, user, "echo")
+    with pytest.raises(Conflict):
+        make(store, user, "echo")
+    store.update_deployment(deployment.id, deployment.latest.bento.id, {"a": [1, None]}, None)
+    store.set_serving(deployment.id, deployment.latest.id)
+    store.add_decisions(deployment.id, [decision(number) for number in range(3)])
+    store.put_learnt("policy", {"level": 1})
+    store.finish_upload(deployment.latest.bento.id, "digest", 5 << 30)
+    found = store.find_deployment(user.organization.id, "echo")
+    assert found.latest.config == {"a": [1, None]}
+    assert found.latest.bento.size_bytes == 5 << 30
+    assert found.created_at == deployment.created_at
+    store.delete_deployment(deployment.id)
+    assert make(store, user, "echo").port == 7101
+    store.forget_deployment(deployment.id)
+    assert store.decisions(deployment.id) == []
+    store.close()
