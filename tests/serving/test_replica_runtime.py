@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.cache.errors import NoSpace, UnknownManifest
+from hotplate.cache.errors import CacheError, NoSpace, UnknownManifest
 from hotplate.serving.replica.errors import (
     BentoUnusable,
     EnvironmentFailed,
@@ -67,7 +67,7 @@ async def test_a_failed_environment_is_said_while_files_still_arrive(tmp_path: P
     bento = write_bento(tmp_path / "bento", "", image={"python_version": "3.99"})
     agent = Agent({"bento": bento, "tiny": tmp_path}, arriving=frozenset({"tiny"}))
     served = Served(models=(model("tiny", "v1", "tiny"),))
-    with pytest.raises(EnvironmentFailed, match="3.99"):
+    with pytest.raises(EnvironmentFailed, match=r"3\.99"):
         await runtime_of(tmp_path, agent).prepare(served, "r", str(tmp_path / "r"), Phases())
 
 
@@ -76,6 +76,7 @@ async def test_a_failed_environment_is_said_while_files_still_arrive(tmp_path: P
     [
         pytest.param(UnknownManifest("manifest 1234 is not at the origin"), False, id="unknown"),
         pytest.param(NoSpace("the arena is full"), True, id="no space"),
+        pytest.param(CacheError("the agent does not answer"), True, id="no agent"),
     ],
 )
 async def test_files_that_cannot_be_had_fail_with_the_agents_sentence(

@@ -124,6 +124,45 @@ def test_sigterm_finishes_what_is_in_flight_and_ends_the_process(tmp_path: Path)
     assert list(tmp_path.rglob("left"))
 
 
+def test_sigterm_ends_a_replica_that_is_not_ready_at_once(tmp_path: Path) -> None:
+    source = """
+        import os, time, bentoml
+
+        @bentoml.service
+        class Echo:
+            def __init__(self):
+                open(os.environ["BEGUN"], "w").close()
+                time.sleep(60)
+    """
+    bento = write_bento(tmp_path / "bento", source)
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    with started(tmp_path, bento, Served(env={"BEGUN": str(begun)})) as replica:
+        begun.read_text()
+        replica.process.send_signal(signal.SIGTERM)
+        assert replica.process.wait(5) == -signal.SIGTERM
+
+
+def test_a_custom_command_waits_for_whole_models(tmp_path: Path) -> None:
+    source = """
+        import bentoml
+
+        @bentoml.service(cmd=["true"])
+        class Echo:
+            model = bentoml.models.BentoModel("tiny:latest")
+    """
+    bento = write_bento(tmp_path / "bento", source, models=["tiny:v1"])
+    tiny = write_model(tmp_path / "tiny", "tiny", "v1")
+    os.mkfifo(tiny / "arriving")
+    served = Served(models=(model("tiny", "v1", "tiny"),))
+    with (
+        started(tmp_path, bento, served, tiny=tiny) as replica,
+        (tiny / "arriving").open("wb"),  # opens when the replica has opened it, too
+    ):
+        assert replica.process.poll() is None
+        assert "Running service with command" not in replica.log.read_text()
+
+
 def test_services_of_one_bento_call_each_other_by_url(tmp_path: Path) -> None:
     source = """
         import os, bentoml

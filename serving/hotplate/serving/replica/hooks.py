@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any, Awaitable, Callable  # noqa: UP035
 
 Application = Callable[..., Awaitable[None]]
 
 
 class StartWatch:
-    """The outermost ASGI layer: tells when the service has been constructed and may answer.
+    """The outermost ASGI layer: tells when the service has been constructed and may answer, and
+    lets SIGTERM end the process at once before that.
 
     BentoML constructs the service, and runs its start-up hooks, inside the ASGI lifespan's
     startup; the server takes connections right after it.
@@ -25,9 +27,13 @@ class StartWatch:
         if scope["type"] != "lifespan":
             await self._app(scope, receive, send)
             return
+        # The server's handler ends a process once it has started; until then there is nothing to
+        # finish, and a constructor that loads a model would hold it for minutes.
+        graceful = signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
         async def watched(message: Any) -> None:
             if message["type"] == "lifespan.startup.complete":
+                signal.signal(signal.SIGTERM, graceful)
                 self._ready()
             await send(message)
 

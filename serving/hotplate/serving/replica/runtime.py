@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hotplate.cache.errors import CacheError, NoSpace, OriginUnavailable
+from hotplate.cache.errors import CacheError, UnknownBlob, UnknownManifest
 from hotplate.serving.replica.bento import Bento, read_bento
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.errors import FilesUnavailable
@@ -141,7 +141,7 @@ class BentoRuntime:
         try:
             return await self._agent.tree(manifest, wait=wait)
         except CacheError as error:
-            retry = isinstance(error, (OriginUnavailable, NoSpace))
+            retry = not isinstance(error, (UnknownManifest, UnknownBlob))
             raise FilesUnavailable(str(error), retry=retry) from error
 
     def _command(
