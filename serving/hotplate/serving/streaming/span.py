@@ -1,0 +1,61 @@
+"""When this process's weights were loaded: the `weights` phase of a cold start."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+
+class WeightsSpan(NamedTuple):
+    """From the first streamed file's opening to the end of the last wait."""
+
+    start: float
+    """Unix seconds."""
+    end: float
+    """Unix seconds."""
+    size_bytes: int
+    """Of all streamed files that were opened, each once."""
+
+
+class WeightsClock:
+    """Notes openings and waits, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._start: float | None = None
+        self._end = 0.0
+        self._sizes: dict[str, int] = {}
+
+    def opened(self, path: str, size_bytes: int) -> None:
+        """A streamed file was opened."""
+        with self._lock:
+            if self._start is None:
+                self._start = _now()
+            self._end = _now()
+            self._sizes[path] = size_bytes
+
+    def waited(self) -> None:
+        """Somebody has got the bytes that they waited for."""
+        with self._lock:
+            self._end = _now()
+
+    def span(self) -> WeightsSpan | None:
+        """None before the first opening."""
+        with self._lock:
+            if self._start is None:
+                return None
+            return WeightsSpan(self._start, self._end, sum(self._sizes.values()))
+
+
+def _now() -> float:
+    return datetime.now(timezone.utc).timestamp()  # noqa: UP017  (datetime.UTC is Python 3.11)
+
+
+clock = WeightsClock()
+"""The process's own."""
+
+
+def weights_span() -> WeightsSpan | None:
+    """(start, end, size_bytes) of this process's weights so far; None if nothing was streamed."""
+    return clock.span()
