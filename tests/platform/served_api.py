@@ -1,0 +1,33 @@
+"""A process that serves the API until it is killed: `served_api.py FOLDER`.
+
+Prints `PORT TOKEN` once it can be called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from aiohttp import web
+
+from hotplate.cache.blobs import BlobStore
+from hotplate.platform.api.application import make_app
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.store.store import Store
+from tests.platform.controller_fake import FakeController
+
+
+async def serve(folder: str) -> None:
+    store = Store(f"sqlite:///{folder}/hotplate.db")
+    user = store.ensure_user("acme", "ada", "ada@example.com")
+    token = store.add_token(user.id, "laptop")
+    blobs = BlobStore(f"file://{folder}/blobs")
+    runner = web.AppRunner(make_app(store, blobs, FakeController(store), ApiSettings()))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(runner.addresses[0][1], token, flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
