@@ -184,12 +184,12 @@ async def test_the_list_is_filtered_by_label_and_cut_by_count(cloud: Cloud) -> N
     assert labelled["total"] == 2
 
 
-async def test_a_cluster_that_is_not_ours_is_not_found(cloud: Cloud) -> None:
+async def test_a_cluster_that_is_not_ours_is_refused(cloud: Cloud) -> None:
     await cloud.deploy()
     await cloud.call("GET", f"{ONE}?cluster=default")
-    with pytest.raises(Refused, match="'europe'") as refused:
+    with pytest.raises(Refused, match="cluster: there is no 'europe'") as refused:
         await cloud.call("GET", f"{ONE}?cluster=europe")
-    assert refused.value.status == 404
+    assert refused.value.status == 400
 
 
 async def test_organizations_do_not_see_each_other(cloud: Cloud) -> None:
@@ -230,7 +230,7 @@ async def test_our_own_pages_tell_what_happened_and_why(cloud: Cloud) -> None:
 
 
 async def test_a_body_that_is_not_json_is_refused(cloud: Cloud) -> None:
-    for data in (b"{", b"[]", b"\xff"):
+    for data in (b"{", b"[]", b"\xff", b'{"a": NaN}', b'{"a": "\\ud800"}', b"[" * 100_000):
         with pytest.raises(Refused, match="body") as refused:
             await cloud.call("POST", "/api/v2/deployments", data=data)
         assert refused.value.status == 400

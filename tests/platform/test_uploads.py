@@ -66,6 +66,10 @@ async def test_a_repository_without_versions_is_not_found_when_the_latest_is_ask
     await cloud.register("bento", "echo", "v2")
     latest = await cloud.call("GET", f"{versions('bento', 'echo')}?count=1&start=&q=")
     assert [item["version"] for item in latest["items"]] == ["v2"]
+    change = {"labels": [{"key": "stage", "value": "old"}]}
+    await cloud.call("PATCH", BENTO, change)
+    old = await cloud.call("GET", f"{versions('bento', 'echo')}?count=10&q=label:stage=old")
+    assert [item["version"] for item in old["items"]] == ["v1"]
     repository = await cloud.call("GET", "/api/v1/bento_repositories/echo")
     assert repository["latest_bento"]["version"] == "v2"
 

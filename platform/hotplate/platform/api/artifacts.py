@@ -7,7 +7,7 @@ from aiohttp import web
 from hotplate.platform.api import views
 from hotplate.platform.api.fields import Fields
 from hotplate.platform.api.names import check_name
-from hotplate.platform.api.requests import COUNT_MAX, body, organization, query_number
+from hotplate.platform.api.requests import COUNT_MAX, body, organization, query_labels, query_number
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Artifact, Kind
@@ -79,16 +79,19 @@ class Artifacts:
         return web.json_response(views.listed(items, start, total))
 
     async def _page(self, request: web.Request, name: str) -> tuple[list[views.Json], int, int]:
-        start = query_number(request, "start", 0)
-        found, total = await self._store.run(
-            self._store.artifacts,
-            organization(request).id,
-            self._kind,
-            name,
-            start,
-            query_number(request, "count", COUNT_MAX),
+        tenant, labels = organization(request).id, query_labels(request)
+        start, count = query_number(request, "start", 0), query_number(request, "count", COUNT_MAX)
+        if not labels:
+            found, total = await self._store.run(
+                self._store.artifacts, tenant, self._kind, name, start, count
+            )
+            return [views.artifact(artifact) for artifact in found], start, total
+        found, _ = await self._store.run(
+            self._store.artifacts, tenant, self._kind, name, 0, COUNT_MAX
         )
-        return [views.artifact(artifact) for artifact in found], start, total
+        chosen = [a for a in found if labels.items() <= {(p["key"], p["value"]) for p in a.labels}]
+        shown = chosen[start : start + count]
+        return [views.artifact(artifact) for artifact in shown], start, len(chosen)
 
 
 def collection_path(kind: Kind) -> str:

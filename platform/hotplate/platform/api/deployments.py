@@ -18,7 +18,7 @@ from hotplate.platform.api.requests import (
 )
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.face import ControllerFace
-from hotplate.platform.errors import NotFound
+from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Deployment
 from hotplate.platform.store.store import Store
 
@@ -152,7 +152,7 @@ class Deployments:
     def _check_cluster(self, request: web.Request) -> None:
         asked, ours = request.query.get("cluster", ""), self._settings.cluster
         if asked not in ("", ours):
-            raise NotFound(f"cluster {asked!r}: this installation has {ours!r} only")
+            raise Invalid(f"cluster: there is no {asked!r}; this installation is {ours!r}")
 
 
 async def named_deployment(store: Store, request: web.Request) -> Deployment:

@@ -31,9 +31,12 @@ def organization(request: web.Request) -> Organization:
 async def body(request: web.Request) -> Fields:
     """The request's JSON object. Raises Invalid."""
     try:
-        return Fields(json.loads(await request.text() or "{}"))
-    except ValueError as exc:
+        value = json.loads(await request.text() or "{}")
+        # Neither a half surrogate nor NaN can be kept by every database.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as exc:
         raise Invalid(f"body: it is not JSON ({exc})") from exc
+    return Fields(value)
 
 
 def query_number(request: web.Request, name: str, default: int) -> int:

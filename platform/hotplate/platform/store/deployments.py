@@ -9,11 +9,15 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
-from hotplate.platform.store.artifacts import artifact_record
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.history import add_event_row
-from hotplate.platform.store.identities import organization_record, user_record
 from hotplate.platform.store.records import Deployment, Outcome, Revision, User, Wanted
+from hotplate.platform.store.revisions import (
+    deployment_record,
+    deployment_records,
+    latest_revision,
+    revision_record,
+)
 from hotplate.platform.store.tables import DeploymentRow, RevisionRow
 
 PORTS = range(7100, 8000)
@@ -73,7 +77,7 @@ class Deployments(Database):
             session.flush()
             _add_revision(session, row, bento_id, config)
             add_event_row(session, row.id, "Created", f"deployment {name!r} was created")
-            return _one(session, row)
+            return deployment_record(session, row)
 
         return self._settle_races(add)
 
@@ -94,17 +98,17 @@ class Deployments(Database):
 
         def change(session: Session) -> tuple[Deployment, bool]:
             row = _wanted_row(session, deployment_id)
-            latest = _latest(session, row.id)
+            latest = latest_revision(session, row.id)
             same = latest.bento_id == bento_id and latest.config == config
             stands = row.wanted == Wanted.RUNNING and latest.outcome != Outcome.FAILED
             if labels is not None:
                 row.labels = list(labels)
             if same and stands and not force:
-                return _one(session, row), False
+                return deployment_record(session, row), False
             number = _add_revision(session, row, bento_id, config)
             row.wanted, row.status, row.reason = Wanted.RUNNING, "deploying", ""
             add_event_row(session, row.id, "Updated", f"revision {number} was asked for")
-            return _one(session, row), True
+            return deployment_record(session, row), True
 
         return self._settle_races(change)
 
@@ -115,7 +119,7 @@ class Deployments(Database):
             if row.wanted != Wanted.TERMINATED:
                 row.wanted, row.status, row.reason = Wanted.TERMINATED, "terminating", ""
                 add_event_row(session, row.id, "Terminated", "its replicas are to be stopped")
-            return _one(session, row)
+            return deployment_record(session, row)
 
     def delete_deployment(self, deployment_id: int) -> Deployment:
         """Tear it down and forget it; its name is free at once. Raises NotFound."""
@@ -123,7 +127,7 @@ class Deployments(Database):
             row = _wanted_row(session, deployment_id)
             row.wanted, row.status, row.reason = Wanted.DELETED, "terminating", ""
             add_event_row(session, row.id, "Deleted", "it is to be torn down")
-            return _one(session, row)
+            return deployment_record(session, row)
 
     def find_deployment(self, organization_id: int, name: str) -> Deployment:
         """Raises NotFound, also for one that is being torn down."""
@@ -131,7 +135,7 @@ class Deployments(Database):
             row = _by_name(session, organization_id, name)
             if row is None:
                 raise NotFound(f"deployment {name!r}: there is none in this organization")
-            return _one(session, row)
+            return deployment_record(session, row)
 
     def deployments(self, organization_id: int) -> list[Deployment]:
         """All that were not deleted, newest first."""
@@ -144,7 +148,7 @@ class Deployments(Database):
                 )
                 .order_by(DeploymentRow.id.desc())
             )
-            return _records(session, rows.all())
+            return deployment_records(session, rows.all())
 
     def revisions(self, deployment_id: int, limit: int = 100) -> list[Revision]:
         """Newest first."""
@@ -155,7 +159,7 @@ class Deployments(Database):
                 .order_by(RevisionRow.number.desc())
                 .limit(limit)
             )
-            return [_revision_record(row) for row in rows]
+            return [revision_record(row) for row in rows]
 
     # What the controller asks and says.
 
@@ -163,13 +167,13 @@ class Deployments(Database):
         """All of every organization, also the deleted ones that are still to be torn down."""
         with self._session() as session:
             rows = session.scalars(select(DeploymentRow).order_by(DeploymentRow.id))
-            return _records(session, rows.all())
+            return deployment_records(session, rows.all())
 
     def deployment(self, deployment_id: int) -> Deployment | None:
         """None once it is forgotten."""
         with self._session() as session:
             row = session.get(DeploymentRow, deployment_id)
-            return None if row is None else _one(session, row)
+            return None if row is None else deployment_record(session, row)
 
     def set_status(self, deployment_id: int, status: str, reason: str) -> None:
         with self._session() as session:
@@ -247,15 +251,6 @@ def _taken_ports(session: Session) -> set[int]:
     return taken
 
 
-def _latest(session: Session, deployment_id: int) -> RevisionRow:
-    return session.scalars(
-        select(RevisionRow)
-        .where(RevisionRow.deployment_id == deployment_id)
-        .order_by(RevisionRow.number.desc())
-        .limit(1)
-    ).one()
-
-
 def _add_revision(
     session: Session, row: DeploymentRow, bento_id: int, config: Mapping[str, Any]
 ) -> int:
@@ -263,9 +258,7 @@ def _add_revision(
     newest = session.scalar(
         select(func.max(RevisionRow.number))
         .join(DeploymentRow, RevisionRow.deployment_id == DeploymentRow.id)
-        .where(
-            DeploymentRow.organization_id == row.organization_id, DeploymentRow.name == row.name
-        )
+        .where(DeploymentRow.organization_id == row.organization_id, DeploymentRow.name == row.name)
     )
     number = (newest or 0) + 1
     session.add(
@@ -279,67 +272,3 @@ def _add_revision(
     )
     session.flush()
     return number
-
-
-def _one(session: Session, row: DeploymentRow) -> Deployment:
-    session.flush()
-    return _records(session, [row])[0]
-
-
-def _records(session: Session, rows: Sequence[DeploymentRow]) -> list[Deployment]:
-    """The rows with their latest and serving revisions, in one query for all of them."""
-    newest = (
-        select(RevisionRow.deployment_id, func.max(RevisionRow.number))
-        .where(RevisionRow.deployment_id.in_([row.id for row in rows]))
-        .group_by(RevisionRow.deployment_id)
-        .subquery()
-    )
-    wanted = session.scalars(
-        select(RevisionRow)
-        .join(newest, RevisionRow.deployment_id == newest.c[0])
-        .where(or_(RevisionRow.number == newest.c[1], RevisionRow.serving))
-        .order_by(RevisionRow.number)
-    )
-    latest: dict[int, Revision] = {}
-    serving: dict[int, Revision] = {}
-    for revision in wanted:
-        latest[revision.deployment_id] = _revision_record(revision)
-        if revision.serving:
-            serving[revision.deployment_id] = latest[revision.deployment_id]
-    return [_deployment_record(row, latest[row.id], serving.get(row.id)) for row in rows]
-
-
-def _deployment_record(
-    row: DeploymentRow, latest: Revision, serving: Revision | None
-) -> Deployment:
-    return Deployment(
-        id=row.id,
-        uid=row.uid,
-        organization=organization_record(row.organization),
-        creator=user_record(row.creator),
-        name=row.name,
-        port=row.port,
-        wanted=Wanted(row.wanted),
-        status=row.status,
-        reason=row.reason,
-        labels=tuple(row.labels),
-        latest=latest,
-        serving=serving,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def _revision_record(row: RevisionRow) -> Revision:
-    return Revision(
-        id=row.id,
-        uid=row.uid,
-        number=row.number,
-        config=row.config,
-        bento=artifact_record(row.bento),
-        outcome=Outcome(row.outcome),
-        reason=row.reason,
-        log_tail=tuple(row.log_tail),
-        ports=row.ports,
-        created_at=row.created_at,
-    )
