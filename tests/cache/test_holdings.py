@@ -12,7 +12,8 @@ from hotplate.cache.arena import Arena
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownBlob
 from hotplate.cache.fetching import Fetcher
-from hotplate.cache.holdings import Holding, Holdings
+from hotplate.cache.holding import Holding
+from hotplate.cache.holdings import Holdings
 from hotplate.cache.manifest import CHUNK_BYTES, Blob
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import FsspecOrigin

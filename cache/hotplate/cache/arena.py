@@ -8,6 +8,7 @@ opened again for writing. The seals leave the agent's own map as the only one th
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import mmap
 import os
@@ -25,6 +26,8 @@ _F_SEAL_FUTURE_WRITE = 0x10
 
 _MADV_POPULATE_WRITE = 23
 """Maps a chunk's pages in one call (Linux 5.14): three times faster than a fault for each."""
+
+_libc = ctypes.CDLL(None)
 
 
 class Region:
@@ -45,6 +48,7 @@ class Region:
         with contextlib.suppress(OSError):  # refused where the kernel has no huge pages
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self.view = memoryview(self._map)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def reserve(self, offset: int, length: int) -> None:
         """Allocates that part before it is written; without this a full memory kills the agent.
@@ -59,8 +63,11 @@ class Region:
                 f"the node's memory is full: {length} bytes more were refused ({exc.strerror}); "
                 "lower the arena's limit"
             ) from exc
-        with contextlib.suppress(OSError):
-            self._map.madvise(_MADV_POPULATE_WRITE, offset, length)
+        # Not mmap.madvise, which keeps the interpreter's lock for as long as this takes. Where
+        # the kernel refuses, pages are mapped one by one as they are written.
+        _libc.madvise(
+            ctypes.c_void_p(self._address + offset), ctypes.c_size_t(length), _MADV_POPULATE_WRITE
+        )
 
     def lend(self) -> int:
         """A new read-only descriptor; the caller closes it."""

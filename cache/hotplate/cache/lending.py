@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.holdings import Holding
+from hotplate.cache.holding import Holding
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.node import Node, Tree
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import CacheError, UnknownManifest
-from hotplate.cache.holdings import Holding, Holdings
+from hotplate.cache.holding import Holding
+from hotplate.cache.holdings import Holdings
 from hotplate.cache.manifest import Entry, Manifest
 from hotplate.cache.origin import Origin, checked_manifest
 from hotplate.cache.trees import TreeFolder

@@ -1,0 +1,71 @@
+"""What this node has of one blob, and how its readers learn of news. Lives on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from hotplate.cache.arena import Region
+from hotplate.cache.disk import DiskLanding
+from hotplate.cache.errors import CacheError
+from hotplate.cache.fetching import Fetch
+from hotplate.cache.manifest import Blob
+
+
+class Holding:
+    """What this node has of one blob."""
+
+    def __init__(self, blob: Blob, digest: str, name: str) -> None:
+        self.blob = blob
+        self.digest = digest
+        self.name = name
+        self.done: list[int] = []
+        """Verified chunks, in the order in which they were verified."""
+        self.verified_bytes = 0
+        self.on_disk = False
+        """Whether the disk tier has it, verified by this process."""
+        self.place: Region | DiskLanding | None = None
+        """Where it is being put, or lies in memory."""
+        self.error: CacheError | None = None
+        """Why it cannot be had."""
+        self.disk_error: CacheError | None = None
+        """Why it cannot be kept on disk, though it is all here."""
+        self.leases = 0
+        self.used = 0
+        self.fetch: Fetch | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._changed: asyncio.Future[None] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return len(self.done) == len(self.blob.chunks)
+
+    @property
+    def in_arena(self) -> bool:
+        return isinstance(self.place, Region)
+
+    def verified(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            self.done.append(index)
+            self.verified_bytes += self.blob.span(index)[1]
+        self.notify()
+
+    def notify(self) -> None:
+        """Wakes everybody in `until`."""
+        if self._changed is not None:
+            self._changed.set_result(None)
+            self._changed = None
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns once `condition()` holds. Raises the error that the blob failed with."""
+        while not condition():
+            if self.error is not None:
+                raise self.error
+            if self._changed is None:
+                self._changed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._changed)
+
+    async def until_on_disk(self) -> None:
+        await self.until(lambda: self.on_disk or self.disk_error is not None)
+        if self.disk_error is not None:
+            raise self.disk_error
