@@ -28,7 +28,7 @@ from rich.console import Console
 from hotplate.platform.console import phase_chart
 
 ROOT = Path(__file__).resolve().parent.parent
-HOME = ROOT / ".demo"
+HOME = ROOT / "build" / "demo"
 EMBEDDER = ROOT / "examples" / "embedder"
 BIN = Path(sys.executable).parent
 PORT = int(os.environ.get("HOTPLATE_DEMO_PORT", "7070"))
@@ -76,10 +76,12 @@ def run(pid: int) -> None:
     started = time.monotonic()
     bentoml("deploy", ".", "-f", "deployment.yaml", cwd=EMBEDDER, show=True)
     deployed_s = time.monotonic() - started
-    url = deployment()["urls"][0]
+    url = deployment()["url"]
     vectors = embed(url, SENTENCES)
     answered_s = time.monotonic() - started
-    console.print(f"   deployed in {deployed_s:.1f} s, first answer after {answered_s:.1f} s: {url}")
+    console.print(
+        f"   deployed in {deployed_s:.1f} s, first answer after {answered_s:.1f} s: {url}"
+    )
 
     say("3. Three sentences and how alike they are")
     show_similarities(vectors)
@@ -169,11 +171,13 @@ def call(command: list[Any], cwd: Path, show: bool = False) -> None:
 
 
 def deployment() -> dict[str, Any]:
-    found: dict[str, Any] = get(f"{API}/api/v1/hotplate/deployments/embedder")
+    found: dict[str, Any] = ask("")
     return found
 
 
-def get(url: str) -> Any:
+def ask(path: str) -> Any:
+    """What the platform says of the deployment."""
+    url = f"{API}/api/v1/hotplate/deployments/embedder{path}"
     request = urllib.request.Request(url, headers={"X-YATAI-API-TOKEN": TOKEN})
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
@@ -204,7 +208,7 @@ def show_similarities(vectors: list[list[float]]) -> None:
 
 
 def show_cold_start() -> None:
-    last = deployment()["cold_starts"][0]
+    last = ask("/cold_starts?count=1")[0]
     for line in phase_chart(last["phases"]):
         console.print(f"   {line}")
 
@@ -232,7 +236,7 @@ def show_load(url: str) -> int:
     most = before = 0
     for second in range(0, LOAD_S, 2):
         time.sleep(2)
-        state = deployment()
+        state = deployment()["live"]
         ready = sum(replica["state"] == "ready" for replica in state["replicas"])
         most = max(most, ready)
         service = state["services"][0]
@@ -257,7 +261,7 @@ def show_sleep() -> None:
 
     def asleep() -> bool:
         state = deployment()
-        count = len(state["replicas"])
+        count = len(state["live"]["replicas"])
         console.print(
             f"   {time.monotonic() - started:3.0f} s  {count} replicas, {state['status']}"
         )

@@ -157,7 +157,9 @@ def test_a_rollout_goes_on_with_fewer_replicas_when_no_more_fit() -> None:
     "broken",
     [
         replica("b", 2, ReplicaState.FAILED, reason="no such package"),
-        replica("b", 2, ReplicaState.BACKOFF, restarts=START_ATTEMPTS, reason="no such package"),
+        replica(
+            "b", 2, ReplicaState.BACKOFF, restarts=START_ATTEMPTS - 1, reason="no such package"
+        ),
         replica(
             "b",
             2,
@@ -184,7 +186,7 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
 
 
 def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
-    crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=1, reason="exited with code 1")
+    crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=0, reason="exited with code 1")
     step = plan(situation(deployment(NEW, None), crashed))
     assert step.verdict is None
     assert (step.status, step.reason) == ("deploying", "service 'Echo': exited with code 1")

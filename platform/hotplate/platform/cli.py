@@ -119,7 +119,7 @@ def _up(arguments: argparse.Namespace) -> None:
         data.secret("cluster-token")
         token = data.secret("admin-token", arguments.admin_token)
         data.note("endpoint", {"url": f"http://{reachable(settings.host)}:{settings.port}"})
-        supervisor = Supervisor(settings, data, Console())
+        supervisor = Supervisor(settings, data, Console(highlight=False))
         asyncio.run(supervisor.run(token))
     finally:
         os.close(lock)

@@ -19,6 +19,7 @@ from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
 
 BAR_CELLS = 40
+SHOWN_DECISIONS = 10
 TIMEOUT_S = 30
 
 
@@ -29,12 +30,13 @@ def answer(arguments: argparse.Namespace) -> int:
     if arguments.question == "logs":
         _logs(console, ask, arguments)
     elif arguments.question == "events":
-        for event in reversed(ask(f"/{arguments.name}/events?limit={arguments.lines}")["items"]):
+        for event in reversed(ask(f"/{arguments.name}/events?count={arguments.lines}")):
             console.print(f"{_time(event['at'])}  {event['kind']:16} {escape(event['message'])}")
     elif arguments.name:
-        show_deployment(console, ask(f"/{arguments.name}"), ask(f"/{arguments.name}/decisions"))
+        cold_starts = ask(f"/{arguments.name}/cold_starts?count=1")
+        show_deployment(console, ask(f"/{arguments.name}"), cold_starts)
     else:
-        _show_all(console, ask("")["items"])
+        _show_all(console, ask(""))
     return 0
 
 
@@ -89,52 +91,57 @@ def _show_all(console: Console, deployments: Sequence[dict[str, Any]]) -> None:
         return
     table = Table("NAME", "STATUS", "REPLICAS", "URL", "REASON", box=None, pad_edge=False)
     for item in deployments:
-        ready = sum(replica["state"] == "ready" for replica in item["replicas"])
-        count = f"{ready}/{len(item['replicas'])}"
-        table.add_row(item["name"], item["status"], count, _url(item), escape(item["reason"] or ""))
+        replicas = item["live"]["replicas"]
+        count = f"{sum(r['state'] == 'ready' for r in replicas)}/{len(replicas)}"
+        table.add_row(item["name"], item["status"], count, item["url"], escape(item["reason"]))
     console.print(table)
 
 
 def show_deployment(
-    console: Console, item: dict[str, Any], decisions: dict[str, Any] | None = None
+    console: Console, item: dict[str, Any], cold_starts: Sequence[dict[str, Any]] = ()
 ) -> None:
     """One deployment: status, services with the last decision, replicas with their cold starts."""
-    console.print(f"[bold]{item['name']}[/]  {item['status']}  {_url(item)}")
+    console.print(f"[bold]{item['name']}[/]  {item['status']}  {item['url']}  ({item['bento']})")
     if item["reason"]:
         console.print(f"  {escape(item['reason'])}")
-    for line in item.get("log_tail") or ():
+    for line in item["revisions"][0]["log_tail"]:
         console.print(f"  [dim]| {escape(line)}[/]")
-    for service in item["services"]:
-        console.print(
-            f"\n[bold]{service['service']}[/] (revision {service['revision']}): "
-            f"{service['min_replicas']} to {service['max_replicas']} replicas of "
-            f"{service['concurrency']} slots; {service['in_flight']} in flight, "
-            f"{service['queued']} queued"
-        )
-        if service["reason"]:
-            console.print(f"  {escape(service['reason'])}")
-    for replica in item["replicas"]:
-        console.print(
-            f"\n[bold]{replica['id']}[/]  {replica['state']}"
-            + (f"  ({replica['restarts']} restarts)" if replica["restarts"] else "")
-        )
-        if replica["reason"]:
-            console.print(f"  {escape(replica['reason'])}")
-        for line in phase_chart(replica["phases"]):
-            console.print(f"  {line}")
-    if not item["replicas"] and item.get("cold_starts"):
-        last = item["cold_starts"][0]
-        console.print(f"\nlast cold start: {last['replica']}")
-        for line in phase_chart(last["phases"]):
-            console.print(f"  {line}")
-    made = (decisions or {}).get("items") or []
-    if made:
+    for service in item["live"]["services"]:
+        _show_service(console, service)
+    for replica in item["live"]["replicas"]:
+        _show_replica(console, replica)
+    if cold_starts and not item["live"]["replicas"]:
+        console.print(f"\nlast cold start: {cold_starts[0]['replica']}")
+        _show_phases(console, cold_starts[0]["phases"])
+    if item["decisions"]:
         console.print("\n[bold]decisions[/]")
-    for decision in reversed(made[:10]):
-        console.print(
-            f"  {_time(decision['at'])}  {decision['replicas']} → {decision['desired']}  "
-            f"{escape(decision['reason'])}"
-        )
+    for decision in reversed(item["decisions"][:SHOWN_DECISIONS]):
+        change = f"{decision['replicas']} → {decision['desired']}"
+        console.print(f"  {_time(decision['at'])}  {change}  {escape(decision['reason'])}")
+
+
+def _show_service(console: Console, service: dict[str, Any]) -> None:
+    console.print(
+        f"\n[bold]{service['service']}[/] (revision {service['revision']}): "
+        f"{service['min_replicas']} to {service['max_replicas']} replicas of "
+        f"{service['concurrency']} slots; {service['in_flight']} in flight, "
+        f"{service['queued']} queued"
+    )
+    if service["reason"]:
+        console.print(f"  {escape(service['reason'])}")
+
+
+def _show_replica(console: Console, replica: dict[str, Any]) -> None:
+    restarts = f"  ({replica['restarts']} restarts)" if replica["restarts"] else ""
+    console.print(f"\n[bold]{replica['id']}[/]  {replica['state']}{restarts}")
+    if replica["reason"]:
+        console.print(f"  {escape(replica['reason'])}")
+    _show_phases(console, replica["phases"])
+
+
+def _show_phases(console: Console, phases: Sequence[dict[str, Any]]) -> None:
+    for line in phase_chart(phases):
+        console.print(f"  {line}")
 
 
 def phase_chart(phases: Sequence[dict[str, Any]], cells: int = BAR_CELLS) -> list[str]:
@@ -156,18 +163,13 @@ def phase_chart(phases: Sequence[dict[str, Any]], cells: int = BAR_CELLS) -> lis
 
 def _logs(console: Console, ask: Asker, arguments: argparse.Namespace) -> None:
     query = urllib.parse.urlencode({"replica": arguments.replica, "lines": arguments.lines})
-    logs = ask(f"/{arguments.name}/logs?{query}")["replicas"]
+    logs = ask(f"/{arguments.name}/logs?{query}")
     if not logs:
         console.print(f"deployment '{arguments.name}' has no replicas now")
     for replica, lines in logs.items():
         console.print(f"[bold]{replica}[/]")
         for line in lines:
             console.print(f"  {escape(line)}")
-
-
-def _url(item: dict[str, Any]) -> str:
-    urls = item.get("urls") or []
-    return urls[0] if urls else ""
 
 
 def _time(text: str) -> str:

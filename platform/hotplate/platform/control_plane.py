@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     blobs = BlobStore(settings.blobs_url or data.blobs_url)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     _add_admin(store, data.secret("admin-token"))
-    machine = detect()
+    machine = detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
     bentos = BentoRuntime(
         Environments(data.folder("environments")),
         agent,
@@ -72,7 +73,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         trees=data.folder("agent") / "trees",
         parts=data.folder("parts"),
     )
-    engine = LocalEngine(data.folder("replicas"), EngineRuntime(bentos), machine)
+    engine = LocalEngine(data.visible_folder("engine"), EngineRuntime(bentos), machine)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -137,7 +138,7 @@ def _rules(machine: Machine) -> Rules:
     capacity = machine.capacity
     whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
     return Rules(
-        slots=slots,
+        slots=lambda config, tasks: slots(config, tasks, resources_of(config).cpus),
         resources=resources_of,
         policy=policy_from,
         instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),

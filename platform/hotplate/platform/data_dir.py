@@ -6,13 +6,16 @@ import fcntl
 import json
 import os
 import secrets
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hotplate.platform.errors import AlreadyRunning
+from blake3 import blake3
 
-DEFAULT = Path("~/.hotplate")
+from hotplate.platform.errors import AlreadyRunning, BadSetting
+
+DEFAULT = Path("~/hotplate")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,21 @@ class DataDir:
         path = self.root / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
+
+    def visible_folder(self, name: str) -> Path:
+        """A folder with no hidden one above it: BentoML reads no file of a service below such.
+
+        It is in the data directory, or among the system's temporary files where that is hidden.
+        """
+        if not any(part.startswith(".") for part in self.root.parts):
+            return self.folder(name)
+        known_as = blake3(str(self.root).encode()).hexdigest(length=8)
+        path = Path(tempfile.gettempdir()) / f"hotplate-{os.getuid()}-{known_as}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        if path.is_symlink() or path.stat().st_uid != os.getuid():
+            raise BadSetting(f"{path} belongs to somebody else; choose a --data that is not hidden")
+        (path / name).mkdir(mode=0o700, exist_ok=True)
+        return path / name
 
     @property
     def settings_file(self) -> Path:

@@ -7,7 +7,11 @@
 ├── BodyCut         the body of an upload ended before all of it had arrived
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
 ├── PortsExhausted  every port that deployments may have is taken
-└── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
+├── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
+├── BadSetting      a flag, variable or key of the settings file that cannot be used
+├── AlreadyRunning  another `hotplate up` has the data directory
+├── CannotStart     a part of the platform does not come up; the message says which and why
+└── Unreachable     a command finds no platform to talk to
 """
 
 from __future__ import annotations
@@ -73,3 +77,27 @@ class StillUnpacking(PlatformError):
 
     code = "still_unpacking"
     retry_after_s = 10
+
+
+class BadSetting(PlatformError):
+    """A flag, variable or key of the settings file that is unknown or has a bad value."""
+
+    code = "bad_setting"
+
+
+class AlreadyRunning(PlatformError):
+    """Another `hotplate up` has the data directory. Stop it or choose another directory."""
+
+    code = "already_running"
+
+
+class CannotStart(PlatformError):
+    """A part of the platform does not come up; the message says which, why and what to do."""
+
+    code = "cannot_start"
+
+
+class Unreachable(PlatformError):
+    """A command finds no platform to talk to. Start it, or say where it is."""
+
+    code = "unreachable"

@@ -44,9 +44,7 @@ def run_gateway(
     *, control_plane: str, token: str, admin_host: str, admin_port: int, state: Path
 ) -> None:
     """Run a gateway until SIGTERM. Raises `CannotStart`."""
-    import uvloop
-
-    from hotplate.serving.gateway.server import GatewaySettings, serve
+    from hotplate.serving.gateway.server import GatewaySettings, run
 
     log_to_stderr()
     settings = GatewaySettings(
@@ -57,10 +55,10 @@ def run_gateway(
         state_dir=state,
     )
     try:
-        uvloop.run(serve(settings, ready=_say("gateway")))
+        run(settings, ready=_say("gateway"))
     except OSError as error:
         raise CannotStart(f"gateway on {admin_host}:{admin_port}: {error}") from error
 
 
-def _say(role: str) -> Callable[[str], None]:
-    return lambda url: logging.getLogger(f"hotplate.{role}").info("ready at %s", url)
+def _say(role: str) -> Callable[[object], None]:
+    return lambda where: logging.getLogger(f"hotplate.{role}").info("ready: %s", where)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import aiohttp
 from rich.console import Console
+from rich.markup import escape
 
 from hotplate.deploy.processes import Process
 from hotplate.platform.data_dir import DataDir
@@ -194,7 +195,7 @@ class Supervisor:
             whole = fresh[: fresh.rfind(b"\n") + 1]
             position += len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                self._console.print(f"[dim]{role.name:13}[/] {line}", markup=True, highlight=False)
+                self._console.print(f"[dim]{role.name:13}[/] {escape(line)}", soft_wrap=True)
 
     def _greet(self, admin_token: str) -> None:
         url = f"http://{reachable(self._settings.host)}:{self._settings.port}"

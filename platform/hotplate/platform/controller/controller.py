@@ -52,6 +52,7 @@ class Controller:
         self._stale: set[int] = set()
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
+        self._stopping = False
         self._scaling = Scaling()
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
         self.ready = asyncio.Event()
@@ -104,7 +105,8 @@ class Controller:
                 await self._step_all()
 
     async def shutdown(self, drain_s: float) -> None:
-        """Let running requests end, at most `drain_s`, then stop every replica."""
+        """Let running requests end, at most `drain_s`, then stop every replica, for good."""
+        self._stopping = True
         self.gateways.publish([])
         with suppress(TimeoutError):
             async with asyncio.timeout(drain_s):
@@ -160,6 +162,8 @@ class Controller:
 
     async def _step_all(self) -> None:
         dirty, self._dirty = self._dirty, set()
+        if self._stopping:
+            return
         for deployment_id in sorted(dirty):
             try:
                 await self._step(deployment_id)

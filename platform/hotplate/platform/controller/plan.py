@@ -114,14 +114,19 @@ def _verdict(situation: Situation) -> Verdict | None:
 def _given_up(replica: Replica, service: Service, now: float) -> Verdict | None:
     if replica.ready_at is not None:
         return None
-    limit_s = service.workload.cold_start_timeout_s
-    late = replica.restarts > 0 and now - replica.created_at > limit_s
-    if not (replica.state is ReplicaState.FAILED or replica.restarts >= START_ATTEMPTS or late):
-        return None
     reason = f"service '{service.name}' cannot start: {replica.reason}"
-    if replica.state is not ReplicaState.FAILED:
-        reason += f" (attempt {replica.restarts} of {START_ATTEMPTS})"
-    return Verdict(Outcome.FAILED, reason, replica.log_tail)
+    if replica.state is ReplicaState.FAILED:
+        return Verdict(Outcome.FAILED, reason, replica.log_tail)
+    attempts = ended_attempts(replica)
+    late = attempts > 0 and now - replica.created_at > service.workload.cold_start_timeout_s
+    if attempts < START_ATTEMPTS and not late:
+        return None
+    return Verdict(Outcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
+
+
+def ended_attempts(replica: Replica) -> int:
+    """How often a replica has ended by itself."""
+    return replica.restarts + (replica.state in (ReplicaState.BACKOFF, ReplicaState.FAILED))
 
 
 def _stands(situation: Situation, service: Service) -> bool:

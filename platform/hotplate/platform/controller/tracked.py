@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import Replica, WorkloadKey
+from hotplate.platform.controller.plan import ended_attempts
 from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.workloads import Service
@@ -33,7 +34,8 @@ class Tracked:
     """The last decision per service that answers."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What deciders of the deployment's services had learnt, as of the last load."""
-    restarts: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    """How often each replica has ended by itself."""
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
     pending_reason: str = ""
@@ -76,9 +78,9 @@ class Tracked:
 
     def crashed(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas that have ended by themselves since the last call."""
-        before: Mapping[str, int] = self.restarts
-        self.restarts = {r.id: r.restarts + (r.state is ReplicaState.FAILED) for r in replicas}
-        return [r for r in replicas if self.restarts[r.id] > before.get(r.id, 0)]
+        before = self.ended
+        self.ended = {replica.id: ended_attempts(replica) for replica in replicas}
+        return [r for r in replicas if self.ended[r.id] > before.get(r.id, 0)]
 
     def newly_ready(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas whose cold start has ended since the last call."""
