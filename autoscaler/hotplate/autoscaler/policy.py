@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from enum import StrEnum
+
+STABLE_S = 600.0
+"""Window of BentoCloud's `stable`, seconds."""
+
+
+class Behavior(StrEnum):
+    """BentoCloud's scaling behaviours."""
+
+    FAST = "fast"
+    """No window; up by at most +100 % or +4 replicas per 15 s, whichever is more."""
+    STABLE = "stable"
+    """A window of 600 s; up by at most +100 % per 15 s."""
+    DISABLED = "disabled"
+    """No scaling in that direction."""
 
 
 @dataclass(frozen=True)
@@ -17,16 +33,56 @@ class Policy:
     """What the user wrote as `scale_up_stabilization_window`; None = ours."""
     scale_down_window_s: float | None = None
     """What the user wrote as `scale_down_stabilization_window`; None = ours (priced keep-alive)."""
-    scale_up_behavior: str | None = None
-    """`fast`, `stable` or `disabled`, if the user wrote one."""
-    scale_down_behavior: str | None = None
+    scale_up_behavior: Behavior | None = None
+    """What the user wrote as `scale_up_behavior`; None = ours."""
+    scale_down_behavior: Behavior | None = None
+    """What the user wrote as `scale_down_behavior`; None = ours."""
     price_gpu_s: float = 600.0
-    """GPU-seconds that one avoided cold start is worth."""
+    """GPU-seconds that one avoided cold start is worth; more keeps idle replicas longer."""
+
+    @property
+    def says_how_to_go_up(self) -> bool:
+        """The user wrote how to scale up, so BentoCloud's formula holds and not ours."""
+        return self.scale_up_window_s is not None or self.scale_up_behavior is not None
+
+    @property
+    def up_window_s(self) -> float:
+        """Seconds over which the lowest wish counts on the way up."""
+        if self.scale_up_window_s is not None:
+            return self.scale_up_window_s
+        return STABLE_S if self.scale_up_behavior is Behavior.STABLE else 0.0
+
+    @property
+    def down_window_s(self) -> float | None:
+        """Seconds over which the highest wish counts on the way down; None = priced keep-alive."""
+        if self.scale_down_behavior is Behavior.DISABLED:
+            return math.inf
+        if self.scale_down_window_s is not None or self.scale_down_behavior is None:
+            return self.scale_down_window_s
+        return STABLE_S if self.scale_down_behavior is Behavior.STABLE else 0.0
+
+    @property
+    def up_source(self) -> str:
+        """Which field gave `up_window_s`, for a reason."""
+        if self.scale_up_window_s is not None:
+            return "scale_up_stabilization_window"
+        return f"scale_up_behavior {self.scale_up_behavior}"
+
+    @property
+    def down_source(self) -> str:
+        """Which field gave `down_window_s`, for a reason."""
+        if self.scale_down_behavior is Behavior.DISABLED:
+            return "scale_down_behavior disabled"
+        if self.scale_down_window_s is not None:
+            return "scale_down_stabilization_window"
+        if self.scale_down_behavior is not None:
+            return f"scale_down_behavior {self.scale_down_behavior}"
+        return "priced keep-alive"
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """How many replicas there are, as the decider sees them."""
+    """How many replicas there are, as the decider sees them; draining ones do not count."""
 
     ready: int = 0
     starting_at: tuple[float, ...] = ()
@@ -39,7 +95,7 @@ class Replicas:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the gateway counted."""
+    """What the gateway counted; with several gateways, their sum."""
 
     in_flight: int = 0
     queued: int = 0
@@ -51,9 +107,36 @@ class Demand:
         return self.in_flight + self.queued
 
 
+class Cause(StrEnum):
+    """Which rule set the number of replicas; stays the same while only a reason's figures move."""
+
+    NO_REPORT = "no_report"
+    """The gateway is not heard: the count stays."""
+    RESTART = "gateway_restart"
+    """The gateway has just restarted: the count does not fall."""
+    WAKE = "wake"
+    """Demand found no replica."""
+    HELD = "held"
+    """Held requests would wait longer than a new replica takes."""
+    DEMAND = "demand"
+    """Demand is above what the replicas should carry."""
+    FITS = "fits"
+    """Demand is carried by this many replicas."""
+    KEPT = "kept"
+    """Idle replicas wait for their demand to come back."""
+    MINIMUM = "min_replicas"
+    """The lower bound."""
+    IDLE = "idle"
+    """No demand, and kept long enough."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """How many replicas there should be, and why, in one sentence."""
 
     desired: int
     reason: str
+    cause: Cause = Cause.FITS
+    """Record a decision when this or `desired` changes; `reason` has figures that move."""
+    next_at: float | None = None
+    """Decide again by then (loop seconds) even if nothing changes; None = only on a change."""

@@ -1,0 +1,44 @@
+"""A number of replicas that one rule asks for, and the words to say so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from hotplate.autoscaler.policy import Cause, Demand
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one rule asks for; the largest claim wins."""
+
+    replicas: int
+    cause: Cause
+    why: str
+    next_at: float = math.inf
+    """When the claim may change by itself (loop seconds)."""
+
+    def held_to(self, replicas: int, why: str, next_at: float = math.inf) -> Claim:
+        """The same claim, granted in part."""
+        return replace(self, replicas=replicas, why=f"{self.why}; {why}", next_at=next_at)
+
+
+def count(number: int, thing: str) -> str:
+    """`1 replica`, `2 replicas`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def counts(demand: Demand) -> str:
+    """`2 requests in flight and 1 held`."""
+    if not demand.queued:
+        return f"{count(demand.in_flight, 'request')} in flight"
+    if not demand.in_flight:
+        return f"{count(demand.queued, 'request')} held"
+    return f"{count(demand.in_flight, 'request')} in flight and {demand.queued} held"
+
+
+def seconds(duration_s: float) -> str:
+    """`4.1 s`, `30 s`."""
+    return (
+        f"{duration_s:.1f}".removesuffix(".0") + " s" if duration_s < 10 else f"{duration_s:.0f} s"
+    )

@@ -1,0 +1,168 @@
+"""How many replicas there should be: rules make claims, the largest one wins and gives the reason.
+
+Demand claims what should serve it now, as far as it is granted; the lower bound claims itself;
+keep-alive claims the replicas whose demand may soon come back; a restarted gateway claims what
+there was. README.md of the autoscaler tells the rule as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from hotplate.autoscaler.claim import Claim, seconds
+from hotplate.autoscaler.errors import MemoryInvalid
+from hotplate.autoscaler.keepalive import KeepAlive
+from hotplate.autoscaler.levels import Levels
+from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
+from hotplate.autoscaler.restraint import Restraint
+from hotplate.autoscaler.wishes import Wishes
+
+RESTART_S = 60.0
+"""How long the count does not fall after the gateway restarted: clients need time to come back."""
+
+
+class Decider:
+    """Decides for one service of one revision. Pure: no clock, no I/O; same calls, same answers.
+
+    `now` is the event loop's time and never goes back. Call `observe` on every change of what the
+    gateway counts, and `decide` after it, when replicas change, and by `Decision.next_at`.
+
+    `memory` is what an earlier decider of the service had learnt (its `memory()`); raises
+    `MemoryInvalid` if it is something else.
+    """
+
+    def __init__(
+        self, policy: Policy, *, now: float, memory: Mapping[str, Any] | None = None
+    ) -> None:
+        self._policy = policy
+        self._keep_alive, cold_starts_s = _recall(memory or {}, now)
+        self._wishes = Wishes(policy, cold_starts_s)
+        self._levels = Levels(self._keep_s, self._keep_alive)
+        self._demand: Demand | None = None
+        self._restarted_at = -math.inf
+        self._restraint: Restraint | None = None
+        self._desired = 0
+
+    def observe(self, demand: Demand | None, now: float) -> None:
+        """What the gateway counts from `now` on; None = it is not heard any more."""
+        if demand is None or self._demand is None:
+            self._levels.forget()
+        self._demand = demand
+        if demand is not None:
+            self._wishes.observe(demand, now)
+            self._levels.want(self._wishes.level(demand), now)
+
+    def ready_after(self, cold_start_s: float) -> None:
+        """A replica became ready this long after its start began, seconds."""
+        self._wishes.ready_after(cold_start_s)
+
+    def gateway_restarted(self, now: float) -> None:
+        """The gateway lost its counts and its clients; for a minute the count does not fall."""
+        self._restarted_at = now
+        self._levels.forget()
+
+    @property
+    def cold_start_s(self) -> float:
+        """Median of the last cold starts, seconds; a guess before the first."""
+        return self._wishes.cold_start_s
+
+    def memory(self, now: float) -> dict[str, Any]:
+        """What was learnt, as JSON: for the next decider of this service, or after a restart."""
+        return {
+            "keep_alive": self._keep_alive.to_json(now),
+            "cold_starts_s": [round(s, 3) for s in self._wishes.cold_starts_s],
+        }
+
+    def decide(self, replicas: Replicas, now: float) -> Decision:
+        """How many replicas there should be, where `replicas` is what lives now."""
+        if self._restraint is None:
+            self._restraint = Restraint(self._policy, replicas.live, now)
+            self._desired = replicas.live
+        if self._demand is None:
+            decision = self._unheard(replicas.live)
+        else:
+            decision = self._decide(self._demand, self._restraint, replicas, now)
+        self._desired = decision.desired
+        self._restraint.decided(decision.desired, now)
+        return decision
+
+    def _unheard(self, live: int) -> Decision:
+        desired = min(max(self._desired, self._policy.min_replicas), self._policy.max_replicas)
+        why = f"{live} of {desired}: no report from the gateway, the count stays"
+        return Decision(desired, why, Cause.NO_REPORT)
+
+    def _decide(
+        self, demand: Demand, restraint: Restraint, replicas: Replicas, now: float
+    ) -> Decision:
+        live, most = replicas.live, self._policy.max_replicas
+        current = max(live, self._desired)
+        wish = self._wishes.claim(demand, replicas, now)
+        self._levels.want(min(max(wish.replicas, self._wishes.level(demand)), most), now)
+        # The first replica is never held back: a window or `disabled` says how to scale, and a
+        # deployment at zero that nothing wakes could not answer at all.
+        granted = restraint.grant(wish, max(current, 1 if demand.total else 0), now)
+        claims = (granted, self._minimum(), self._kept(current, now), self._restart(now))
+        claim = max(claims, key=lambda c: c.replicas)
+        desired = min(claim.replicas, most)
+        why = f"{live} of {desired}: {claim.why}"
+        if claim.replicas > most:
+            why += f"; max_replicas is {most}"
+        elif desired < live:
+            why += f"; {self._ended(live, now)}"
+        next_at = min(claim.next_at, granted.next_at, self._wishes.next_at(demand, live, now))
+        return Decision(desired, why, claim.cause, next_at if next_at < math.inf else None)
+
+    def _minimum(self) -> Claim:
+        least = self._policy.min_replicas
+        return Claim(least, Cause.MINIMUM, f"no demand for more, min_replicas is {least}")
+
+    def _kept(self, current: int, now: float) -> Claim:
+        """The replicas with demand, and those that are kept for theirs to come back."""
+        kept = self._levels.kept(current, now)
+        level = self._levels.last_kept(current, now)
+        if level is None:
+            return Claim(kept, Cause.FITS, "demand fits")
+        idle = self._levels.idle(level, now)
+        who = "idle" if current == 1 else f"replica {level} idle"
+        kept_until = "kept" if math.isinf(idle.until) else f"kept until {seconds(idle.kept_s)}"
+        why = f"{who} for {seconds(now - idle.since)}, {kept_until} ({self._policy.down_source})"
+        return Claim(kept, Cause.KEPT, why, self._levels.next_end(current, now))
+
+    def _ended(self, live: int, now: float) -> str:
+        """Why there should be fewer than live: the highest level that is kept no longer."""
+        for level in range(live, self._levels.wanted, -1):
+            idle = self._levels.idle(level, now)
+            if idle.until <= now:
+                return (
+                    f"replica {level} idle for {seconds(now - idle.since)}, "
+                    f"kept for {seconds(idle.kept_s)} ({self._policy.down_source})"
+                )
+        return ""
+
+    def _restart(self, now: float) -> Claim:
+        ends_at = self._restarted_at + RESTART_S
+        if now >= ends_at:
+            return Claim(0, Cause.RESTART, "")
+        why = (
+            f"the gateway restarted {seconds(now - self._restarted_at)} ago, "
+            f"the count does not fall for {seconds(RESTART_S)}"
+        )
+        return Claim(self._desired, Cause.RESTART, why, ends_at)
+
+    def _keep_s(self, level: int, now: float) -> float:
+        window_s = self._policy.down_window_s
+        if window_s is not None:
+            return window_s
+        return self._keep_alive.tau_s(level, self._policy.price_gpu_s, now)
+
+
+def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float]]:
+    """What `Decider.memory` wrote."""
+    cold_starts_s = memory.get("cold_starts_s", [])
+    if not isinstance(cold_starts_s, list) or not all(
+        isinstance(s, int | float) and s > 0 for s in cold_starts_s
+    ):
+        raise MemoryInvalid("cold_starts_s is not a list of seconds; start without it")
+    return KeepAlive.from_json(memory.get("keep_alive", {}), now), cold_starts_s

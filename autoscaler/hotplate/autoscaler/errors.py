@@ -1,0 +1,28 @@
+"""AutoscalerError
+├── ScalingInvalid   a deployment's `scaling` block cannot be followed
+└── MemoryInvalid    what a decider had learned cannot be read back
+"""
+
+from __future__ import annotations
+
+
+class AutoscalerError(Exception):
+    """Base of what the autoscaler raises; `code` is stable."""
+
+    code = "autoscaler_error"
+
+
+class ScalingInvalid(AutoscalerError):
+    """A field of the `scaling` block is wrong; `path` names it. Show the message to the user."""
+
+    code = "scaling_invalid"
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+class MemoryInvalid(AutoscalerError):
+    """A stored memory is not one that this version wrote. Start without it: it is only learnt."""
+
+    code = "memory_invalid"

@@ -1,0 +1,141 @@
+"""Priced keep-alive: how long an idle replica should wait for its demand to come back.
+
+The k-th replica's *level* is the demand that only it can carry: more than (k-1) x concurrency.
+When demand leaves a level, a gap begins; it ends when demand comes back. Keeping the replica for
+`tau` costs the idle seconds min(gap, tau), and a cold start, worth `price` seconds, if the gap was
+longer. The gaps of each level are kept as a histogram, and tau is what would have cost least.
+
+This is the ski-rental problem with a learnt distribution; compare the idle-time histogram of
+Shahrad et al., "Serverless in the Wild", ATC 2020. Old gaps fade by time and not by count: the
+last 200 gaps of a busy stream cover seconds, and tau would follow every lull.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from hotplate.autoscaler.errors import MemoryInvalid
+
+SHORTEST_S = 1.0
+"""Gaps below this are not counted: no replica is ever stopped within a second of use."""
+LONGEST_S = 3600.0
+"""No replica is kept longer; a longer gap counts as one that nothing could have bridged."""
+BUCKETS = 24
+"""Half-octave buckets from 1 s to 1 h: 2 log2(3600), rounded up."""
+HALF_LIFE_S = 4 * 3600.0
+"""A gap's weight halves in this time, so that a day's rhythm is followed and noise is not."""
+PRIOR_GAPS = 4.0
+"""Gaps spread evenly over the buckets before the first is seen; about 3 min at the price 600."""
+REFRESH_S = 60.0
+"""A learnt tau is computed again when it is this old, because weights fade meanwhile."""
+
+EDGES = tuple(min(LONGEST_S, SHORTEST_S * 2 ** (i / 2)) for i in range(BUCKETS + 1))
+MIDDLES = tuple(math.sqrt(low * high) for low, high in pairwise(EDGES))
+
+
+def bucket_of(gap_s: float) -> int:
+    """The bucket of a gap of at least 1 s; `BUCKETS` for one longer than an hour."""
+    if gap_s > LONGEST_S:
+        return BUCKETS
+    return min(BUCKETS - 1, int(2 * math.log2(gap_s / SHORTEST_S)))
+
+
+class GapHistogram:
+    """The gaps of one level, fading, and the keep-alive that follows from them."""
+
+    def __init__(self, now: float, weights: list[float] | None = None) -> None:
+        self._weights = weights or [0.0] * (BUCKETS + 1)
+        self._as_of = now
+        self._tau: tuple[float, float, float] | None = None
+        """(price, computed at, tau)"""
+
+    def add(self, gap_s: float, now: float) -> None:
+        self._weights = self.weights(now)
+        self._as_of = now
+        self._weights[bucket_of(gap_s)] += 1.0
+        self._tau = None
+
+    def weights(self, now: float) -> list[float]:
+        """Weight per bucket (the last one: over an hour) as of `now`."""
+        fade = 0.5 ** (max(0.0, now - self._as_of) / HALF_LIFE_S)
+        return [weight * fade for weight in self._weights]
+
+    def tau_s(self, price_s: float, now: float) -> float:
+        """The keep-alive of least expected cost, one of `EDGES`, seconds."""
+        if self._tau and self._tau[0] == price_s and now - self._tau[1] < REFRESH_S:
+            return self._tau[2]
+        weights = self.weights(now)
+        for bucket in range(BUCKETS):
+            weights[bucket] += PRIOR_GAPS / BUCKETS
+        tau_s = cheapest(weights, price_s)
+        self._tau = (price_s, now, tau_s)
+        return tau_s
+
+
+def cheapest(weights: list[float], price_s: float) -> float:
+    """The edge tau that minimises sum over gaps g of min(g, tau) + price x [g > tau]."""
+    best, best_cost = EDGES[0], math.inf
+    longer = sum(weights)
+    bridged_s = 0.0
+    for bucket, tau_s in enumerate(EDGES):
+        cost = bridged_s + longer * (tau_s + price_s)
+        if cost < best_cost:
+            best, best_cost = tau_s, cost
+        if bucket < BUCKETS:
+            bridged_s += weights[bucket] * MIDDLES[bucket]
+            longer -= weights[bucket]
+    return best
+
+
+class KeepAlive:
+    """The histograms of all levels of one service.
+
+    `to_json` and `from_json` keep what was learnt over a restart of the program, and carry it from
+    one revision to the next. Loop time may start anew in between, so weights are stored as they
+    stand; the time in between does not fade them.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._prior = GapHistogram(now)
+        self._levels: dict[int, GapHistogram] = {}
+
+    def learn(self, level: int, gap_s: float, now: float) -> None:
+        """Demand came back to `level` (1 = the first replica's) after `gap_s` seconds."""
+        if gap_s < SHORTEST_S:
+            return
+        if level not in self._levels:
+            self._levels[level] = GapHistogram(now)
+        self._levels[level].add(gap_s, now)
+
+    def tau_s(self, level: int, price_s: float, now: float) -> float:
+        """How long the level's replica should be kept from when its demand left, seconds."""
+        return self._levels.get(level, self._prior).tau_s(price_s, now)
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        return {
+            str(level): [round(weight, 4) for weight in histogram.weights(now)]
+            for level, histogram in sorted(self._levels.items())
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], now: float) -> KeepAlive:
+        """Read what `to_json` wrote; raises `MemoryInvalid` for anything else."""
+        keep_alive = cls(now)
+        for level, weights in data.items():
+            if not level.isdecimal() or not _are_weights(weights):
+                raise MemoryInvalid(
+                    f"keep_alive level {level!r} is not {BUCKETS + 1} weights; start without it"
+                )
+            keep_alive._levels[int(level)] = GapHistogram(now, [float(w) for w in weights])
+        return keep_alive
+
+
+def _are_weights(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == BUCKETS + 1
+        and all(isinstance(w, int | float) and w >= 0 for w in value)
+    )

@@ -1,0 +1,80 @@
+"""Which replicas' worth of demand there is, and since when there is none for the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hotplate.autoscaler.keepalive import KeepAlive
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A level without demand."""
+
+    since: float
+    until: float
+    """Its replica is kept until then; inf = for ever."""
+    seen: bool
+    """Demand was seen to leave; False = the level was idle when it was first looked at."""
+
+    @property
+    def kept_s(self) -> float:
+        return self.until - self.since
+
+
+class Levels:
+    """Levels 1 … `wanted` have demand; each one above is idle, and kept for a time of its own.
+
+    How long is settled when the level becomes idle (`keep_s(level, now)`), so that the end can be
+    announced. With the same time for all levels this is the maximum of wishes over a window: level
+    k is kept exactly while some wish of the last `keep_s` seconds was k or more.
+    """
+
+    def __init__(self, keep_s: Callable[[int, float], float], keep_alive: KeepAlive) -> None:
+        self.wanted = 0
+        self._keep_s = keep_s
+        self._keep_alive = keep_alive
+        self._idle: dict[int, Idle] = {}
+
+    def want(self, wanted: int, now: float) -> None:
+        """Demand now reaches level `wanted`; levels that it comes back to tell their gap."""
+        for level in range(self.wanted + 1, wanted + 1):
+            idle = self._idle.pop(level, None)
+            if idle and idle.seen:
+                self._keep_alive.learn(level, now - idle.since, now)
+        for level in range(wanted + 1, self.wanted + 1):
+            self._leave(level, now, seen=True)
+        self.wanted = wanted
+
+    def kept(self, current: int, now: float) -> int:
+        """How many of `current` replicas have demand or are kept for it."""
+        return sum(
+            level <= self.wanted or now < self.idle(level, now).until
+            for level in range(1, current + 1)
+        )
+
+    def idle(self, level: int, now: float) -> Idle:
+        """The idle time of a level above `wanted`; one never looked at before begins now."""
+        return self._idle.get(level) or self._leave(level, now, seen=False)
+
+    def last_kept(self, current: int, now: float) -> int | None:
+        """The highest of `current` levels that is idle and kept; None = there is none."""
+        for level in range(current, self.wanted, -1):
+            if now < self.idle(level, now).until:
+                return level
+        return None
+
+    def next_end(self, current: int, now: float) -> float:
+        """When the first of `current` replicas stops being kept; inf = never."""
+        ends = (self.idle(level, now).until for level in range(self.wanted + 1, current + 1))
+        return min((end for end in ends if end > now), default=math.inf)
+
+    def forget(self) -> None:
+        """Demand was not known for a while: idle times begin anew and tell no gap."""
+        self._idle.clear()
+
+    def _leave(self, level: int, now: float, *, seen: bool) -> Idle:
+        idle = self._idle[level] = Idle(now, now + self._keep_s(level, now), seen)
+        return idle
