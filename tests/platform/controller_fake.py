@@ -16,6 +16,8 @@ class FakeController:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._tasks: set[asyncio.Task[None]] = set()
+        self.ready = asyncio.Event()
+        self.ready.set()
         self.poked: list[int] = []
         self.asked: list[int] = []
         """Deployments whose outcome was waited for."""

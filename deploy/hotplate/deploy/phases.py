@@ -39,15 +39,21 @@ def merge(
     """One list of what the engine has `noted` and of the process's `own` phases, by start.
 
     A phase in both begins with the earlier and ends with the process's word, which knows when it
-    was up. Once ready (`ready_at`, Unix seconds) no phase is open any more.
+    was up; if one had ended before the other began, it is the longer of the two. Once ready
+    (`ready_at`, Unix seconds) no phase is open any more.
     """
     merged = {phase.name: phase for phase in noted}
     for phase in own:
-        known = merged.get(phase.name, phase)
-        end = known.end if phase.end is None else phase.end
-        merged[phase.name] = Phase(phase.name, min(known.start, phase.start), end)
+        merged[phase.name] = _joined(merged.get(phase.name, phase), phase)
     if ready_at is not None:
         for name, phase in merged.items():
             if phase.end is None:
                 merged[name] = replace(phase, end=max(phase.start, ready_at))
     return tuple(sorted(merged.values(), key=lambda phase: phase.start))
+
+
+def _joined(noted: Phase, own: Phase) -> Phase:
+    if noted.end is not None and own.end is not None and noted.end < own.start:
+        return max(noted, own, key=lambda phase: (phase.end or phase.start) - phase.start)
+    end = noted.end if own.end is None else own.end
+    return Phase(noted.name, min(noted.start, own.start), end)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from hotplate.cache.errors import BadArchive, CacheError, NoSpace, OriginUnavailable
+from hotplate.deploy.errors import DeployError, UnknownReplica
 from hotplate.platform.errors import (
     BodyCut,
     Conflict,
@@ -31,10 +32,11 @@ STATUSES: dict[type[Exception], int] = {
     BadArchive: 400,
     NoSpace: 507,
     OriginUnavailable: 503,
+    UnknownReplica: 404,
 }
 
 
-def error_response(error: PlatformError | CacheError) -> web.Response:
+def error_response(error: PlatformError | CacheError | DeployError) -> web.Response:
     """`{"error": {"code", "message"}}`. The bentoml client prints it as it is."""
     status = next((STATUSES[kind] for kind in type(error).mro() if kind in STATUSES), 500)
     retry_after_s = getattr(error, "retry_after_s", None)

@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from hotplate.cache.errors import CacheError
+from hotplate.deploy.errors import DeployError
 from hotplate.platform import http_errors
 from hotplate.platform.api import views
 from hotplate.platform.api.requests import CALLER, Handler, caller, organization
@@ -62,7 +63,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     """Every error becomes `{"error": {"code", "message"}}`; only bugs are logged."""
     try:
         return await handler(request)
-    except (PlatformError, CacheError) as error:
+    except (PlatformError, CacheError, DeployError) as error:
         return http_errors.error_response(error)
     except web.HTTPException as error:
         code = error.reason.lower().replace(" ", "_")

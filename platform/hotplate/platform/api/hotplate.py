@@ -42,8 +42,10 @@ class Hotplate:
         ]
 
     async def healthz(self, request: web.Request) -> web.Response:
-        """200 when the store answers."""
+        """200 when the store answers, and a gateway is there to serve what is deployed."""
         await self._store.run(self._store.learnt, "healthz")
+        if not self._controller.ready.is_set():
+            return web.json_response({"status": "starting"}, status=503)
         return web.json_response({"status": "ok"})
 
     async def list_all(self, request: web.Request) -> web.Response:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import Engine, Replica
+from hotplate.deploy.errors import UnknownReplica
 from hotplate.platform.controller.gateways import Gateways
 from hotplate.platform.controller.instance_types import instance_types
 from hotplate.platform.controller.live import live_json
@@ -82,9 +83,16 @@ class Controller:
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         tracked = self._tracked.get(deployment_id)
-        mine = tracked.mine(self._engine.replicas()) if tracked else []
-        ids = [replica] if replica else [r.id for r in mine]
-        return {name: await self._engine.logs(name, lines) for name in ids}
+        if replica:
+            return {replica: await self._engine.logs(replica, lines)}
+        if tracked is None:
+            return {}
+        mine = [r.id for r in tracked.mine(self._engine.replicas())]
+        found = {}
+        for name in mine or tracked.seen:
+            with suppress(UnknownReplica):
+                found[name] = await self._engine.logs(name, lines)
+        return found
 
     def instance_types(self) -> Sequence[dict[str, Any]]:
         return instance_types(self._rules.instance_types)
@@ -242,14 +250,14 @@ class Controller:
     async def _note(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep what happened to replicas since the last step: crashes and cold starts."""
         deployment_id = tracked.deployment.id
+        tracked.see(replicas)
         for replica in tracked.crashed(replicas):
             labels = (f"{replica.key.organization}/{replica.key.deployment}", replica.key.service)
             self._metrics.crashes.labels(*labels).inc()
             await self._event(tracked, "ReplicaCrashed", f"replica {replica.id}: {replica.reason}")
         for replica in tracked.newly_ready(replicas):
-            assert replica.ready_at is not None
             self._metrics.started(replica)
-            self._scaling.ready_after(replica.key, replica.ready_at - replica.created_at)
+            self._scaling.ready_after(replica.key, repeatable_s(replica))
             await self._store.run(self._store.put_cold_start, deployment_id, _cold_start(replica))
         pending = next((r.reason for r in replicas if r.state == "pending" and r.reason), "")
         if pending and pending != tracked.pending_reason:
@@ -330,6 +338,16 @@ def _decision_record(wish: Wish) -> DecisionRecord:
         demand=wish.demand.total,
         reason=wish.decision.reason,
     )
+
+
+def repeatable_s(replica: Replica) -> float:
+    """What the next cold start will take too, seconds.
+
+    Without the wait for room and the building of the environment, which is there from now on.
+    """
+    once = {p.name: p.end - p.start for p in replica.phases if p.end is not None}
+    whole_s = (replica.ready_at or replica.created_at) - replica.created_at
+    return max(0.1, whole_s - once.get("instance", 0.0) - once.get("environment", 0.0))
 
 
 def _cold_start(replica: Replica) -> ColdStart:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 
 class ControllerFace(Protocol):
+    ready: asyncio.Event
+    """Set when deployments are looked after: they were all looked at, and a gateway is there."""
+
     def poke(self, deployment_id: int) -> None:
         """The store changed for this deployment: look again, now."""
 

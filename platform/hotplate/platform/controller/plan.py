@@ -92,9 +92,7 @@ def _torn_down(situation: Situation) -> Plan:
     left = len(situation.replicas)
     deleted = situation.deployment.wanted is Wanted.DELETED
     if left:
-        return Plan(
-            scales, draining, "terminating", f"{left} replicas are finishing their requests"
-        )
+        return Plan(scales, draining, "terminating", f"{counted(left)} finishing requests")
     return Plan(scales, draining, "terminated", "it was terminated", gone=deleted)
 
 
@@ -268,9 +266,9 @@ def _steady(situation: Situation, targets: Mapping[WorkloadKey, int]) -> tuple[s
         waiting = next((r.reason for r in mine if r.key in unanswered and r.reason), "")
         kept = any(s.policy.min_replicas for s in situation.services[number])
         status = "deploying" if kept else "scaled-to-zero"
-        return status, waiting or f"waking: {len(mine)} replicas are starting"
+        return status, waiting or f"waking: {counted(len(mine))} starting"
     ready = sum(r.state is ReplicaState.READY for r in mine)
-    return "running", f"{ready} replicas ready"
+    return "running", f"{counted(ready)} ready"
 
 
 def _is_ill(replica: Replica) -> bool:
@@ -281,3 +279,7 @@ def _is_ill(replica: Replica) -> bool:
 
 def _of(situation: Situation, key: WorkloadKey) -> list[Replica]:
     return [replica for replica in situation.replicas if replica.key == key]
+
+
+def counted(replicas: int) -> str:
+    return "1 replica" if replicas == 1 else f"{replicas} replicas"

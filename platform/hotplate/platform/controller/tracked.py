@@ -17,6 +17,9 @@ from hotplate.platform.store.records import Deployment, Revision, Wanted
 UNSETTLED = ("deploying", "terminating")
 """Statuses after which another one follows by itself."""
 
+SEEN = 3
+"""How many replicas' logs a deployment without any shows."""
+
 
 @dataclass
 class Tracked:
@@ -38,6 +41,8 @@ class Tracked:
     """How often each replica has ended by itself."""
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
+    seen: tuple[str, ...] = ()
+    """The last replicas, so that their logs are found when they have ended."""
     pending_reason: str = ""
     next_at: float | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,6 +80,10 @@ class Tracked:
 
     def mine(self, replicas: Iterable[Replica]) -> list[Replica]:
         return [replica for replica in replicas if self.owns(replica.key)]
+
+    def see(self, replicas: Sequence[Replica]) -> None:
+        ids = [replica.id for replica in replicas]
+        self.seen = tuple(dict.fromkeys([*self.seen, *ids]))[-max(SEEN, len(ids)) :]
 
     def crashed(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas that have ended by themselves since the last call."""
