@@ -128,6 +128,20 @@ def test_from_concurrency_four_on_a_fifth_of_the_slots_is_kept_free() -> None:
         assert decision.desired == desired
 
 
+def test_a_backlog_is_not_averaged_while_a_start_is_on_the_way() -> None:
+    decider, backlog = asleep(Policy(0, 9, concurrency=8)), Demand(queued=40, service_s=0.1)
+    assert after(decider, backlog, 0, 10.0).desired == 1
+    for second in range(10, 60):
+        decider.observe(backlog, second)
+        assert decider.decide(Replicas(0, (10.0,)), second).desired == 1
+
+
+def test_a_known_service_time_outlives_a_report_without_one() -> None:
+    decider = asleep(Policy(1, 9))
+    after(decider, Demand(in_flight=1, service_s=0.1), 1, 9.0)
+    assert after(decider, Demand(in_flight=1, queued=20), 1, 10.0).desired == 1
+
+
 # BentoCloud's own words for up
 
 
@@ -258,6 +272,22 @@ def test_a_start_is_kept_like_demand_and_not_cancelled_at_once() -> None:
     assert decider.decide(Replicas(1, (100.0,) * 3), 121.0).desired == 1
 
 
+def test_a_decision_stands_while_the_engine_has_yet_to_carry_it_out() -> None:
+    decider = asleep(Policy(0, 9, scale_down_window_s=20))
+    assert after(decider, Demand(1, 3, service_s=60.0), 1, 100.0).desired == 4
+    assert after(decider, Demand(1, service_s=60.0), 1, 101.0).desired == 4
+
+
+def test_an_idle_time_whose_begin_was_not_seen_teaches_nothing() -> None:
+    decider = Decider(Policy(0, 1), now=0.0)
+    after(decider, IDLE, 1, 0.0)
+    after(decider, ONE, 1, 50.0)
+    assert decider.memory(50.0)["keep_alive"] == {}
+    after(decider, IDLE, 1, 51.0)
+    after(decider, ONE, 1, 71.0)
+    assert sum(decider.memory(71.0)["keep_alive"]["1"]) == 1.0
+
+
 def test_the_keep_alive_learns_from_gaps_and_outlives_the_decider() -> None:
     policy = Policy(0, 1, price_gpu_s=600.0)
     decider, now = asleep(policy), 0.0
@@ -337,6 +367,14 @@ def test_after_a_gateway_restart_the_count_does_not_fall_for_a_minute() -> None:
     assert after(decider, Demand(3, 3, service_s=60.0), 3, 120.0).desired == 6
     assert after(decider, IDLE, 6, 160.9).desired == 6
     assert decider.decide(Replicas(6), 161.0).desired == 0
+
+
+def test_idle_times_begin_anew_after_a_gateway_restart() -> None:
+    decider = idle_since(Policy(0, 1, scale_down_window_s=120), at=100.0)
+    decider.gateway_restarted(200.0)
+    assert after(decider, IDLE, 1, 200.0).desired == 1
+    assert decider.decide(Replicas(1), 319.0).desired == 1
+    assert decider.decide(Replicas(1), 320.0).desired == 0
 
 
 # Waiting without a tick

@@ -25,6 +25,13 @@ def test_the_mean_is_exactly_the_value_once_it_has_held_for_the_span() -> None:
     assert window.mean(5_000_000.0) == 3
 
 
+def test_the_oldest_bucket_counts_for_what_of_it_is_inside() -> None:
+    window = WindowMean(6.0)
+    window.record(10, 1.0)
+    window.record(0, 10.0)
+    assert window.mean(13.05) == pytest.approx(10 * 2.95 / 6)
+
+
 def test_the_mean_follows_a_brute_force_mean_within_one_bucket() -> None:
     rng = random.Random(7)
     window, steps, now = WindowMean(6.0), [(0.0, 0)], 1000.0
