@@ -1,0 +1,128 @@
+"""GatewayError (every one is answered as `{"error": {"code", "message"}}`)
+├── BadRequest            400  the request cannot be read as HTTP/1.1
+│   ├── TargetTooLong     414
+│   ├── HeadTooLarge      431
+│   ├── UnknownCoding     501  a transfer coding other than chunked
+│   └── MethodRefused     501  CONNECT
+├── Unauthorized          401  no or a wrong bearer token
+├── BodyTooLarge          413
+├── PickleRefused         415  a pickle from outside
+├── QueueFull             429  too many requests, or bytes, are waiting already
+├── ReplicaFailed         502  the replica ended the connection, or answered no HTTP
+├── RouteRefused          503  the control plane said to refuse
+├── NotReady              503  no replica became ready in time
+├── RouteClosed           503  the route, or this gateway, is going away
+└── DeadlineExceeded      504  the request's time is over
+"""
+
+from __future__ import annotations
+
+
+class GatewayError(Exception):
+    """Base of what a caller is answered instead of a replica's answer."""
+
+    code = "gateway_error"
+    status = 500
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
+class BadRequest(GatewayError):
+    """The bytes are not a request that every reader would read alike. The connection is closed."""
+
+    code = "bad_request"
+    status = 400
+
+
+class TargetTooLong(BadRequest):
+    """The request target is longer than the limit."""
+
+    code = "target_too_long"
+    status = 414
+
+
+class HeadTooLarge(BadRequest):
+    """The header section has too many bytes or lines."""
+
+    code = "head_too_large"
+    status = 431
+
+
+class UnknownCoding(BadRequest):
+    """A Transfer-Encoding other than `chunked`."""
+
+    code = "unknown_transfer_coding"
+    status = 501
+
+
+class MethodRefused(BadRequest):
+    """CONNECT: this is no forward proxy."""
+
+    code = "method_refused"
+    status = 501
+
+
+class Unauthorized(GatewayError):
+    """The route lets nobody in without one of its bearer tokens."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class BodyTooLarge(GatewayError):
+    """The body is, or grew, larger than the route's limit."""
+
+    code = "body_too_large"
+    status = 413
+
+
+class PickleRefused(GatewayError):
+    """A pickle runs code when it is read, so only services of the same bento may send one."""
+
+    code = "pickle_refused"
+    status = 415
+
+
+class QueueFull(GatewayError):
+    """The route's queue holds as many requests, or bytes, as it may. Come back later."""
+
+    code = "queue_full"
+    status = 429
+
+
+class ReplicaFailed(GatewayError):
+    """The replica got the request and then went away, or answered something that is not HTTP."""
+
+    code = "replica_failed"
+    status = 502
+
+
+class RouteRefused(GatewayError):
+    """The control plane wants every request refused; the message is its sentence."""
+
+    code = "route_refused"
+    status = 503
+
+
+class NotReady(GatewayError):
+    """No replica is ready, and waiting longer is not allowed."""
+
+    code = "not_ready"
+    status = 503
+
+
+class RouteClosed(GatewayError):
+    """The route was removed, or the gateway stops."""
+
+    code = "route_closed"
+    status = 503
+
+
+class DeadlineExceeded(GatewayError):
+    """The request's time was over before its answer began."""
+
+    code = "deadline_exceeded"
+    status = 504

@@ -1,0 +1,266 @@
+"""One request and its answer, between a caller's connection and a replica's.
+
+    front ──take_body, end_body──► exchange ──► upstream     (a replica's connection, once granted)
+    front ◄──write, finished────── exchange ◄── answer_*     (upstream's parser)
+
+The two sides end on their own. `front` is None once the caller has its answer, or has left, or its
+time was over; the upstream goes on until the replica's answer has ended, and only then is the slot
+given back. That is the whole of *slot truth*: nothing that happens to a caller frees a slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotplate.serving.gateway.admission import body_too_large
+from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
+from hotplate.serving.gateway.headers import AnswerHead, RequestHead
+from hotplate.serving.gateway.queueing import Ticket
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.front import Front
+    from hotplate.serving.gateway.route_server import RouteServer
+    from hotplate.serving.gateway.upstream import Upstream
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+"""Methods that change nothing (RFC 9110, 9.2.1), so sending twice is harmless."""
+
+
+class Exchange:
+    """Moves one request to a replica and its answer back."""
+
+    __slots__ = (
+        "_body",
+        "_out",
+        "answered",
+        "buffered",
+        "chunked_out",
+        "front",
+        "keep_alive",
+        "received",
+        "request",
+        "request_done",
+        "retried",
+        "server",
+        "ticket",
+        "upstream",
+    )
+
+    def __init__(self, front: Front, server: RouteServer, request: RequestHead) -> None:
+        self.front: Front | None = front
+        self.server = server
+        self.request = request
+        self.ticket: Ticket[Exchange] | None = None
+        """None before it is submitted and after its place or slot was given back."""
+        self.upstream: Upstream | None = None
+        self.keep_alive = request.keep_alive and not request.upgrade
+        """Whether the caller's connection stays after the answer."""
+        self.request_done = False
+        self.received = 0
+        """Body bytes so far."""
+        self.buffered = 0
+        """Body bytes that wait here for a connection to a replica."""
+        self.answered = False
+        """Whether the head of an answer has gone to the caller."""
+        self.chunked_out = False
+        self.retried = False
+        self._body: list[bytes] = []
+        self._out: list[bytes] = []
+
+    # The caller's side
+
+    def take_body(self, data: bytes) -> None:
+        """More of the request's body. Once the caller's side has ended it is thrown away."""
+        if self.front is None:
+            return
+        self.received += len(data)
+        if self.received > self.server.route.body_limit_bytes:
+            self.fail(body_too_large(self.received, self.server.route))
+        elif self.upstream is not None:
+            self.upstream.write(self._framed(data))
+        else:
+            self._body.append(data)
+            self.buffered += len(data)
+            if self.ticket is not None and self.ticket.replica is None:
+                self.server.grew(self, len(data))
+
+    def end_body(self) -> None:
+        self.request_done = True
+        if self.upstream is not None and self.front is not None and self.request.chunked:
+            self.upstream.write(LAST_CHUNK)
+
+    def tunnel_out(self, data: bytes) -> None:
+        """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
+        if self.front is None:
+            return
+        if self.upstream is not None and self.upstream.tunnel:
+            self.upstream.write(data)
+        else:
+            self._body.append(data)
+            self.buffered += len(data)
+
+    def caller_left(self) -> None:
+        self.front = None
+        if not self.answered:
+            self.server.counters.caller_left()
+        self._let_go()
+
+    def fail(self, error: GatewayError) -> None:
+        """Ends it for the caller: with the error, or by a cut if an answer has begun."""
+        front, self.front = self.front, None
+        if front is not None:
+            self._let_go()
+            self._tell(front, error)
+
+    # The replica's side
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may go out again after a connection ended without a byte of an answer."""
+        return (
+            self.front is not None
+            and not self.retried
+            and not self.request.has_body
+            and self.request.method in REPEATABLE
+        )
+
+    def go(self, upstream: Upstream) -> None:
+        """Sends what there is of the request; the rest follows as it comes."""
+        front = self.front
+        assert front is not None, "an exchange without a caller is withdrawn, not sent"
+        self.upstream = upstream
+        request = self.request
+        route = self.server.route
+        head = request.to_replica(upstream.host, with_authorization=route.token_digests is None)
+        if request.upgrade:
+            upstream.write(head)
+            return
+        pieces = [head, *map(self._framed, self._body)]
+        had_body = self.buffered > 0
+        self._body.clear()
+        self.buffered = 0
+        if request.chunked and self.request_done:
+            pieces.append(LAST_CHUNK)
+        upstream.write(b"".join(pieces))
+        if request.expects_continue and not self.received and not self.request_done:
+            front.write(CONTINUE)
+        if had_body or not self.request_done:
+            front.balance()
+
+    def answer_head(self, head: AnswerHead) -> None:
+        front = self.front
+        if front is None:
+            return
+        keep_alive = self.keep_alive and self.request_done and not self.server.closing
+        data, self.chunked_out, self.keep_alive = head.to_caller(
+            self.request, keep_alive=keep_alive
+        )
+        self.answered = True
+        self._out.append(data)
+        self.server.counters.answered(head.status)
+
+    def answer_body(self, data: bytes) -> None:
+        if self.front is None:
+            return
+        if self.chunked_out:
+            self._out.append(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self._out.append(data)
+
+    def flush(self) -> None:
+        """Passes on what has come of the answer, and slows the replica if the caller is slow."""
+        if not self._out:
+            return
+        front = self.front
+        if front is not None:
+            front.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+            if front.write_paused and self.upstream is not None:
+                self.upstream.pause_reading()
+        self._out.clear()
+
+    def answer_end(self) -> None:
+        """The replica's answer has ended, and with it the slot's use."""
+        self.upstream = None
+        front, self.front = self.front, None
+        if front is not None:
+            if self.chunked_out:
+                self._out.append(LAST_CHUNK)
+            if self._out:
+                front.write(b"".join(self._out))
+            front.finished(self)
+        self.server.finished(self)
+
+    def open_tunnel(self, first: bytes) -> None:
+        """The replica has changed the protocol; `first` are its first bytes in it."""
+        front, upstream = self.front, self.upstream
+        assert upstream is not None, "only a connected exchange is answered"
+        if front is None:
+            upstream.half_close()
+            return
+        if first:
+            self._out.append(first)
+        self.flush()
+        if self._body:
+            upstream.write(b"".join(self._body))
+            self._body.clear()
+            self.buffered = 0
+        self.server.unbound(self)
+        front.balance()
+
+    def tunnel_in(self, data: bytes) -> None:
+        if self.front is not None:
+            self._out.append(data)
+            self.flush()
+
+    def tunnel_closed(self) -> None:
+        self.upstream = None
+        front, self.front = self.front, None
+        if front is not None:
+            front.close()
+        self.server.finished(self)
+
+    def unreachable(self, reason: str) -> None:
+        """The replica took no connection: nothing was sent."""
+        if self.ticket is not None:
+            self.server.unreachable(self, reason)
+
+    def lost(self, reason: str) -> None:
+        """The replica's connection ended before its answer did."""
+        address = self.upstream.pool.address if self.upstream is not None else "?"
+        self.upstream = None
+        front, self.front = self.front, None
+        if front is not None:
+            message = (
+                f"{self.server.route.name}: the replica at {address} {reason}; "
+                "it may have run the request, so send it again only if that does no harm."
+            )
+            self._tell(front, ReplicaFailed(message))
+        self.server.finished(self)
+
+    # Inside
+
+    def _framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if self.request.chunked else data
+
+    def _tell(self, front: Front, error: GatewayError) -> None:
+        self.server.counters.refused(error.code)
+        if self.answered:
+            front.cut()
+        else:
+            self.keep_alive = self.keep_alive and self.request_done
+            front.answer_error(self, error)
+
+    def _let_go(self) -> None:
+        """The caller's side is over. What was sent keeps its slot until the replica has ended."""
+        self._body.clear()
+        self._out.clear()
+        self.buffered = 0
+        upstream = self.upstream
+        if upstream is None:
+            self.server.withdraw(self)
+        elif upstream.tunnel or not self.request_done:
+            upstream.half_close()
+        else:
+            upstream.resume_reading()

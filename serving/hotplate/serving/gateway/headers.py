@@ -1,0 +1,343 @@
+"""Request and answer heads: read from a parser's fields, written for the other side. Pure.
+
+What belongs to one connection (RFC 9110, 7.6.1) is taken out; how the body is framed is written
+anew, so that the two sides can never disagree on where a message ends. The rest is passed on as
+it came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotplate.serving.gateway.errors import (
+    BadRequest,
+    GatewayError,
+    MethodRefused,
+    UnknownCoding,
+)
+
+Field = tuple[bytes, bytes]
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+REWRITTEN = frozenset(
+    {
+        b"host",
+        b"content-length",
+        b"expect",
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+        b"x-forwarded-host",
+        b"x-request-id",
+    }
+)
+PLATFORM_SECRET = b"x-yatai-api-token"
+"""The stock client sends its platform token in it; it never reaches user code."""
+TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET}
+NOTED = TAKEN_OUT | {b"authorization", b"content-type"}
+ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie"})
+"""Fields that a `Connection` header may not take out on their way to the replica."""
+REQUEST_ID_BYTES = 200
+
+REASONS = {
+    200: b"OK",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    413: b"Content Too Large",
+    414: b"URI Too Long",
+    415: b"Unsupported Media Type",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    501: b"Not Implemented",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """A request as read; `to_replica` makes of it what a replica gets."""
+
+    method: bytes
+    target: bytes
+    """In origin form: path and query."""
+    path: bytes
+    http10: bool
+    keep_alive: bool
+    content_length: int
+    """Bytes of the body; 0 when there is none or it is chunked."""
+    chunked: bool
+    expects_continue: bool
+    upgrade: bytes
+    """The protocol to change to, in lower case; empty = none."""
+    authorization: bytes
+    content_type: bytes
+    request_id: bytes
+    host: bytes
+    forwarded: tuple[bytes, bytes, bytes]
+    """X-Forwarded-For, -Proto and -Host for the replica."""
+    kept: list[bytes]
+    """The lines that are passed on as they came."""
+
+    @property
+    def has_body(self) -> bool:
+        return self.chunked or self.content_length > 0
+
+    def to_replica(self, default_host: bytes, *, with_authorization: bool) -> bytes:
+        """The head to send, with its empty line; `default_host` for callers that named none."""
+        kept = self.kept
+        if self.authorization and not with_authorization:
+            kept = [line for line in kept if line[:14].lower() != b"authorization:"]
+        source, proto, host = self.forwarded
+        own = [
+            b"%b %b HTTP/1.1\r\nHost: %b\r\n"
+            % (self.method, self.target, self.host or default_host),
+            *kept,
+            b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n"
+            b"X-Request-Id: %b\r\n" % (source, proto, host or default_host, self.request_id),
+        ]
+        if self.chunked:
+            own.append(b"Transfer-Encoding: chunked\r\n")
+        elif self.content_length or self.method in (b"POST", b"PUT", b"PATCH"):
+            own.append(b"Content-Length: %d\r\n" % self.content_length)
+        if self.upgrade:
+            own.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade)
+        own.append(b"\r\n")
+        return b"".join(own)
+
+
+def read_request(
+    method: bytes,
+    target: bytes,
+    version: str,
+    fields: Sequence[Field],
+    *,
+    peer: bytes,
+    new_id: bytes,
+) -> RequestHead:
+    """Reads a request's head; `peer` is the caller's address, `new_id` an id if it brought none.
+
+    Raises `BadRequest` and its kinds for what replicas might read differently. The parser has
+    already refused both lengths at once, several lengths, folded lines and bare line feeds.
+    """
+    if version not in ("1.1", "1.0"):
+        raise BadRequest(f"HTTP version {version} is not spoken here; use HTTP/1.1.")
+    if method == b"CONNECT":
+        raise MethodRefused("CONNECT is not served; send requests to the deployment itself.")
+    noted, kept = _sort(fields)
+    http10 = version == "1.0"
+    connection = _tokens(noted.get(b"connection", b""))
+    if connection - {b"close", b"keep-alive", b"upgrade"}:
+        kept = _without(kept, connection)
+    host, target = _origin_form(noted.get(b"host"), target, http10)
+    chunked = _chunked(noted.get(b"transfer-encoding"), http10)
+    given_id = noted.get(b"x-request-id", b"")
+    earlier = noted.get(b"x-forwarded-for")
+    return RequestHead(
+        method=method,
+        target=target,
+        path=target.partition(b"?")[0],
+        http10=http10,
+        keep_alive=b"keep-alive" in connection if http10 else b"close" not in connection,
+        content_length=int(noted.get(b"content-length", b"0")),
+        chunked=chunked,
+        expects_continue=not http10 and noted.get(b"expect", b"").lower().startswith(b"100-"),
+        upgrade=noted.get(b"upgrade", b"").lower() if b"upgrade" in connection else b"",
+        authorization=noted.get(b"authorization", b""),
+        content_type=noted.get(b"content-type", b"").lower(),
+        request_id=given_id if 0 < len(given_id) <= REQUEST_ID_BYTES else new_id,
+        host=host,
+        forwarded=(
+            peer if earlier is None else earlier + b", " + peer,
+            noted.get(b"x-forwarded-proto", b"http"),
+            noted.get(b"x-forwarded-host", host),
+        ),
+        kept=kept,
+    )
+
+
+@dataclass(slots=True)
+class AnswerHead:
+    """A replica's answer as read."""
+
+    status: int
+    reason: bytes
+    keep_alive: bool
+    """Whether the replica keeps the connection after it."""
+    content_length: int | None
+    chunked: bool
+    upgrade: bytes
+    has_request_id: bool
+    kept: list[bytes]
+
+    @property
+    def bodiless(self) -> bool:
+        """Whether the status itself says that no body follows."""
+        return self.status < 200 or self.status in (204, 304)
+
+    def ends_with_connection(self, method: bytes) -> bool:
+        """Whether only the connection's end says where the body ends."""
+        if self.bodiless or method == b"HEAD":
+            return False
+        return self.content_length is None and not self.chunked
+
+    def to_caller(self, request: RequestHead, *, keep_alive: bool) -> tuple[bytes, bool, bool]:
+        """`(head, chunked, keep_alive)`: the head, whether the body is sent in chunks, and whether
+        the connection can be kept (not when its end must mark the body's end)."""
+        lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self.reason), *self.kept]
+        chunked = False
+        if self.content_length is not None and (not self.bodiless or self.status == 304):
+            lines.append(b"Content-Length: %d\r\n" % self.content_length)
+        elif not self.bodiless and request.method != b"HEAD":
+            if request.http10:
+                keep_alive = False
+            else:
+                chunked = True
+                lines.append(b"Transfer-Encoding: chunked\r\n")
+        if not self.has_request_id:
+            lines.append(b"X-Request-Id: %b\r\n" % request.request_id)
+        if self.status == 101:
+            lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade)
+        elif not keep_alive:
+            lines.append(b"Connection: close\r\n")
+        elif request.http10:
+            lines.append(b"Connection: keep-alive\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines), chunked, keep_alive
+
+
+def read_answer(status: int, reason: bytes, version: str, fields: Sequence[Field]) -> AnswerHead:
+    """Reads the head of a replica's answer."""
+    noted: dict[bytes, bytes] = {}
+    kept: list[bytes] = []
+    has_request_id = False
+    for name, value in fields:
+        key = name.lower()
+        if key in HOP_BY_HOP or key == b"content-length":
+            noted[key] = noted[key] + b", " + value if key in noted else value
+            continue
+        if key == b"x-request-id":
+            has_request_id = True
+        kept.append(b"%b: %b\r\n" % (name, value))
+    connection = _tokens(noted.get(b"connection", b""))
+    length = noted.get(b"content-length")
+    return AnswerHead(
+        status=status,
+        reason=reason,
+        keep_alive=b"close" not in connection and (version == "1.1" or b"keep-alive" in connection),
+        content_length=None if length is None else int(length),
+        chunked=b"transfer-encoding" in noted,
+        upgrade=noted.get(b"upgrade", b""),
+        has_request_id=has_request_id,
+        kept=kept,
+    )
+
+
+def error_body(error: GatewayError) -> bytes:
+    """The JSON body that every error is answered with."""
+    return json.dumps({"error": {"code": error.code, "message": error.message}}).encode()
+
+
+def own_answer(
+    status: int,
+    body: bytes,
+    *,
+    method: bytes = b"GET",
+    keep_alive: bool,
+    http10: bool = False,
+    request_id: bytes = b"",
+    retry_after_s: float | None = None,
+) -> bytes:
+    """A whole answer of the gateway's own, in JSON."""
+    lines = [
+        b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+        % (status, REASONS[status], len(body))
+    ]
+    if request_id:
+        lines.append(b"X-Request-Id: %b\r\n" % request_id)
+    if retry_after_s is not None:
+        lines.append(b"Retry-After: %d\r\n" % max(1, round(retry_after_s)))
+    if status == 401:
+        lines.append(b"WWW-Authenticate: Bearer\r\n")
+    if not keep_alive:
+        lines.append(b"Connection: close\r\n")
+    elif http10:
+        lines.append(b"Connection: keep-alive\r\n")
+    lines.append(b"\r\n")
+    if method != b"HEAD":
+        lines.append(body)
+    return b"".join(lines)
+
+
+def _sort(fields: Sequence[Field]) -> tuple[dict[bytes, bytes], list[bytes]]:
+    """What the gateway looks at (repeated fields joined), and the lines to pass on."""
+    noted: dict[bytes, bytes] = {}
+    kept: list[bytes] = []
+    for name, value in fields:
+        key = name.lower()
+        if key in NOTED:
+            if key in noted:
+                if key == b"host":
+                    raise BadRequest("Host is given twice; send it once.")
+                value = noted[key] + b", " + value
+                noted[key] = value
+                if key not in TAKEN_OUT:
+                    raise BadRequest(f"{key.decode()} is given twice; send it once.")
+                continue
+            noted[key] = value
+            if key in TAKEN_OUT:
+                continue
+        kept.append(b"%b: %b\r\n" % (name, value))
+    return noted, kept
+
+
+def _tokens(value: bytes) -> frozenset[bytes]:
+    if not value:
+        return frozenset()
+    return frozenset(token.strip() for token in value.lower().split(b","))
+
+
+def _without(kept: Sequence[bytes], names: frozenset[bytes]) -> list[bytes]:
+    """Drops the fields that `Connection` names as meant for us only."""
+    names = names - ALWAYS_KEPT
+    return [line for line in kept if line.partition(b":")[0].lower() not in names]
+
+
+def _origin_form(host: bytes | None, target: bytes, http10: bool) -> tuple[bytes, bytes]:
+    """`(host, target)`; a target in absolute form names the host itself (RFC 9112, 3.2.2)."""
+    if host is None and not http10:
+        raise BadRequest("Host is missing; an HTTP/1.1 request names it.")
+    if target.startswith(b"/") or target == b"*":
+        return host or b"", target
+    scheme, separator, rest = target.partition(b"://")
+    if not separator or scheme.lower() not in (b"http", b"https"):
+        raise BadRequest("The request target is neither a path nor an http URL.")
+    authority, slash, path = rest.partition(b"/")
+    if not authority or b"?" in authority or b"@" in authority:
+        raise BadRequest("The request target's URL names no plain host.")
+    return authority, slash + path if slash else b"/"
+
+
+def _chunked(coding: bytes | None, http10: bool) -> bool:
+    if coding is None:
+        return False
+    if http10:
+        raise BadRequest("Transfer-Encoding needs HTTP/1.1.")
+    if coding.strip().lower() != b"chunked":
+        raise UnknownCoding("Only 'chunked' is read as a Transfer-Encoding.")
+    return True

@@ -1,0 +1,33 @@
+"""What a gateway accepts of one connection or request, whatever the route says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on callers and on connections to replicas."""
+
+    head_bytes: int = 64 << 10
+    """Header section, bytes; above it 431. Uvicorn's own limit for a replica is 64 KiB."""
+    head_lines: int = 200
+    """Header lines; above it 431."""
+    target_bytes: int = 16 << 10
+    """Request target, bytes; above it 414."""
+    read_ahead_bytes: int = 64 << 10
+    """Body bytes kept of a request that no replica has yet; then reading pauses."""
+    pipelined: int = 16
+    """Requests read ahead on one connection; then reading pauses."""
+    idle_s: float = 75.0
+    """A caller's connection without a request is closed after this (nginx's figure)."""
+    head_s: float = 30.0
+    """Time a caller has to send a header section, or to take the end of an answer."""
+    linger_s: float = 2.0
+    """Time in which the rest of an unwanted body is thrown away, so that the answer arrives."""
+    connect_s: float = 5.0
+    """Time for a replica to accept a connection."""
+    upstream_idle_s: float = 4.0
+    """An idle connection to a replica is closed after this: before uvicorn closes it at 5 s."""
+    ready_hold_s: float = 25.0
+    """`GET /readyz` is held this long: the bentoml client gives up at 30 s."""

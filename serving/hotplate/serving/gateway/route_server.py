@@ -1,0 +1,358 @@
+"""One route being served: its listener, its queue, its replicas' connections, its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+
+from hotplate.serving.gateway.admission import Local, admit
+from hotplate.serving.gateway.errors import (
+    DeadlineExceeded,
+    GatewayError,
+    NotReady,
+    QueueFull,
+    RouteClosed,
+    RouteRefused,
+)
+from hotplate.serving.gateway.exchange import Exchange
+from hotplate.serving.gateway.front import Front
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.metrics import RouteCounters
+from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Ticket, Verdict
+from hotplate.serving.gateway.routes import Route, RouteDemand
+from hotplate.serving.gateway.upstream import Pool
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+SWEEP_S = 10.0
+"""How often idle callers are looked for, while there are any callers."""
+
+_REQUEST_IDS = itertools.count(1)
+_REQUEST_ID_PREFIX = secrets.token_hex(6).encode()
+
+
+class RouteServer:
+    """Serves one route. `changed(urgent)` is called when its demand is no longer what it was."""
+
+    def __init__(self, route: Route, limits: Limits, changed: Callable[[bool], None]) -> None:
+        self.route = route
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.counters = RouteCounters()
+        self.queue: SlotQueue[Exchange] = SlotQueue(
+            route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
+        )
+        self.error = ""
+        """Why it is not listening."""
+        self.closing = False
+        """It takes nothing new and ends when what is running has ended."""
+        self._changed = changed
+        self._refused = 0
+        self._listener: asyncio.Server | None = None
+        self._fronts: set[Front] = set()
+        self._pools: dict[str, Pool] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._sweep: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
+
+    # The table's orders
+
+    async def update(self, route: Route) -> None:
+        """Takes over new orders without cutting what is running."""
+        moved = (route.host, route.port) != (self.route.host, self.route.port)
+        self.route = route
+        self.closing = False
+        self._ended.clear()
+        self.queue.limit = route.queue_limit
+        self.queue.limit_bytes = route.queue_limit_bytes
+        self._follow_replicas()
+        if moved or self._listener is None:
+            await self._listen()
+        if route.refuse:
+            self._refuse_waiting(lambda: RouteRefused(route.refuse))
+
+    def stop(self, message: str) -> None:
+        """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
+        self.closing = True
+        self._close_listener()
+        self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
+        for front in list(self._fronts):
+            front.close_if_idle()
+        self._changed(True)
+        self._check_ended()
+
+    async def ended(self) -> None:
+        """Waits until a stopped route has nothing running and no caller is left."""
+        await self._ended.wait()
+
+    @property
+    def is_over(self) -> bool:
+        return self.closing and self._ended.is_set()
+
+    def abandon(self) -> None:
+        """Cuts what is still there."""
+        for front in list(self._fronts):
+            front.cut()
+        self._let_everything_go()
+
+    def demand(self) -> RouteDemand:
+        queue = self.queue
+        return RouteDemand(
+            in_flight=queue.in_flight,
+            queued=queue.queued,
+            completed=queue.completed,
+            refused=self._refused,
+            service_s=queue.service_s,
+            busy={replica.id: replica.taken for replica in queue.replicas if replica.taken},
+            error=self.error,
+        )
+
+    # Fronts
+
+    def new_id(self) -> bytes:
+        return b"%b-%x" % (_REQUEST_ID_PREFIX, next(_REQUEST_IDS))
+
+    def opened(self, front: Front) -> None:
+        self._fronts.add(front)
+        if self.closing:
+            front.close()
+        elif self._sweep is None:
+            self._sweep = self.loop.call_later(SWEEP_S, self._sweep_fronts)
+
+    def closed(self, front: Front) -> None:
+        self._fronts.discard(front)
+        if self.closing:
+            self._check_ended()
+
+    # Exchanges
+
+    def begin(self, exchange: Exchange) -> None:
+        """A request's turn on its connection has come."""
+        queue = self.queue
+        now = self.loop.time()
+        try:
+            if self.closing:
+                raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
+            terms = admit(self.route, exchange.request, ready=queue.ready, limits=self.limits)
+        except GatewayError as error:
+            exchange.fail(error)
+            return
+        if isinstance(terms, Local):
+            self._answer_locally(exchange, terms)
+            return
+        ticket = exchange.ticket = Ticket(
+            exchange,
+            arrived_at=now,
+            timeout_s=self.route.timeout_s,
+            hold_s=terms.hold_s,
+            size_bytes=exchange.buffered + len(exchange.request.target),
+            needs_slot=terms.needs_slot,
+        )
+        first = not (queue.in_flight or queue.queued)
+        verdict = queue.submit(ticket, now)
+        if verdict is Verdict.GRANTED:
+            self._watch(ticket.ends_at)
+            self._send(ticket, now)
+        elif verdict is Verdict.QUEUED:
+            self._watch(queue.deadline(ticket))
+        else:
+            exchange.ticket = None
+            exchange.fail(self._queue_full(verdict))
+        self._changed(first)
+
+    def grew(self, exchange: Exchange, size_bytes: int) -> None:
+        """More of a waiting exchange's body has come."""
+        assert exchange.ticket is not None
+        verdict = self.queue.grow(exchange.ticket, size_bytes)
+        if verdict is not Verdict.QUEUED:
+            exchange.fail(self._queue_full(verdict))
+
+    def finished(self, exchange: Exchange) -> None:
+        """The replica is done with the exchange: its slot is free."""
+        ticket, exchange.ticket = exchange.ticket, None
+        if ticket is None:
+            return
+        now = self.loop.time()
+        self._send_all(self.queue.release(ticket, now), now)
+        self._freed(ticket)
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """The exchange is over before anything of it was sent."""
+        ticket, exchange.ticket = exchange.ticket, None
+        if ticket is None:
+            return
+        if ticket.replica is None:
+            self.queue.cancel(ticket)
+            self._changed(False)
+        else:
+            now = self.loop.time()
+            self._send_all(self.queue.withdraw(ticket, now), now)
+            self._freed(ticket)
+
+    def unreachable(self, exchange: Exchange, reason: str) -> None:
+        """The replica took no connection: the exchange waits again, first in line."""
+        ticket = exchange.ticket
+        assert ticket is not None and ticket.replica is not None
+        if self.closing:
+            exchange.fail(RouteClosed(f"{self.route.name} is not served any more."))
+            return
+        log.warning("%s: replica %s: %s", self.route.name, ticket.replica.id, reason)
+        now = self.loop.time()
+        ticket.size_bytes = exchange.buffered + len(exchange.request.target)
+        self._send_all(self.queue.give_back(ticket, now), now)
+        self._rewatch()
+        self._changed(False)
+
+    def unbound(self, exchange: Exchange) -> None:
+        """The exchange has become a tunnel, which may last."""
+        if exchange.ticket is not None:
+            exchange.ticket.ends_at = float("inf")
+
+    # Inside: replicas
+
+    def _follow_replicas(self) -> None:
+        wanted = {replica.id: replica.address for replica in self.route.replicas}
+        for replica_id, address in wanted.items():
+            pool = self._pools.get(replica_id)
+            if pool is None or pool.address != address:
+                if pool is not None:
+                    pool.close()
+                self._pools[replica_id] = Pool(address, self.limits)
+        now = self.loop.time()
+        self._send_all(self.queue.set_replicas(self.route.replicas, now), now)
+        kept = {replica.id for replica in self.queue.replicas}
+        for replica_id in self._pools.keys() - kept:
+            self._pools.pop(replica_id).close()
+        self._rewatch()
+
+    def _send(self, ticket: Ticket[Exchange], now: float) -> None:
+        assert ticket.replica is not None
+        if ticket.needs_slot:
+            self.counters.waited(now - ticket.arrived_at)
+        self._pools[ticket.replica.id].dispatch(ticket.holder)
+
+    def _send_all(self, tickets: Iterable[Ticket[Exchange]], now: float) -> None:
+        for ticket in tickets:
+            self._send(ticket, now)
+
+    def _freed(self, ticket: Ticket[Exchange]) -> None:
+        replica = ticket.replica
+        assert replica is not None
+        drained = replica.draining and not replica.taken
+        if drained and replica.gone and replica.id in self._pools:
+            self._pools.pop(replica.id).close()
+        self._changed(drained)
+        if self.closing:
+            self._check_ended()
+
+    # Inside: refusing
+
+    def _answer_locally(self, exchange: Exchange, local: Local) -> None:
+        front, exchange.front = exchange.front, None
+        if front is not None:
+            front.answer_local(exchange, local.body)
+
+    def _refuse_waiting(self, make_error: Callable[[], GatewayError]) -> None:
+        for ticket in self.queue.clear():
+            self._refused += 1
+            ticket.holder.ticket = None
+            ticket.holder.fail(make_error())
+
+    def _queue_full(self, verdict: Verdict) -> GatewayError:
+        self._refused += 1
+        queue = self.queue
+        if verdict is Verdict.QUEUE_BYTES_FULL:
+            what = f"{queue.queued_bytes} bytes wait (queue_limit_bytes={queue.limit_bytes})"
+        else:
+            what = f"{queue.queued} requests wait (queue_limit={queue.limit})"
+        return QueueFull(
+            f"{self.route.name}: {what}; come back later.", retry_after_s=queue.retry_after_s()
+        )
+
+    def _expired(self, ticket: Ticket[Exchange], where: Expiry) -> GatewayError:
+        name = self.route.name
+        if where is Expiry.NO_REPLICA:
+            return NotReady(
+                f"{name}: no replica became ready in {ticket.hold_s:g} s; try again.",
+                retry_after_s=self.queue.retry_after_s(),
+            )
+        if where is Expiry.QUEUED:
+            return DeadlineExceeded(f"{name}: no slot became free in {ticket.timeout_s:g} s.")
+        return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:g} s (timeout_s).")
+
+    # Inside: time
+
+    def _watch(self, when: float) -> None:
+        """Has the clock ring at `when` at the latest."""
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self.loop.call_at(when, self._ring)
+
+    def _rewatch(self) -> None:
+        due = self.queue.next_event_at(self.loop.time())
+        if due is not None:
+            self._watch(due)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        advance = self.queue.advance(now)
+        for ticket, where in advance.expired:
+            if where is not Expiry.RUNNING:
+                self._refused += 1
+                ticket.holder.ticket = None
+            ticket.holder.fail(self._expired(ticket, where))
+        self._send_all(advance.granted, now)
+        if advance.expired or advance.granted:
+            self._changed(False)
+        self._rewatch()
+
+    def _sweep_fronts(self) -> None:
+        now = self.loop.time()
+        for front in list(self._fronts):
+            front.sweep(now)
+        self._sweep = None
+        if self._fronts:
+            self._sweep = self.loop.call_later(SWEEP_S, self._sweep_fronts)
+
+    # Inside: the listener
+
+    async def _listen(self) -> None:
+        route = self.route
+        self._close_listener()
+        try:
+            self._listener = await self.loop.create_server(
+                lambda: Front(self), route.host, route.port, backlog=BACKLOG, reuse_address=True
+            )
+        except OSError as error:
+            self.error = f"{route.host}:{route.port} cannot be listened on: {error}"
+            log.warning("%s: %s", route.name, self.error)
+        else:
+            self.error = ""
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _check_ended(self) -> None:
+        if self.queue.idle and not self._fronts:
+            self._let_everything_go()
+            self._ended.set()
+
+    def _let_everything_go(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+        for timer in (self._timer, self._sweep):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._sweep = None

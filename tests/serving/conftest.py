@@ -1,0 +1,115 @@
+"""The gateway's tests run on the gateway's event loop, against real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import uvloop
+
+from hotplate.serving.gateway.gateway import Gateway
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
+from tests.serving.backends import Backend
+from tests.serving.callers import Answer, Caller, free_port, until
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.name.startswith("test_gateway"):
+        return {"uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ends a test that hangs: uvloop swallows the exception by which pytest-timeout does it."""
+    for item in items:
+        if item.path.name.startswith("test_gateway") and isinstance(item, pytest.Function):
+            item.obj = _limited(item.obj)
+
+
+def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
+    if not inspect.iscoroutinefunction(test):
+        return test
+
+    @functools.wraps(test)
+    async def limited(**fixtures: Any) -> None:
+        async with asyncio.timeout(TEST_S):
+            await test(**fixtures)
+
+    return limited
+
+
+TEST_S = 8.0
+LIMITS = Limits(linger_s=0.3, ready_hold_s=0.4)
+
+
+class Kitchen:
+    """A gateway with one route to one backend, and the callers of a test."""
+
+    def __init__(self) -> None:
+        self.gateway = Gateway(LIMITS)
+        self.backend = Backend()
+        self.route = Route("acme/echo", "127.0.0.1", free_port())
+        self._callers: list[Caller] = []
+
+    @property
+    def server(self) -> RouteServer:
+        server = self.gateway.server(self.route.name)
+        assert server is not None
+        return server
+
+    async def open(self) -> None:
+        await self.backend.start()
+        await self.serve()
+
+    async def serve(self, **changes: Any) -> None:
+        """Applies the next table; without `replicas` the route keeps the ones it has."""
+        self.route = replace(self.route, **changes)
+        await self.gateway.apply(RouteTable(self.gateway.version + 1, (self.route,)))
+
+    def replica(self, concurrency: int = 1, *, draining: bool = False) -> ReplicaRoute:
+        return ReplicaRoute("r1", self.backend.address, concurrency, draining)
+
+    async def wake(self, concurrency: int = 1) -> None:
+        await self.serve(replicas=(self.replica(concurrency),))
+
+    async def sleep(self) -> None:
+        await self.serve(replicas=())
+
+    async def caller(self) -> Caller:
+        caller = await Caller.to(self.route.port)
+        self._callers.append(caller)
+        return caller
+
+    async def ask(self, target: str, **request: Any) -> Answer:
+        return await (await self.caller()).ask(target, **request)
+
+    async def close(self) -> None:
+        """Ends everything; no place, slot or connection may be left over."""
+        self.backend.gate.set()
+        for caller in self._callers:
+            caller.leave()
+        await until(lambda: all(server.queue.idle for server in self.gateway.servers), 2)
+        for server in self.gateway.servers:
+            assert server.queue.in_flight == 0
+            assert server.queue.queued_bytes == 0
+            assert not [r.id for r in server.queue.replicas if r.taken]
+        await self.gateway.close(1)
+        await self.backend.stop()
+
+
+@pytest.fixture
+async def kitchen() -> AsyncIterator[Kitchen]:
+    kitchen = Kitchen()
+    await kitchen.open()
+    yield kitchen
+    async with asyncio.timeout(TEST_S):
+        await kitchen.close()

@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.serving.backends import Connection, Request
+from tests.serving.callers import until
+from tests.serving.conftest import Kitchen
+
+
+async def test_a_request_and_its_answer_pass_through(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    answer = await kitchen.ask("/echo?x=1", method="POST", body=b"hello", accept="a/b")
+    assert (answer.status, answer.body) == (200, b"hello")
+    [request] = kitchen.backend.requests
+    assert (request.method, request.target) == ("POST", "/echo?x=1")
+    assert request.headers["accept"] == "a/b"
+    assert request.headers["host"] == "model.test"
+
+
+async def test_headers_of_the_connection_are_replaced_and_origins_are_added(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    answer = await caller.ask(
+        "/x",
+        x_yatai_api_token="secret",
+        connection="keep-alive, x-mine",
+        x_mine="1",
+        te="trailers",
+        proxy_authorization="p",
+        x_forwarded_for="10.0.0.1",
+        x_request_id="mine-7",
+        authorization="Bearer of-the-service",
+    )
+    headers = kitchen.backend.requests[0].headers
+    for gone in ("x-yatai-api-token", "connection", "x-mine", "te", "proxy-authorization"):
+        assert gone not in headers
+    assert headers["x-forwarded-for"] == "10.0.0.1, 127.0.0.1"
+    assert headers["x-forwarded-proto"] == "http"
+    assert headers["x-forwarded-host"] == "model.test"
+    assert headers["x-request-id"] == answer.headers["x-request-id"] == "mine-7"
+    assert headers["authorization"] == "Bearer of-the-service"
+
+
+async def test_a_request_without_an_id_gets_one_of_its_own(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    first = (await caller.ask("/a")).headers["x-request-id"]
+    second = (await caller.ask("/b")).headers["x-request-id"]
+    assert first and second and first != second
+    assert kitchen.backend.requests[0].headers["x-request-id"] == first
+
+
+async def test_connections_are_kept_on_both_sides(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    for number in range(5):
+        assert (await caller.ask(f"/{number}")).body == f"ok /{number}".encode()
+    assert kitchen.backend.connections == 1
+
+
+async def test_pipelined_requests_are_answered_one_after_another(kitchen: Kitchen) -> None:
+    await kitchen.wake(concurrency=4)
+    caller = await kitchen.caller()
+    wanted = [f"/p{number}" for number in range(40)]
+    caller.send_raw(b"".join(f"GET {t} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for t in wanted))
+    assert [(await caller.answer()).body.decode() for _ in wanted] == [f"ok {t}" for t in wanted]
+    assert kitchen.backend.peak == 1
+
+
+async def test_a_pipelined_body_stays_with_its_request(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    for body in (b"one", b"two", b"three"):
+        caller.send("/echo", method="POST", body=body)
+    assert [(await caller.answer()).body for _ in range(3)] == [b"one", b"two", b"three"]
+
+
+async def test_chunked_bodies_pass_both_ways_and_keep_the_connection(kitchen: Kitchen) -> None:
+    async def shout(request: Request, connection: Connection) -> None:
+        connection.begin_chunks()
+        for piece in (request.body, b"!"):
+            connection.chunk(piece)
+        connection.writer.write(b"0\r\nX-Trailer: dropped\r\n\r\n")
+
+    kitchen.backend.on("/shout", shout)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    for _ in range(2):
+        caller.send_raw(
+            b"POST /shout HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-T: y\r\n\r\n"
+        )
+        answer = await caller.answer()
+        assert answer.body == b"abcde!"
+        assert answer.headers["transfer-encoding"] == "chunked"
+    assert kitchen.backend.requests[0].headers["transfer-encoding"] == "chunked"
+    assert kitchen.backend.connections == 1
+
+
+async def test_a_stream_is_passed_on_piece_by_piece(kitchen: Kitchen) -> None:
+    next_piece = asyncio.Queue[bytes]()
+
+    async def tokens(request: Request, connection: Connection) -> None:
+        connection.begin_chunks("Content-Type: text/event-stream\r\n")
+        while piece := await next_piece.get():
+            connection.chunk(piece)
+        connection.writer.write(b"0\r\n\r\n")
+
+    kitchen.backend.on("/tokens", tokens)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/tokens", method="POST", body=b"")
+    status, headers = await caller.head()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    for piece in (b"data: a\n\n", b"data: b\n\n"):
+        next_piece.put_nowait(piece)
+        assert await caller.chunk() == piece
+    next_piece.put_nowait(b"")
+    assert await caller.chunk() == b""
+
+
+async def test_large_bodies_stream_through_without_being_held(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    body = bytes(range(256)) * 40_000
+    answer = await kitchen.ask("/echo", method="POST", body=body)
+    assert answer.body == body
+
+
+async def test_a_caller_that_reads_nothing_slows_the_replica_down(kitchen: Kitchen) -> None:
+    sent = 0
+
+    async def flood(request: Request, connection: Connection) -> None:
+        nonlocal sent
+        connection.begin_chunks()
+        for _ in range(400):
+            connection.chunk(bytes(1 << 16))
+            await connection.writer.drain()
+            sent += 1 << 16
+        connection.writer.write(b"0\r\n\r\n")
+
+    kitchen.backend.on("/flood", flood)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/flood")
+    await caller.head()
+    held = -1
+    while held != sent:
+        held = sent
+        await asyncio.sleep(0.1)
+    assert 0 < sent < 20 << 20
+    total = 0
+    while data := await caller.chunk():
+        total += len(data)
+    assert total == 400 << 16
+
+
+async def test_a_replica_that_reads_nothing_slows_the_caller_down(kitchen: Kitchen) -> None:
+    async def lazy(request: Request, connection: Connection) -> None:
+        await kitchen.backend.gate.wait()
+        request.body = await connection.read_body(request.headers)
+        connection.answer(str(len(request.body)).encode())
+
+    kitchen.backend.on("/lazy", lazy, raw=True)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    size = 40 << 20
+    caller.send_raw(b"POST /lazy HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
+    caller.send_raw(bytes(size))
+    left = -1
+    while left != caller.writer.transport.get_write_buffer_size():
+        left = caller.writer.transport.get_write_buffer_size()
+        await asyncio.sleep(0.1)
+    assert left > 10 << 20
+    kitchen.backend.gate.set()
+    assert (await caller.answer()).body == str(size).encode()
+
+
+async def test_continue_is_said_when_the_slot_is_granted(kitchen: Kitchen) -> None:
+    caller = await kitchen.caller()
+    caller.send_raw(
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+    )
+    await until(lambda: kitchen.server.queue.queued == 1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(caller.reader.readuntil(b"\r\n\r\n"), 0.05)
+    await kitchen.wake()
+    assert await caller.head() == (100, {})
+    caller.send_raw(b"abc")
+    assert (await caller.answer()).body == b"abc"
+    assert "expect" not in kitchen.backend.requests[0].headers
+
+
+async def test_head_has_the_length_and_no_body(kitchen: Kitchen) -> None:
+    async def measure(request: Request, connection: Connection) -> None:
+        connection.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n")
+
+    kitchen.backend.on("/measure", measure)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    for _ in range(2):
+        caller.send("/measure", method="HEAD")
+        answer = await caller.answer(to_head=True)
+        assert answer.headers["content-length"] == "99"
+    assert (await caller.ask("/after")).body == b"ok /after"
+    assert kitchen.backend.connections == 1
+
+
+async def test_answers_without_a_body_keep_the_connection(kitchen: Kitchen) -> None:
+    async def empty(request: Request, connection: Connection) -> None:
+        connection.writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    kitchen.backend.on("/empty", empty)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    assert (await caller.ask("/empty")).status == 204
+    assert (await caller.ask("/after")).body == b"ok /after"
+
+
+async def test_an_answer_that_ends_with_the_connection_arrives_whole(kitchen: Kitchen) -> None:
+    async def old(request: Request, connection: Connection) -> None:
+        connection.writer.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")
+        connection.writer.close()
+
+    kitchen.backend.on("/old", old)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    answer = await caller.ask("/old")
+    assert (answer.body, answer.headers["transfer-encoding"]) == (b"all of it", "chunked")
+    assert (await caller.ask("/after")).body == b"ok /after"
+
+
+async def test_a_caller_of_http_1_0_gets_no_chunks(kitchen: Kitchen) -> None:
+    async def pieces(request: Request, connection: Connection) -> None:
+        connection.begin_chunks()
+        connection.chunk(b"abc")
+        connection.writer.write(b"0\r\n\r\n")
+
+    kitchen.backend.on("/pieces", pieces)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(b"GET /pieces HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    answer = await caller.answer()
+    assert (answer.body, answer.headers["connection"]) == (b"abc", "close")
+    assert kitchen.backend.requests[0].headers["host"] == kitchen.backend.address
+
+
+async def test_an_early_answer_arrives_and_ends_both_connections(kitchen: Kitchen) -> None:
+    async def early(request: Request, connection: Connection) -> None:
+        connection.answer(b"no, thanks", "403 Forbidden")
+
+    kitchen.backend.on("/early", early, raw=True)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\npart")
+    answer = await caller.answer()
+    assert (answer.status, answer.body) == (403, b"no, thanks")
+    assert answer.headers["connection"] == "close"
+    caller.send_raw(bytes(999_996))
+    assert await caller.ended()
+    assert (await kitchen.ask("/after")).body == b"ok /after"
+    assert kitchen.backend.connections == 2
+
+
+async def test_a_tunnel_opens_after_101_and_holds_its_slot_until_closed(kitchen: Kitchen) -> None:
+    async def parrot(request: Request, connection: Connection) -> None:
+        connection.writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\n\r\nhello"
+        )
+        while data := await connection.reader.read(1 << 16):
+            connection.writer.write(data.upper())
+        connection.writer.close()
+
+    kitchen.backend.on("/ws", parrot)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/ws", connection="Upgrade", upgrade="websocket", sec_websocket_key="k")
+    status, headers = await caller.head()
+    assert (status, headers["upgrade"], headers["connection"]) == (101, "websocket", "upgrade")
+    assert await caller.reader.readexactly(5) == b"hello"
+    caller.send_raw(b"abc")
+    assert await caller.reader.readexactly(3) == b"ABC"
+    assert kitchen.server.queue.in_flight == 1
+    caller.writer.close()
+    await until(lambda: kitchen.server.queue.in_flight == 0)
+    assert kitchen.backend.running == 0
+
+
+async def test_a_replica_that_declines_the_upgrade_is_heard(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    answer = await caller.ask("/x", connection="Upgrade", upgrade="websocket")
+    assert (answer.status, answer.body) == (200, b"ok /x")
+    assert await caller.ended()
+
+
+async def test_an_offer_of_http_2_is_passed_over_with_its_body(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    answer = await kitchen.ask(
+        "/echo",
+        method="POST",
+        body=b"payload",
+        connection="Upgrade, HTTP2-Settings",
+        upgrade="h2c",
+        http2_settings="AAMAAABk",
+    )
+    assert answer.body == b"payload"
+    assert "upgrade" not in kitchen.backend.requests[0].headers
+    caller = await kitchen.caller()
+    for _ in range(2):
+        assert (await caller.ask("/get", connection="Upgrade", upgrade="h2c")).status == 200
+
+
+async def test_a_target_in_absolute_form_names_its_host(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    await kitchen.ask("http://other.test:80/path?q=1")
+    [request] = kitchen.backend.requests
+    assert (request.target, request.headers["host"]) == ("/path?q=1", "other.test:80")
