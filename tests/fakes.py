@@ -70,9 +70,10 @@ class FakeEngine:
 
     def become(self, name: str, state: ReplicaState, reason: str = "", restarts: int = 0) -> None:
         """What a test wants a replica to be from now on."""
-        ready = {"ready_at": _now()} if state is ReplicaState.READY else {}
+        before = self.found[name]
+        ready_at = _now() if state is ReplicaState.READY else before.ready_at
         self.found[name] = replace(
-            self.found[name], state=state, reason=reason, restarts=restarts, **ready
+            before, state=state, reason=reason, restarts=restarts, ready_at=ready_at
         )
         self._news.set()
 

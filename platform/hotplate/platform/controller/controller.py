@@ -54,6 +54,8 @@ class Controller:
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self._stopping = False
+        self._unknown: set[int] = set()
+        """Deployments not yet read since the start: a route table without them would end them."""
         self._scaling = Scaling()
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
         self.ready = asyncio.Event()
@@ -103,6 +105,7 @@ class Controller:
         """Work until cancelled. Replicas go on running afterwards."""
         await self._engine.start()
         for deployment in await self._store.run(self._store.wanted_deployments):
+            self._unknown.add(deployment.id)
             self._look_at(deployment.id)
         await self._step_all()
         await self._engine.settle()
@@ -175,6 +178,7 @@ class Controller:
         for deployment_id in sorted(dirty):
             try:
                 await self._step(deployment_id)
+                self._unknown.discard(deployment_id)
             except Exception:
                 # One deployment's trouble must not stop the others; it is tried again.
                 log.exception("deployment %s: this step failed and will be repeated", deployment_id)
@@ -313,6 +317,8 @@ class Controller:
         return tracked
 
     def _publish(self) -> None:
+        if self._unknown:
+            return
         replicas = self._engine.replicas()
         routes = []
         for tracked in self._tracked.values():

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.controller.routing import Addresses, routes_of
+from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
+from tests.platform.situations import deployment, replica, revision, service
+
+
+def routes(
+    of: Deployment,
+    replicas: Iterable[Replica] = (),
+    draining: Iterable[str] = (),
+    tokens: tuple[str, ...] = (),
+) -> dict[str, Route]:
+    kept = {r.number: r for r in (of.latest, of.serving) if r}
+    members = [(r, [service(r.number)]) for r in kept.values()]
+    addresses = Addresses("0.0.0.0")
+    made = routes_of(of, members, list(replicas), frozenset(draining), tokens, addresses)
+    return {route.name: route for route in made}
+
+
+def with_schema(row: Revision) -> Revision:
+    return replace(
+        row, bento=replace(row.bento, manifest={**row.bento.manifest, "schema": {"a": 1}})
+    )
+
+
+def test_only_ready_replicas_of_the_serving_revision_get_requests() -> None:
+    of = deployment(revision(2, Outcome.DEPLOYING), revision(1))
+    there = [
+        replica("old", 1, address="127.0.0.1:1"),
+        replica("starting", 1, ReplicaState.STARTING, address="127.0.0.1:2"),
+        replica("new", 2, address="127.0.0.1:3"),
+    ]
+    route = routes(of, there)["acme/echo"]
+    assert [r.id for r in route.replicas] == ["old"]
+    assert (route.host, route.port) == ("0.0.0.0", 7100)
+
+
+def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> None:
+    of = deployment(revision(2), revision(2))
+    there = [replica("old", 1, address="a:1"), replica("new", 2, address="a:2")]
+    route = routes(of, there, draining=["old"])["acme/echo"]
+    assert {(r.id, r.draining) for r in route.replicas} == {("old", True), ("new", False)}
+
+
+def test_before_the_first_revision_stands_requests_are_held() -> None:
+    of = deployment(revision(1, Outcome.DEPLOYING), None)
+    route = routes(of, [replica("a", 1, address="a:1")])["acme/echo"]
+    assert route.replicas == ()
+    assert route.refuse == ""
+
+
+def test_what_is_terminated_or_has_failed_is_refused_with_the_reason() -> None:
+    ended = routes(deployment(revision(1), None, wanted=Wanted.TERMINATED))["acme/echo"]
+    assert "deployment 'echo' is terminated" in ended.refuse
+    broken = replace(revision(1, Outcome.FAILED), reason="no such package")
+    failed = routes(deployment(broken, None))["acme/echo"]
+    assert "no such package" in failed.refuse
+
+
+def test_only_a_closed_deployment_has_tokens() -> None:
+    closed = replace(revision(1), config={"access_authorization": True})
+    assert (
+        routes(deployment(revision(1), revision(1)), tokens=("x",))["acme/echo"].token_digests
+        is None
+    )
+    assert routes(deployment(closed, closed), tokens=("x",))["acme/echo"].token_digests == ("x",)
+
+
+def test_the_schema_travels_with_the_route() -> None:
+    row = with_schema(revision(1))
+    assert json.loads(routes(deployment(row, row))["acme/echo"].schema) == {"a": 1}
+
+
+def test_a_service_that_others_call_listens_on_loopback_only() -> None:
+    row = replace(revision(1), ports={"Tokenizer": 7999})
+    of = deployment(row, row)
+    members = [(row, [service(1, needs=("Tokenizer",)), service(1, "Tokenizer")])]
+    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    inner = next(route for route in made if route.internal)
+    assert (inner.name, inner.host, inner.port) == ("acme/echo@1/Tokenizer", "127.0.0.1", 7999)
+
+
+def test_tables_and_reports_survive_the_wire() -> None:
+    of = deployment(revision(1), revision(1))
+    table = RouteTable(3, tuple(routes(of, [replica("a", address="a:1")]).values()))
+    assert RouteTable.from_json(json.loads(json.dumps(table.to_json()))) == table
+    report = DemandReport(3, {"acme/echo": RouteDemand(1, 2, 3, 4, 0.5, {"a": 1})})
+    assert DemandReport.from_json(json.loads(json.dumps(report.to_json()))) == report

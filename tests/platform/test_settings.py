@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from hotplate.platform import settings as module
+from hotplate.platform.data_dir import DataDir
+from hotplate.platform.errors import AlreadyRunning, BadSetting
+from hotplate.platform.settings import PlatformSettings, load
+
+
+def loaded(tmp_path: Path, text: str = "", **others: object) -> PlatformSettings:
+    file = tmp_path / "hotplate.toml"
+    file.write_text(text)
+    flags = others.get("flags", {})
+    environ = others.get("environ", {})
+    assert isinstance(flags, dict)
+    assert isinstance(environ, dict)
+    return load(PlatformSettings, "platform", flags=flags, environ=environ, file=file)
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(
+    tmp_path: Path,
+) -> None:
+    text = "[platform]\nport = 1\nhost = '0.0.0.0'\ndrain_s = 5"
+    environ = {"HOTPLATE_PLATFORM__PORT": "2", "HOTPLATE_PLATFORM__HOST": "::", "PATH": "x"}
+    found = loaded(tmp_path, text, environ=environ, flags={"port": 3, "host": None})
+    assert (found.port, found.host, found.drain_s, found.database_url) == (3, "::", 5.0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "message"),
+    [
+        ("[platform]\nprot = 1", {}, "did you mean 'port'?"),
+        ("[plattform]\nport = 1", {}, "did you mean 'platform'?"),
+        ("", {"HOTPLATE_PLATFORM__PROT": "1"}, "did you mean 'port'?"),
+        ("[platform]\nport = 'x'", {}, "platform.port: 'x' is not a int"),
+        ("[platform]\nport = 70000", {}, "platform.port: 70000 is not allowed"),
+        ("[platform]\ndeployment_ports = '9-1'", {}, "e.g. 7100-7999"),
+        ("[platform", {}, "cannot be read"),
+        ("platform = 1", {}, "must be a table"),
+    ],
+)
+def test_a_bad_setting_is_one_sentence(
+    tmp_path: Path, text: str, environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BadSetting, match=re.escape(message)) as raised:
+        loaded(tmp_path, text, environ=environ)
+    assert "\n" not in str(raised.value).strip()
+
+
+def test_every_setting_has_a_sentence() -> None:
+    source = Path(module.__file__).read_text()
+    body = source.split("class PlatformSettings:")[1].split("def __post_init__")[0]
+    fields = [line for line in body.splitlines() if ": " in line and line.startswith("    ")]
+    sentences = [line for line in body.splitlines() if line.strip().startswith('"""')]
+    assert len([f for f in fields if " = " in f and '"""' not in f]) == len(sentences)
+
+
+def test_a_secret_is_kept_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path / "data")
+    made = data.secret("admin-token")
+    assert DataDir.at(tmp_path / "data").secret("admin-token") == made
+    assert data.secret("admin-token", "given") == "given"
+    assert data.secret("admin-token") == "given"
+    assert stat.S_IMODE((data.root / "admin-token").stat().st_mode) == 0o600
+    assert stat.S_IMODE(data.root.stat().st_mode) == 0o700
+
+
+def test_a_data_directory_has_one_platform(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path)
+    held = data.lock()
+    assert held > 0
+    with pytest.raises(AlreadyRunning, match="in use by another 'hotplate up'"):
+        DataDir.at(tmp_path).lock()
+
+
+def test_replicas_work_in_a_folder_that_bentoml_does_not_call_hidden(tmp_path: Path) -> None:
+    seen = DataDir.at(tmp_path / "data").visible_folder("engine")
+    assert seen == tmp_path / "data" / "engine"
+    moved = DataDir.at(tmp_path / ".hidden").visible_folder("engine")
+    assert not any(part.startswith(".") for part in moved.parts)
+    assert moved == DataDir.at(tmp_path / ".hidden").visible_folder("engine")
+
+
+def test_a_note_that_is_damaged_is_as_none(tmp_path: Path) -> None:
+    data = DataDir.at(tmp_path)
+    assert data.noted("ports") is None
+    data.note("ports", {"agent": 1})
+    assert data.noted("ports") == {"agent": 1}
+    (tmp_path / "run" / "ports.json").write_text("{")
+    assert data.noted("ports") is None
