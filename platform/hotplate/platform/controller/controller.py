@@ -15,6 +15,7 @@ from typing import Any
 
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.platform.controller.chronicle import Chronicle
 from hotplate.platform.controller.gateways import Gateways
 from hotplate.platform.controller.instance_types import instance_types
 from hotplate.platform.controller.live import live_json
@@ -25,7 +26,7 @@ from hotplate.platform.controller.routing import Addresses, public_name, routes_
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
 from hotplate.platform.controller.workloads import Rules
-from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Outcome
+from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.controller")
@@ -57,6 +58,7 @@ class Controller:
         self._unknown: set[int] = set()
         """Deployments not yet read since the start: a route table without them would end them."""
         self._scaling = Scaling()
+        self._chronicle = Chronicle(store, self._scaling, metrics)
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
         self.ready = asyncio.Event()
         """Set when every deployment has been looked at once and a gateway is connected."""
@@ -195,7 +197,7 @@ class Controller:
         if tracked is None:
             return
         replicas = tracked.mine(self._engine.replicas())
-        await self._note(tracked, replicas)
+        await self._chronicle.noticed(tracked, replicas)
         step = await self._decide(tracked, replicas)
         tracked.draining = step.draining
         for scale in step.scales:
@@ -215,7 +217,7 @@ class Controller:
             wishes.append(self._scaling.wish(service, demand, there, now, memory))
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
-        await self._record(tracked, wishes, now)
+        await self._chronicle.decided(tracked, wishes, now)
         return plan(
             Situation(
                 deployment=tracked.deployment,
@@ -227,46 +229,6 @@ class Controller:
                 now=wall,
             )
         )
-
-    async def _record(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
-        """Keep every decision that wants another number than the one before, or for another cause.
-
-        What the decider has learnt until then is kept with it.
-        """
-        changed = []
-        for wish in wishes:
-            before = tracked.wishes.get(wish.key)
-            tracked.wishes[wish.key] = wish
-            labels = (f"{wish.key.organization}/{wish.key.deployment}", wish.key.service)
-            self._metrics.desired.labels(*labels).set(wish.decision.desired)
-            if before is None or before.outline != wish.outline:
-                changed.append(wish)
-        if not changed:
-            return
-        store, deployment_id = self._store, tracked.deployment.id
-        records = [_decision_record(wish) for wish in changed]
-        await store.run(store.add_decisions, deployment_id, records)
-        for wish in changed:
-            memory = self._scaling.memory(wish.key, now)
-            name = tracked.memory_key(wish.key.service)
-            await store.run(store.put_learnt, name, memory)
-
-    async def _note(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
-        """Keep what happened to replicas since the last step: crashes and cold starts."""
-        deployment_id = tracked.deployment.id
-        tracked.see(replicas)
-        for replica in tracked.crashed(replicas):
-            labels = (f"{replica.key.organization}/{replica.key.deployment}", replica.key.service)
-            self._metrics.crashes.labels(*labels).inc()
-            await self._event(tracked, "ReplicaCrashed", f"replica {replica.id}: {replica.reason}")
-        for replica in tracked.newly_ready(replicas):
-            self._metrics.started(replica)
-            self._scaling.ready_after(replica.key, repeatable_s(replica))
-            await self._store.run(self._store.put_cold_start, deployment_id, _cold_start(replica))
-        pending = next((r.reason for r in replicas if r.state == "pending" and r.reason), "")
-        if pending and pending != tracked.pending_reason:
-            await self._event(tracked, "Pending", pending)
-        tracked.pending_reason = pending
 
     async def _conclude(self, tracked: Tracked, step: Plan) -> None:
         deployment = tracked.deployment
@@ -302,10 +264,6 @@ class Controller:
         log.info("%s: %s", deployment.name, message)
         self._stale.add(deployment.id)
 
-    async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
-        log.info("%s: %s", tracked.deployment.name, message)
-        await self._store.run(self._store.add_event, tracked.deployment.id, kind, message)
-
     async def _load(self, deployment_id: int) -> Tracked | None:
         known = self._tracked.get(deployment_id)
         running = {replica.key.revision for replica in self._engine.replicas()}
@@ -332,38 +290,3 @@ class Controller:
                 self._addresses,
             )
         self.gateways.publish(sorted(routes, key=lambda route: route.name))
-
-
-def _decision_record(wish: Wish) -> DecisionRecord:
-    return DecisionRecord(
-        at=datetime.now(UTC),
-        revision=wish.key.revision,
-        service=wish.key.service,
-        replicas=wish.replicas.live,
-        desired=wish.decision.desired,
-        demand=wish.demand.total,
-        reason=wish.decision.reason,
-    )
-
-
-def repeatable_s(replica: Replica) -> float:
-    """What the next cold start will take too, seconds.
-
-    Without the wait for room and the building of the environment, which is there from now on.
-    """
-    once = {p.name: p.end - p.start for p in replica.phases if p.end is not None}
-    whole_s = (replica.ready_at or replica.created_at) - replica.created_at
-    return max(0.1, whole_s - once.get("instance", 0.0) - once.get("environment", 0.0))
-
-
-def _cold_start(replica: Replica) -> ColdStart:
-    phases = tuple({"name": p.name, "start": p.start, "end": p.end} for p in replica.phases)
-    ready_at = None if replica.ready_at is None else datetime.fromtimestamp(replica.ready_at, UTC)
-    return ColdStart(
-        replica=replica.id,
-        revision=replica.key.revision,
-        service=replica.key.service,
-        created_at=datetime.fromtimestamp(replica.created_at, UTC),
-        ready_at=ready_at,
-        phases=phases,
-    )

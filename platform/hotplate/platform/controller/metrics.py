@@ -46,6 +46,10 @@ class ControllerMetrics:
             registry=registry,
         )
 
+    def crashed(self, replica: Replica) -> None:
+        """Note a replica that has ended by itself."""
+        self.crashes.labels(_name(replica), replica.key.service).inc()
+
     def started(self, replica: Replica) -> None:
         """Note a finished cold start."""
         labels = (_name(replica), replica.key.service)

@@ -1,0 +1,102 @@
+"""What is kept of what happened: decisions, crashes, cold starts, waits for room."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.scaling import Scaling, Wish
+from hotplate.platform.controller.tracked import Tracked
+from hotplate.platform.store.records import ColdStart, DecisionRecord
+from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.controller")
+
+
+class Chronicle:
+    """Writes to store, metrics and log what is new since it was last told of a deployment."""
+
+    def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
+        self._store = store
+        self._scaling = scaling
+        self._metrics = metrics
+
+    async def decided(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
+        """Keep every decision that wants another number than the one before, or for another cause.
+
+        What the decider has learnt until then is kept with it.
+        """
+        changed = []
+        for wish in wishes:
+            before = tracked.wishes.get(wish.key)
+            tracked.wishes[wish.key] = wish
+            labels = (f"{wish.key.organization}/{wish.key.deployment}", wish.key.service)
+            self._metrics.desired.labels(*labels).set(wish.decision.desired)
+            if before is None or before.outline != wish.outline:
+                changed.append(wish)
+        if not changed:
+            return
+        store = self._store
+        records = [_decision_record(wish) for wish in changed]
+        await store.run(store.add_decisions, tracked.deployment.id, records)
+        for wish in changed:
+            memory = self._scaling.memory(wish.key, now)
+            await store.run(store.put_learnt, tracked.memory_key(wish.key.service), memory)
+
+    async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
+        """Keep crashes, finished cold starts, and why something waits for room."""
+        tracked.see(replicas)
+        for replica in tracked.crashed(replicas):
+            self._metrics.crashed(replica)
+            await self._event(tracked, "ReplicaCrashed", f"replica {replica.id}: {replica.reason}")
+        for replica in tracked.newly_ready(replicas):
+            self._metrics.started(replica)
+            self._scaling.ready_after(replica.key, repeatable_s(replica))
+            cold_start = _cold_start(replica)
+            await self._store.run(self._store.put_cold_start, tracked.deployment.id, cold_start)
+        waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
+        reason = next(waiting, "")
+        if reason and reason != tracked.pending_reason:
+            await self._event(tracked, "Pending", reason)
+        tracked.pending_reason = reason
+
+    async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
+        log.info("%s: %s", tracked.deployment.name, message)
+        await self._store.run(self._store.add_event, tracked.deployment.id, kind, message)
+
+
+def repeatable_s(replica: Replica) -> float:
+    """What the next cold start will take too, seconds.
+
+    Without the wait for room and the building of the environment, which is there from now on.
+    """
+    once = {p.name: p.end - p.start for p in replica.phases if p.end is not None}
+    whole_s = (replica.ready_at or replica.created_at) - replica.created_at
+    return max(0.1, whole_s - once.get("instance", 0.0) - once.get("environment", 0.0))
+
+
+def _decision_record(wish: Wish) -> DecisionRecord:
+    return DecisionRecord(
+        at=datetime.now(UTC),
+        revision=wish.key.revision,
+        service=wish.key.service,
+        replicas=wish.replicas.live,
+        desired=wish.decision.desired,
+        demand=wish.demand.total,
+        reason=wish.decision.reason,
+    )
+
+
+def _cold_start(replica: Replica) -> ColdStart:
+    ready_at = None if replica.ready_at is None else datetime.fromtimestamp(replica.ready_at, UTC)
+    return ColdStart(
+        replica=replica.id,
+        revision=replica.key.revision,
+        service=replica.key.service,
+        created_at=datetime.fromtimestamp(replica.created_at, UTC),
+        ready_at=ready_at,
+        phases=tuple({"name": p.name, "start": p.start, "end": p.end} for p in replica.phases),
+    )
