@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import stat
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ def test_every_setting_has_a_sentence() -> None:
     fields = [line for line in body.splitlines() if ": " in line and line.startswith("    ")]
     sentences = [line for line in body.splitlines() if line.strip().startswith('"""')]
     assert len([f for f in fields if " = " in f and '"""' not in f]) == len(sentences)
+
+
+def test_every_setting_stands_in_the_readme_with_its_default() -> None:
+    readme = (Path(__file__).parents[2] / "platform" / "README.md").read_text()
+    for field in fields(PlatformSettings):
+        assert f"| `{field.name}` |" in readme
 
 
 def test_a_secret_is_kept_and_only_its_owner_reads_it(tmp_path: Path) -> None:
