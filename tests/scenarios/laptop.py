@@ -1,0 +1,87 @@
+"""The stock bentoml client, unmodified, on a laptop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.scenarios.platform_process import BIN, Platform, output_of
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """One `BENTOML_HOME`."""
+
+    home: Path
+
+    async def login(self, platform: Platform) -> str:
+        where = ("--endpoint", platform.url, "--api-token", platform.token)
+        return await self.bentoml("cloud", "login", *where)
+
+    async def bentoml(
+        self, *arguments: str, folder: Path | None = None, fails: bool = False
+    ) -> str:
+        """What the command prints. Fails unless it exits as expected."""
+        command = [str(BIN / "bentoml"), *arguments]
+        return await output_of(command, self._environ, folder or self.home, fails)
+
+    async def python(self, code: str) -> str:
+        """Run a program that uses the bentoml library; what it prints."""
+        return await output_of([sys.executable, "-c", code], self._environ, self.home)
+
+    async def build(self, name: str, source: str, version: str = "v1") -> str:
+        """Build a bento whose `service.py` is `source`; its tag."""
+        folder = self.project(f"{name}-{version}", source)
+        await self.bentoml("build", "--name", name, "--version", version, folder=folder)
+        return f"{name}:{version}"
+
+    def project(self, name: str, source: str) -> Path:
+        """A folder with a service, as a user has it before building."""
+        folder = self.home / "projects" / name
+        folder.mkdir(parents=True)
+        (folder / "service.py").write_text(source)
+        return folder
+
+    async def deployment(self, name: str) -> dict[str, Any]:
+        """What `bentoml deployment get` says."""
+        found: dict[str, Any] = json.loads(
+            await self.bentoml("deployment", "get", name, "-o", "json")
+        )
+        return found
+
+    @property
+    def _environ(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
+        return kept | {
+            "BENTOML_HOME": str(self.home),
+            "BENTOML_DO_NOT_TRACK": "True",
+            "COLUMNS": "500",
+        }
+
+
+@asynccontextmanager
+async def deployed(
+    platform: Platform, laptop: Laptop, bento: str, name: str, *arguments: str
+) -> AsyncIterator[str]:
+    """The URL of a deployment made with `bentoml deploy`, deleted at the end."""
+    await laptop.bentoml("deploy", bento, "-n", name, *arguments)
+    try:
+        url: str = (await platform.ask(name))["url"]
+        yield url
+    finally:
+        await asyncio.shield(platform.delete(name))
+
+
+def tag_in(output: str) -> str:
+    """The tag of the bento that `bentoml` says it has built."""
+    found = re.search(r'Bento\(tag="([^"]+)"\)', output)
+    assert found is not None, output
+    return found[1]

@@ -1,0 +1,209 @@
+"""`hotplate up` as a user starts it, and what can be asked of it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+
+T = TypeVar("T")
+
+BIN = Path(sys.executable).parent
+START_S = 30.0
+STOP_S = 45.0
+ASLEEP_S = 40.0
+POLL_S = 0.1
+DEPLOYMENT_PORTS = 60
+
+
+class Platform:
+    """One installation with a data directory and ports of its own."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.port = _free_range(DEPLOYMENT_PORTS + 1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.token = "scenario"
+        self._process: subprocess.Popen[bytes] | None = None
+        data.mkdir()
+        (data / "hotplate.toml").write_text(
+            "[platform]\n"
+            f'deployment_ports = "{self.port + 1}-{self.port + DEPLOYMENT_PORTS}"\n'
+            f"arena_bytes = {256 << 20}\n"
+        )
+
+    # Its life ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """`hotplate up`, until it says that it is ready."""
+        said = self.log.stat().st_size if self.log.exists() else 0
+        process = self._spawn()
+
+        async def ready() -> bool:
+            assert process.poll() is None, f"hotplate up has ended: {self.log.read_text()}"
+            return b"Hotplate is ready at" in self.log.read_bytes()[said:]
+
+        await until(ready, START_S)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        flags = ("--data", str(self.data), "--port", str(self.port), "--admin-token", self.token)
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [BIN / "hotplate", "up", *flags], env=environ, stdout=log, stderr=log
+            )
+        return self._process
+
+    async def stop(self) -> int:
+        """Ctrl-C; the exit status of `hotplate up`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        return await asyncio.to_thread(self._process.wait, STOP_S)
+
+    def kill(self) -> None:
+        """SIGKILL to `hotplate up` itself, if it runs; its roles and replicas go on."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def destroy(self) -> None:
+        """SIGKILL to all that is left; after a test that failed, or one that kills."""
+        self.kill()
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @property
+    def log(self) -> Path:
+        """What `hotplate up` prints."""
+        return self.data.with_name(f"{self.data.name}.log")
+
+    def pid(self, role: str = "up") -> int:
+        """The process of `up`, `agent`, `gateway` or `control-plane`."""
+        if role == "up":
+            assert self._process is not None
+            return self._process.pid
+        pid: int = self.noted(role)["pid"]
+        return pid
+
+    def noted(self, name: str) -> Any:
+        """What the platform keeps in `run/` about a role, or about its `ports`."""
+        return json.loads((self.data / "run" / f"{name}.json").read_text())
+
+    def processes(self) -> list[int]:
+        """Every process that works in the data directory: `up`, its roles and the replicas."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with suppress(OSError):
+                    words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                    if f"{self.data}/".encode() in words or f"{self.data}\0".encode() in words:
+                        found.append(int(entry.name))
+        return found
+
+    # What it answers -----------------------------------------------------------------------
+
+    async def ask(self, name: str, path: str = "") -> Any:
+        """The platform's own page on a deployment: `""`, `/decisions`, `/events` …, as JSON."""
+        url = f"{self.url}/api/v1/hotplate/deployments/{name}{path}"
+        async with self._session() as http, http.get(url) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    async def replicas(self, name: str, state: str = "") -> list[dict[str, Any]]:
+        """The live replicas of a deployment, of one state or of any."""
+        found = (await self.ask(name))["live"]["replicas"]
+        return [replica for replica in found if state in ("", replica["state"])]
+
+    async def asleep(self, name: str) -> None:
+        """Wait until a deployment has no replica."""
+
+        async def no_replicas() -> bool:
+            return not await self.replicas(name)
+
+        await until(no_replicas, ASLEEP_S)
+
+    async def delete(self, name: str) -> None:
+        """Delete a deployment, and wait until its replicas are gone."""
+        url = f"{self.url}/api/v2/deployments/{name}"
+        async with self._session() as http:
+
+            async def gone() -> bool:
+                async with http.get(url) as answer:
+                    return answer.status == 404
+
+            async with http.delete(url) as answer:
+                assert answer.status == 200, await answer.text()
+            await until(gone, STOP_S)
+
+    async def hotplate(self, question: str, *arguments: str) -> str:
+        """What `hotplate status`, `logs` or `events` prints."""
+        command = [str(BIN / "hotplate"), question, *arguments, "--data", str(self.data)]
+        return await output_of(command, {**os.environ, "COLUMNS": "500"}, self.data)
+
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(headers={"X-YATAI-API-TOKEN": self.token})
+
+
+@asynccontextmanager
+async def running(data: Path) -> AsyncIterator[Platform]:
+    """A platform of a test's own; nothing of it is left, whatever the test did to it."""
+    platform = Platform(data)
+    try:
+        await platform.start()
+        yield platform
+    finally:
+        platform.destroy()
+
+
+async def until(condition: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+    """Wait until the condition is true, and give what it said; TimeoutError after `timeout_s`."""
+    async with asyncio.timeout(timeout_s):
+        while not (said := await condition()):  # noqa: ASYNC110 - they set no event of ours
+            await asyncio.sleep(POLL_S)
+    return said
+
+
+async def output_of(
+    command: list[str], environ: dict[str, str], folder: Path, fails: bool = False
+) -> str:
+    """What a command prints; it must exit with 0, or with something else if it `fails`."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environ,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output = (await process.communicate())[0].decode()
+    assert (process.returncode != 0) == fails, output
+    return output
+
+
+def _free_range(count: int) -> int:
+    """The first of `count` ports that nobody uses, below those that the kernel hands out."""
+    while True:
+        first = random.SystemRandom().randrange(15000, 32000 - count)
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
