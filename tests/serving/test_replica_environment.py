@@ -236,6 +236,13 @@ def test_code_that_takes_part_in_the_build_makes_an_environment_of_its_own(tmp_p
             True,
             id="disk full",
         ),
+        pytest.param(
+            "error: Failed to inspect Python interpreter from search path at `/shims/python3.11`\n"
+            "  cause: Querying Python failed\n [stderr]\n python3.11: command not found",
+            "Python 3.11 is not on this machine",
+            False,
+            id="a name for a Python that is not there",
+        ),
         pytest.param("  Failed to build `networkx==1`", "networkx==1", False, id="no compiler"),
         pytest.param(
             "error: No solution found when resolving dependencies\n  cause: Because a==1 depends",

@@ -16,7 +16,7 @@ class Diagnosis:
 
 def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
     """The reason that the output of a failed step (`"uv pip install"` …) gives."""
-    if re.search(r"No interpreter found", output):
+    if re.search(r"No interpreter found|Failed to inspect Python interpreter", output):
         return Diagnosis(
             f"Python {python_version} is not on this machine; install it, or build the bento "
             "with a python_version that is."
