@@ -143,6 +143,10 @@ class LocalReplica:
         self.retry_at = asyncio.get_running_loop().time() + pause_s
         lines = self._around.settings.log_tail_lines
         self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
+        if self._attempt.process is not None and ready_at is None:
+            # Nothing but the last line says why a program ended at its start.
+            last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
+            reason += f"; its log ends with: {last_line.strip()}" if last_line else ""
         self._attempt.process = None
         self.place = None
         log.warning("replica %s: %s", self.id, reason)

@@ -119,8 +119,7 @@ def _given_up(replica: Replica, service: Service, now: float) -> Verdict | None:
     late = attempts > 0 and now - replica.created_at > service.workload.cold_start_timeout_s
     if attempts < START_ATTEMPTS and not late:
         return None
-    last_words = next((f": {line}" for line in reversed(replica.log_tail) if line.strip()), "")
-    return Verdict(Outcome.FAILED, f"{reason} (attempt {attempts}){last_words}", replica.log_tail)
+    return Verdict(Outcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
 
 
 def ended_attempts(replica: Replica) -> int:

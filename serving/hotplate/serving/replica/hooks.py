@@ -9,16 +9,19 @@ Application = Callable[..., Awaitable[None]]
 
 
 class StartWatch:
-    """The outermost ASGI layer: tells when the service has been constructed and may answer, and
-    lets SIGTERM end the process at once before that.
+    """The outermost ASGI layer: tells when the service has been constructed and may answer, or why
+    it could not be, and lets SIGTERM end the process at once before that.
 
     BentoML constructs the service, and runs its start-up hooks, inside the ASGI lifespan's
     startup; the server takes connections right after it.
     """
 
-    def __init__(self, app: Application, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, app: Application, ready: Callable[[], None], failed: Callable[[str], None]
+    ) -> None:
         self._app = app
         self._ready = ready
+        self._failed = failed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._app, name)
@@ -35,16 +38,23 @@ class StartWatch:
             if message["type"] == "lifespan.startup.complete":
                 signal.signal(signal.SIGTERM, graceful)
                 self._ready()
+            elif message["type"] == "lifespan.startup.failed":
+                self._failed(message.get("message", ""))
             await send(message)
 
         await self._app(scope, receive, watched)
 
 
-def watch_start(service_class: Any, ready: Callable[[], None]) -> None:
-    """Wrap what `service_class.to_asgi` (`_bentoml_sdk.Service`) makes, for every service."""
+def watch_start(
+    service_class: Any, ready: Callable[[], None], failed: Callable[[str], None]
+) -> None:
+    """Wrap what `service_class.to_asgi` (`_bentoml_sdk.Service`) makes, for every service.
+
+    `failed` is told the traceback.
+    """
     to_asgi = service_class.to_asgi
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> StartWatch:
-        return StartWatch(to_asgi(self, *args, **kwargs), ready)
+        return StartWatch(to_asgi(self, *args, **kwargs), ready, failed)
 
     service_class.to_asgi = watched

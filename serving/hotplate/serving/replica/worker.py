@@ -63,7 +63,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
 
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
-    watch_start(Service, lambda: _note_ready(journal))
+    failures: list[str] = []
+    watch_start(Service, lambda: _note_ready(journal), failures.append)
     journal.note("process", "end")
     if not first and gate is not None:
         os.read(gate, 1)
@@ -73,7 +74,10 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
         _prepare_deployment(service)
         if gate is not None:
             os.close(gate)
-    _serve(job, worker)
+    try:
+        _serve(job, worker)
+    except SystemExit as error:  # uvicorn's way to say that the service did not start
+        _say_last(failures, error)
     return 1  # uvicorn ends a replica that has started by the signal that stopped it
 
 
@@ -94,6 +98,13 @@ def _note_ready(journal: Journal) -> None:
     if span is not None:
         journal.note("weights", "begin", span.start)
         journal.note("weights", "end", span.end)
+
+
+def _say_last(failures: list[str], error: SystemExit) -> None:
+    """The exception that ended the start, where it is looked for: on the log's last line."""
+    lines = [line for text in failures for line in text.splitlines() if line.strip()]
+    why = lines[-1].strip() if lines else f"status {error.code}"
+    print(f"The service did not start: {why}", file=sys.stderr)
 
 
 def _load(job: Job) -> Any:
@@ -206,8 +217,6 @@ def _run() -> None:
     status = 1
     try:
         status = main()
-    except SystemExit as error:  # uvicorn's way to say that the service did not start
-        print(f"The service ended at its start (status {error.code}).", file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     logging.shutdown()
