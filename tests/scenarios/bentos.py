@@ -68,3 +68,24 @@ class Kitchen:
         os._exit(7)
 '''
 )
+
+PAIR = (
+    IMAGE
+    + """
+
+@bentoml.service(image=image)
+class Back:
+    @bentoml.api
+    def shout(self, text: str) -> dict:
+        return {"pid": os.getpid(), "text": text.upper()}
+
+
+@bentoml.service(image=image)
+class Front:
+    back = bentoml.depends(Back)
+
+    @bentoml.api
+    async def ask(self, text: str) -> dict:
+        return {"front": os.getpid(), "back": await self.back.to_async.shout(text=text)}
+"""
+)

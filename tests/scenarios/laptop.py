@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -69,19 +68,16 @@ class Laptop:
 
 @asynccontextmanager
 async def deployed(
-    platform: Platform, laptop: Laptop, bento: str, name: str, *arguments: str
+    platform: Platform, laptop: Laptop, bento: str, name: str, **services: Any
 ) -> AsyncIterator[str]:
-    """The URL of a deployment made with `bentoml deploy`, deleted at the end."""
-    await laptop.bentoml("deploy", bento, "-n", name, *arguments)
+    """The URL of a deployment made with `bentoml deploy`, deleted at the end.
+
+    `services` are the settings of each service: `Kitchen={"scaling": {…}}`.
+    """
+    file = laptop.home / f"{name}.yaml"
+    file.write_text(json.dumps({"name": name, "bento": bento, "services": services}))
+    await laptop.bentoml("deploy", "-f", str(file))
     try:
-        url: str = (await platform.ask(name))["url"]
-        yield url
+        yield await platform.url_of(name)
     finally:
         await asyncio.shield(platform.delete(name))
-
-
-def tag_in(output: str) -> str:
-    """The tag of the bento that `bentoml` says it has built."""
-    found = re.search(r'Bento\(tag="([^"]+)"\)', output)
-    assert found is not None, output
-    return found[1]

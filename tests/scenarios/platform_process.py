@@ -116,10 +116,12 @@ class Platform:
 
     async def ask(self, name: str, path: str = "") -> Any:
         """The platform's own page on a deployment: `""`, `/decisions`, `/events` …, as JSON."""
-        url = f"{self.url}/api/v1/hotplate/deployments/{name}{path}"
-        async with self._session() as http, http.get(url) as answer:
-            assert answer.status == 200, await answer.text()
-            return await answer.json()
+        return await self._get(f"/api/v1/hotplate/deployments/{name}{path}")
+
+    async def url_of(self, name: str) -> str:
+        """Where a deployment answers, as the bentoml client is told."""
+        url: str = (await self._get(f"/api/v2/deployments/{name}"))["urls"][0]
+        return url
 
     async def replicas(self, name: str, state: str = "") -> list[dict[str, Any]]:
         """The live replicas of a deployment, of one state or of any."""
@@ -151,6 +153,11 @@ class Platform:
         """What `hotplate status`, `logs` or `events` prints."""
         command = [str(BIN / "hotplate"), question, *arguments, "--data", str(self.data)]
         return await output_of(command, {**os.environ, "COLUMNS": "500"}, self.data)
+
+    async def _get(self, path: str) -> Any:
+        async with self._session() as http, http.get(f"{self.url}{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
 
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(headers={"X-YATAI-API-TOKEN": self.token})

@@ -1,0 +1,150 @@
+"""What a user does with the stock client, from login to delete."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.bentos import KITCHEN
+from tests.scenarios.calling import call
+from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.platform_process import Platform
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+MODEL = """
+import pathlib, bentoml
+with bentoml.models.create("words:1") as model:
+    folder = pathlib.Path(model.path_of("deep/folder"))
+    folder.mkdir(parents=True)
+    (folder / "words.txt").write_text("some words")
+    (folder.parent / "numbers.bin").write_bytes(bytes(range(256)) * 40000)
+"""
+DEPLOY_S = 10.0
+"""The client asks for the status at once, and then every 10 s: the first answer is to be it."""
+
+
+@pytest.fixture
+async def other(platform: Platform, tmp_path: Path) -> Laptop:
+    """A laptop that has nothing but a login."""
+    laptop = Laptop(tmp_path)
+    await laptop.login(platform)
+    return laptop
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything below a folder, by path."""
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    assert found
+    return found
+
+
+async def test_a_login_is_confirmed_and_a_wrong_token_refused(
+    platform: Platform, other: Laptop
+) -> None:
+    assert "admin" in await other.login(platform)
+    wrong = ("cloud", "login", "--endpoint", platform.url, "--api-token", "wrong")
+    said = await other.bentoml(*wrong, fails=True)
+    assert "Bad credentials" in said
+    assert "Traceback" not in said
+
+
+async def test_the_folder_of_a_service_is_deployed_and_answers(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    folder = laptop.project("from-a-folder", KITCHEN)
+    said = await laptop.bentoml("deploy", ".", "-n", "from-a-folder", folder=folder)
+    assert "from-a-folder" in said
+    url = await platform.url_of("from-a-folder")
+    assert await call(f"{url}/echo", text="well done") == "well done"
+    await platform.delete("from-a-folder")
+
+
+async def test_a_deploy_returns_as_soon_as_it_answers(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    async with deployed(platform, laptop, kitchen, "prompt") as url:
+        ended = datetime.now(UTC)
+        began = datetime.fromisoformat((await platform.ask("prompt"))["created_at"])
+        assert (ended - began).total_seconds() < DEPLOY_S
+        assert await call(f"{url}/echo", text="there") == "there"
+
+
+async def test_a_bento_that_only_the_server_has_is_deployed(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    bento = await laptop.build("pushed", KITCHEN)
+    assert f'Successfully pushed bento "{bento}"' in await laptop.bentoml("push", bento)
+    await laptop.bentoml("delete", bento, "-y")
+    async with deployed(platform, laptop, bento, "by-tag") as url:
+        assert await call(f"{url}/echo", text="by tag") == "by tag"
+    async with deployed(platform, laptop, "pushed", "by-name") as url:
+        assert await call(f"{url}/echo", text="by name") == "by name"
+
+
+async def test_a_bento_is_pushed_and_pulled_elsewhere(
+    laptop: Laptop, kitchen: str, other: Laptop
+) -> None:
+    bento = await laptop.build("travelling", KITCHEN)
+    await laptop.bentoml("push", bento)
+    await other.bentoml("pull", bento)
+    where = Path("bentos", "travelling", "v1")
+    assert files(other.home / where) == files(laptop.home / where)
+
+
+async def test_a_model_is_pushed_and_pulled_elsewhere(laptop: Laptop, other: Laptop) -> None:
+    await laptop.python(MODEL)
+    assert "Successfully pushed model" in await laptop.bentoml("models", "push", "words:1")
+    await other.bentoml("models", "pull", "words:1")
+    where = Path("models", "words", "1")
+    assert files(other.home / where) == files(laptop.home / where)
+
+
+async def test_a_deployment_is_listed_changed_ended_started_and_deleted(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    await laptop.bentoml("deploy", kitchen, "-n", "long-lived", "--label", "team=red")
+    listed = json.loads(await laptop.bentoml("deployment", "list", "-o", "json"))
+    assert "long-lived" in [item["name"] for item in listed]
+    assert (await laptop.deployment("long-lived"))["status"]["status"] == "running"
+
+    await laptop.bentoml("deployment", "update", "long-lived", "--scaling-max", "2")
+    assert await limits(laptop, "long-lived") == (1, 2)
+    services = {"Kitchen": {"scaling": {"min_replicas": 0, "max_replicas": 4}}}
+    config = {"name": "long-lived", "bento": kitchen, "cluster": "default", "services": services}
+    (laptop.home / "applied.yaml").write_text(json.dumps(config))
+    await laptop.bentoml("deployment", "apply", "-f", "applied.yaml")
+    assert await limits(laptop, "long-lived") == (0, 4)
+
+    await laptop.bentoml("deployment", "terminate", "long-lived", "--wait")
+    assert (await laptop.deployment("long-lived"))["status"]["status"] == "terminated"
+    assert await platform.replicas("long-lived") == []
+    await laptop.bentoml("deployment", "update", "long-lived", "--scaling-min", "1")
+    url = await platform.url_of("long-lived")
+    assert await call(f"{url}/echo", text="again") == "again"
+
+    await laptop.bentoml("deployment", "delete", "long-lived")
+    get = ("deployment", "get")
+    assert "not found" in (await laptop.bentoml(*get, "long-lived", fails=True)).lower()
+
+
+async def limits(laptop: Laptop, name: str) -> tuple[int, int]:
+    scaling = (await laptop.deployment(name))["config"]["services"]["Kitchen"]["scaling"]
+    return scaling["min_replicas"], scaling["max_replicas"]
+
+
+async def test_mistakes_are_answered_with_a_sentence(laptop: Laptop, kitchen: str) -> None:
+    said = await laptop.bentoml("deploy", "nobody-made-this:v1", fails=True)
+    assert "Traceback" not in said
+    mistake = ("--config-dict", json.dumps({"bento": kitchen, "services": {"Kitchn": {}}}))
+    said = await laptop.bentoml("deploy", *mistake, fails=True)
+    assert "services.Kitchn: the bento has no such service; did you mean 'Kitchen'?" in said
+    said = await laptop.bentoml("deployment", "terminate", "nobody-made-this", fails=True)
+    assert "nobody-made-this" in said

@@ -1,0 +1,84 @@
+"""From zero to several replicas and back, by requests alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.scenarios.bentos import PAIR
+from tests.scenarios.calling import call, under_load
+from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.platform_process import Platform, until
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+SLEEPY = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 3}}
+
+
+async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    async with deployed(platform, laptop, kitchen, "elastic", Kitchen={"scaling": SLEEPY}) as url:
+        await platform.asleep("elastic")
+        assert (await platform.ask("elastic"))["status"] == "scaled-to-zero"
+        woken = await call(f"{url}/cook", seconds=0.5)
+        assert woken["most"] == 1
+
+        async def three() -> bool:
+            return len(await platform.replicas("elastic", "ready")) == 3
+
+        async with under_load(8, f"{url}/cook", seconds=0.5) as load:
+            await until(three, 40)
+        assert load.failures == []
+        assert len({answer["pid"] for answer in load.answers}) == 3
+        check_one_at_a_time(load.answers)
+
+        await platform.asleep("elastic")
+        decisions = await platform.ask("elastic", "/decisions")
+        counts = {decision["desired"] for decision in decisions}
+        assert {0, 1, 3} <= counts
+        assert all(decision["reason"] for decision in decisions)
+        assert decisions[0]["reason"] in await platform.hotplate("status", "elastic")
+
+
+def check_one_at_a_time(answers: list[Any]) -> None:
+    """By what the handlers counted, and by when they ran."""
+    assert {answer["most"] for answer in answers} == {1}
+    spans = defaultdict(list)
+    for answer in answers:
+        spans[answer["pid"]].append((answer["began"], answer["ended"]))
+    for of_one in spans.values():
+        assert all(first[1] <= second[0] for first, second in pairwise(sorted(of_one)))
+
+
+async def test_a_replica_gets_as_many_requests_as_it_has_slots(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    three = {"config_overrides": {"traffic": {"concurrency": 3}}}
+    async with deployed(platform, laptop, kitchen, "slots", Kitchen=three) as url:
+        async with under_load(7, f"{url}/cook", seconds=0.2) as load:
+
+            async def enough() -> bool:
+                return len(load.answers) > 20
+
+            await until(enough, 20)
+        assert load.failures == []
+        assert max(answer["most"] for answer in load.answers) == 3
+
+
+async def test_one_request_wakes_a_service_and_the_one_that_it_calls(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    bento = await laptop.build("pair", PAIR)
+    both = {"scaling": SLEEPY}
+    async with deployed(platform, laptop, bento, "pair", Front=both, Back=both) as url:
+        await platform.asleep("pair")
+        answer = await call(f"{url}/ask", text="hello")
+        assert answer["back"]["text"] == "HELLO"
+        assert answer["front"] != answer["back"]["pid"]
+        services = [replica["service"] for replica in await platform.replicas("pair", "ready")]
+        assert sorted(services) == ["Back", "Front"]
+        await platform.asleep("pair")
