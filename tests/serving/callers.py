@@ -15,7 +15,7 @@ POLL_S = 0.005
 async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
     """Waits until the condition is true; fails after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - conditions of code that sets no event
             await asyncio.sleep(POLL_S)
 
 

@@ -48,7 +48,7 @@ def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
 
 
 TEST_S = 8.0
-LIMITS = Limits(linger_s=0.3, ready_hold_s=0.4)
+LIMITS = Limits(linger_s=0.1, ready_hold_s=0.4)
 
 
 class Kitchen:
@@ -84,8 +84,9 @@ class Kitchen:
     async def sleep(self) -> None:
         await self.serve(replicas=())
 
-    async def caller(self) -> Caller:
-        caller = await Caller.to(self.route.port)
+    async def caller(self, port: int | None = None) -> Caller:
+        """A caller of the route, or of another one's port."""
+        caller = await Caller.to(port or self.route.port)
         self._callers.append(caller)
         return caller
 

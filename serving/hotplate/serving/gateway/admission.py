@@ -26,8 +26,8 @@ from hotplate.serving.gateway.errors import (
     RouteRefused,
     Unauthorized,
 )
-from hotplate.serving.gateway.headers import RequestHead
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
 
 ALIVE_PATHS = frozenset({b"/livez", b"/healthz"})

@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.admission import body_too_large
+from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
-from hotplate.serving.gateway.headers import AnswerHead, RequestHead
-from hotplate.serving.gateway.queueing import Ticket
+from hotplate.serving.gateway.request_head import RequestHead
+from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.front import Front
@@ -91,7 +92,7 @@ class Exchange:
         if self.upstream is not None and self.front is not None and self.request.chunked:
             self.upstream.write(LAST_CHUNK)
 
-    def tunnel_out(self, data: bytes) -> None:
+    def take_tunnel(self, data: bytes) -> None:
         """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
         if self.front is None:
             return

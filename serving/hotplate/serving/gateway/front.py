@@ -1,4 +1,4 @@
-"""A caller's connection: reads requests, hands them over one at a time, writes the answers."""
+"""A caller's connection: hands its requests over one at a time and writes their answers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-import httptools
-
-from hotplate.serving.gateway.errors import (
-    BadRequest,
-    GatewayError,
-    HeadTooLarge,
-    TargetTooLong,
-)
+from hotplate.serving.gateway.answer_head import error_body, own_answer
+from hotplate.serving.gateway.errors import BadRequest, GatewayError
 from hotplate.serving.gateway.exchange import Exchange
-from hotplate.serving.gateway.headers import Field, error_body, own_answer, read_request
+from hotplate.serving.gateway.request_head import RequestHead
+from hotplate.serving.gateway.request_reader import RequestReader
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
-
-H2C = b"h2c"
-"""An offer to speak HTTP/2, which some clients make with every first request; it is passed over."""
 
 
 class Front(asyncio.Protocol):
@@ -33,25 +25,19 @@ class Front(asyncio.Protocol):
         self._limits = server.limits
         self._loop = server.loop
         self._transport: asyncio.Transport
-        self._peer = b""
-        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+        self._reader: RequestReader | None = None
+        """None before the connection is made and after bytes that made no sense."""
         self._active: Exchange | None = None
+        """The one whose turn it is."""
         self._reading: Exchange | None = None
-        """The exchange whose body is being read, or was read last."""
+        """The one whose body is being read, or was read last."""
         self._ahead: deque[Exchange | BadRequest] = deque()
         self._advancing = False
         self._read_paused = False
         self._closed = False
-        self._tunnel = False
         self._lingering: asyncio.TimerHandle | None = None
         self._idle_since = self._loop.time()
-        self._fields: list[Field] = []
-        self._target = b""
-        self._in_head = False
         self._head_since: float | None = None
-        self._head_bytes = 0
-        self._head_raw = 0
-        self._head_lines = 0
 
     # For the exchange
 
@@ -122,27 +108,39 @@ class Front(asyncio.Protocol):
         elif self._active is None and idle_s >= self._limits.idle_s:
             self.close()
         elif self._head_since is not None and now - self._head_since >= self._limits.head_s:
-            self._head_since = None
-            self._refuse(BadRequest(f"No whole header in {self._limits.head_s:g} s."))
+            self._refuse(BadRequest(f"No whole header came in {self._limits.head_s:g} s."))
             self._advance()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are not subclasses of asyncio's.
+        # Not asserted: uvloop's transports are no subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._peer = peer[0].encode() if peer else b"unknown"
+        self._reader = RequestReader(
+            self._limits,
+            peer=peer[0].encode() if peer else b"unknown",
+            new_id=self.server.new_id,
+            accept=self._accept,
+        )
         self.server.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._closed or self._parser is None:
+        reader = self._reader
+        if self._closed or reader is None:
             return
-        if self._tunnel:
-            assert self._reading is not None
-            self._reading.tunnel_out(data)
+        try:
+            reader.feed(data)
+        except BadRequest as error:
+            self._refuse(error)
+        if not reader.in_head:
+            self._head_since = None
+        elif self._head_since is None:
+            self._head_since = self._loop.time()
+        if self._lingering is not None and self._reading is not None:
+            if self._reading.request_done:
+                self.close()
         else:
-            self._feed(data)
             self._advance()
         self.balance()
 
@@ -164,104 +162,17 @@ class Front(asyncio.Protocol):
         if exchange is not None and exchange.front is not None:
             exchange.caller_left()
 
-    # httptools
-
-    def on_message_begin(self) -> None:
-        self._fields = []
-        self._target = b""
-        self._in_head = True
-        self._head_bytes = self._head_raw = self._head_lines = 0
-
-    def on_url(self, target: bytes) -> None:
-        self._target += target
-        if len(self._target) > self._limits.target_bytes:
-            raise TargetTooLong(
-                f"The request target has more than {self._limits.target_bytes} bytes; shorten it."
-            )
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value) + 4
-        self._head_lines += 1
-        if self._head_bytes > self._limits.head_bytes:
-            raise self._head_too_large()
-        if self._head_lines > self._limits.head_lines:
-            raise HeadTooLarge(
-                f"The request has more than {self._limits.head_lines} header lines; send fewer."
-            )
-        if self._in_head:  # and not a trailer, which is dropped
-            self._fields.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        parser = self._parser
-        assert parser is not None
-        self._in_head = False
-        self._head_since = None
-        request = read_request(
-            parser.get_method(),
-            self._target,
-            parser.get_http_version(),
-            self._fields,
-            peer=self._peer,
-            new_id=self.server.new_id(),
-        )
-        if request.upgrade == H2C:
-            request.upgrade = b""
-            request.keep_alive = request.keep_alive and not request.has_body
-        elif request.upgrade and request.has_body:
-            raise BadRequest("A request to change the protocol has a body; send it without.")
-        exchange = Exchange(self, self.server, request)
-        self._reading = exchange
-        self._ahead.append(exchange)
-
-    def on_body(self, data: bytes) -> None:
-        if self._reading is not None:
-            self._reading.take_body(data)
-
-    def on_message_complete(self) -> None:
-        exchange = self._reading
-        if exchange is not None and not exchange.request_done:
-            exchange.end_body()
-            if self._lingering is not None:
-                self.close()
-
     # Inside
 
-    def _feed(self, data: bytes) -> None:
-        parser = self._parser
-        assert parser is not None
-        fields, in_head = self._fields, self._in_head
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            if not isinstance(error.__context__, BadRequest):
-                raise
-            self._refuse(error.__context__)
-        except httptools.HttpParserError as error:
-            reading = self._reading
-            if reading is None or not reading.request_done or reading.request.keep_alive:
-                self._refuse(BadRequest(f"This is not a request in HTTP/1.1: {error}."))
-        if self._in_head:
-            self._watch_head(len(data) if in_head and self._fields is fields else 0)
-
-    def _watch_head(self, size_bytes: int) -> None:
-        """A head is still unfinished. The parser tells of whole lines only, so bytes are counted
-        here too, or one endless line would fill the memory."""
-        self._head_raw += size_bytes
-        if self._head_since is None:
-            self._head_since = self._loop.time()
-        if self._head_raw > self._limits.head_bytes and self._parser is not None:
-            self._refuse(self._head_too_large())
-
-    def _head_too_large(self) -> HeadTooLarge:
-        return HeadTooLarge(
-            f"The request's header has more than {self._limits.head_bytes} bytes; send less."
-        )
+    def _accept(self, request: RequestHead) -> Exchange:
+        self._reading = exchange = Exchange(self, self.server, request)
+        self._ahead.append(exchange)
+        return exchange
 
     def _refuse(self, error: BadRequest) -> None:
         """The bytes make no sense from here on: answers what came before, then this, then ends."""
-        self._parser = None
+        self._reader = None
+        self._head_since = None
         reading = self._reading
         if reading is None or reading.request_done:
             self._ahead.append(error)
@@ -269,24 +180,6 @@ class Front(asyncio.Protocol):
             reading.fail(error)
         elif self._ahead and self._ahead[-1] is reading:
             self._ahead[-1] = error
-
-    def _upgrade(self, rest: bytes) -> None:
-        """The parser has stopped after a request that offers another protocol."""
-        exchange = self._reading
-        assert exchange is not None
-        if exchange.request.upgrade:
-            self._tunnel = True
-            if rest:
-                exchange.tunnel_out(rest)
-            return
-        # An offer that is passed over: the parser took what follows for the other protocol.
-        exchange.request_done = not exchange.request.has_body
-        self._parser = httptools.HttpRequestParser(self)
-        if exchange.request.has_body:
-            self._parser = httptools.HttpRequestParser(_BodyOnly(self, exchange))
-            self._parser.feed_data(_framing(exchange))
-        if rest:
-            self._feed(rest)
 
     def _advance(self) -> None:
         """Starts the next request. Not entered twice: an answer given at once ends up here too."""
@@ -297,18 +190,18 @@ class Front(asyncio.Protocol):
             following = self._ahead.popleft()
             if isinstance(following, BadRequest):
                 self._end_with(following)
-                break
-            self._active = following
-            self.server.begin(following)
+            else:
+                self._active = following
+                self.server.begin(following)
         self._advancing = False
 
     def _answer(
         self, exchange: Exchange, status: int, body: bytes, retry_after_s: float | None
     ) -> None:
+        request = exchange.request
         exchange.keep_alive = (
             exchange.keep_alive and exchange.request_done and not self.server.closing
         )
-        request = exchange.request
         self.server.counters.answered(status)
         self.write(
             own_answer(
@@ -335,21 +228,3 @@ class Front(asyncio.Protocol):
         if self._lingering is None:
             self._lingering = self._loop.call_later(self._limits.linger_s, self.close)
         self.balance()
-
-
-class _BodyOnly:
-    """Lets a parser read one request's body for a front that has its head already."""
-
-    def __init__(self, front: Front, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self.on_message_complete = front.on_message_complete
-
-    def on_body(self, data: bytes) -> None:
-        if not self._exchange.request_done:
-            self._exchange.take_body(data)
-
-
-def _framing(exchange: Exchange) -> bytes:
-    if exchange.request.chunked:
-        return b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % exchange.request.content_length

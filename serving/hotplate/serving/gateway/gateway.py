@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.route_server import Change, RouteServer
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteTable
 
 
-def _nobody_listens(name: str, urgent: bool) -> None:
+def _nobody_listens(name: str, change: Change) -> None:
     """The listener of a gateway whose demand is not reported."""
 
 
@@ -22,8 +22,8 @@ class Gateway:
         self.limits = limits or Limits()
         self.version = 0
         """The table in force; 0 = none yet."""
-        self.on_change: Callable[[str, bool], None] = _nobody_listens
-        """Called with a route's name when its demand has changed, and whether that is urgent."""
+        self.on_change: Callable[[str, Change], None] = _nobody_listens
+        """Called with a route's name when its demand has changed."""
         self._servers: dict[str, RouteServer] = {}
         self._stopping = False
 
@@ -83,8 +83,8 @@ class Gateway:
             self._servers[route.name] = server
         await server.update(route)
 
-    def _changed(self, name: str, urgent: bool) -> None:
-        self.on_change(name, urgent)
+    def _changed(self, name: str, change: Change) -> None:
+        self.on_change(name, change)
 
     def _forget_ended(self) -> None:
         for name in [name for name, server in self._servers.items() if server.is_over]:

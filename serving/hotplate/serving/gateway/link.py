@@ -10,6 +10,7 @@ import logging
 import aiohttp
 
 from hotplate.serving.gateway.gateway import Gateway
+from hotplate.serving.gateway.route_server import Change
 from hotplate.serving.gateway.routes import DemandReport, RouteTable
 from hotplate.serving.gateway.table_file import TableFile
 
@@ -42,12 +43,12 @@ class Link:
         self.connected = False
         gateway.on_change = self.changed
 
-    def changed(self, name: str, urgent: bool) -> None:
+    def changed(self, name: str, change: Change) -> None:
         """A route's demand has changed: it is reported at once if that is news, else batched.
 
         Work that begins is news only if the control plane does not know of any on that route.
         """
-        if urgent and not self._knows_demand(name):
+        if change is Change.DRAINED or (change is Change.BEGAN and not self._knows_demand(name)):
             self._due.set()
         elif self._batch is None and self.connected:
             self._batch = asyncio.get_running_loop().call_later(BATCH_S, self._due.set)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import itertools
 import logging
 import secrets
 from collections.abc import Callable, Iterable
 
 from hotplate.serving.gateway.admission import Local, admit
+from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
     GatewayError,
@@ -21,9 +23,10 @@ from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.metrics import RouteCounters
-from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Ticket, Verdict
+from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Verdict
 from hotplate.serving.gateway.routes import Route, RouteDemand
 from hotplate.serving.gateway.upstream import Pool
+from hotplate.serving.gateway.waiting import Ticket
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +34,26 @@ BACKLOG = 2048
 SWEEP_S = 10.0
 """How often idle callers are looked for, while there are any callers."""
 
+
+class Change(enum.Enum):
+    """How much of news a change of a route's demand is."""
+
+    COUNTS = "counts"
+    """A number is not what it was."""
+    BEGAN = "began"
+    """There was nothing to do and now there is."""
+    DRAINED = "drained"
+    """A replica that was to finish has finished."""
+
+
 _REQUEST_IDS = itertools.count(1)
 _REQUEST_ID_PREFIX = secrets.token_hex(6).encode()
 
 
 class RouteServer:
-    """Serves one route. `changed(urgent)` is called when its demand is no longer what it was."""
+    """Serves one route. `changed` is called when its demand is no longer what it was."""
 
-    def __init__(self, route: Route, limits: Limits, changed: Callable[[bool], None]) -> None:
+    def __init__(self, route: Route, limits: Limits, changed: Callable[[Change], None]) -> None:
         self.route = route
         self.limits = limits
         self.loop = asyncio.get_running_loop()
@@ -55,9 +70,8 @@ class RouteServer:
         self._listener: asyncio.Server | None = None
         self._fronts: set[Front] = set()
         self._pools: dict[str, Pool] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
-        self._sweep: asyncio.TimerHandle | None = None
+        self._deadlines = Alarm(self._ring)
+        self._sweep = Alarm(self._sweep_fronts)
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -83,7 +97,7 @@ class RouteServer:
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
         for front in list(self._fronts):
             front.close_if_idle()
-        self._changed(True)
+        self._changed(Change.COUNTS)
         self._check_ended()
 
     async def ended(self) -> None:
@@ -121,8 +135,8 @@ class RouteServer:
         self._fronts.add(front)
         if self.closing:
             front.close()
-        elif self._sweep is None:
-            self._sweep = self.loop.call_later(SWEEP_S, self._sweep_fronts)
+        else:
+            self._sweep.set(self.loop.time() + SWEEP_S)
 
     def closed(self, front: Front) -> None:
         self._fronts.discard(front)
@@ -156,14 +170,14 @@ class RouteServer:
         first = not (queue.in_flight or queue.queued)
         verdict = queue.submit(ticket, now)
         if verdict is Verdict.GRANTED:
-            self._watch(ticket.ends_at)
+            self._deadlines.set(ticket.ends_at)
             self._send(ticket, now)
         elif verdict is Verdict.QUEUED:
-            self._watch(queue.deadline(ticket))
+            self._deadlines.set(queue.deadline(ticket))
         else:
             exchange.ticket = None
             exchange.fail(self._queue_full(verdict))
-        self._changed(first)
+        self._changed(Change.BEGAN if first else Change.COUNTS)
 
     def grew(self, exchange: Exchange, size_bytes: int) -> None:
         """More of a waiting exchange's body has come."""
@@ -188,7 +202,7 @@ class RouteServer:
             return
         if ticket.replica is None:
             self.queue.cancel(ticket)
-            self._changed(False)
+            self._changed(Change.COUNTS)
         else:
             now = self.loop.time()
             self._send_all(self.queue.withdraw(ticket, now), now)
@@ -206,7 +220,7 @@ class RouteServer:
         ticket.size_bytes = exchange.buffered + len(exchange.request.target)
         self._send_all(self.queue.give_back(ticket, now), now)
         self._rewatch()
-        self._changed(False)
+        self._changed(Change.COUNTS)
 
     def unbound(self, exchange: Exchange) -> None:
         """The exchange has become a tunnel, which may last."""
@@ -246,7 +260,7 @@ class RouteServer:
         drained = replica.draining and not replica.taken
         if drained and replica.gone and replica.id in self._pools:
             self._pools.pop(replica.id).close()
-        self._changed(drained)
+        self._changed(Change.DRAINED if drained else Change.COUNTS)
         if self.closing:
             self._check_ended()
 
@@ -287,22 +301,12 @@ class RouteServer:
 
     # Inside: time
 
-    def _watch(self, when: float) -> None:
-        """Has the clock ring at `when` at the latest."""
-        if self._timer is not None:
-            if self._timer_at <= when:
-                return
-            self._timer.cancel()
-        self._timer_at = when
-        self._timer = self.loop.call_at(when, self._ring)
-
     def _rewatch(self) -> None:
         due = self.queue.next_event_at(self.loop.time())
         if due is not None:
-            self._watch(due)
+            self._deadlines.set(due)
 
     def _ring(self) -> None:
-        self._timer = None
         now = self.loop.time()
         advance = self.queue.advance(now)
         for ticket, where in advance.expired:
@@ -312,16 +316,15 @@ class RouteServer:
             ticket.holder.fail(self._expired(ticket, where))
         self._send_all(advance.granted, now)
         if advance.expired or advance.granted:
-            self._changed(False)
+            self._changed(Change.COUNTS)
         self._rewatch()
 
     def _sweep_fronts(self) -> None:
         now = self.loop.time()
         for front in list(self._fronts):
             front.sweep(now)
-        self._sweep = None
         if self._fronts:
-            self._sweep = self.loop.call_later(SWEEP_S, self._sweep_fronts)
+            self._sweep.set(now + SWEEP_S)
 
     # Inside: the listener
 
@@ -352,7 +355,5 @@ class RouteServer:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
-        for timer in (self._timer, self._sweep):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._sweep = None
+        self._deadlines.cancel()
+        self._sweep.cancel()

@@ -41,7 +41,7 @@ class Route:
     hold_limit_s: float = 1800.0
     """How long a request waits for the first replica at most (a cold start's limit)."""
     internal: bool = False
-    """Called by other services of the bento only: pickle bodies are allowed, no wake by strangers."""
+    """Called by other services of the bento only: pickle bodies are allowed."""
     schema: str = ""
     """The JSON that `GET /schema.json` answers when no replica is ready; empty = ask a replica."""
     token_digests: tuple[str, ...] | None = None

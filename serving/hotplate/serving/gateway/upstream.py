@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from hotplate.serving.gateway.headers import AnswerHead, Field, read_answer
+from hotplate.serving.gateway.answer_head import AnswerHead, read_answer
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.request_head import Field
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange

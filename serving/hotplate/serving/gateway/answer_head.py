@@ -1,0 +1,139 @@
+"""Answer heads: read from a replica, written for a caller; and the gateway's own answers. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead, tokens_of
+
+REASONS = {
+    200: b"OK",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    413: b"Content Too Large",
+    414: b"URI Too Long",
+    415: b"Unsupported Media Type",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    501: b"Not Implemented",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}
+
+
+@dataclass(slots=True)
+class AnswerHead:
+    """A replica's answer as read."""
+
+    status: int
+    reason: bytes
+    keep_alive: bool
+    """Whether the replica keeps the connection after it."""
+    content_length: int | None
+    chunked: bool
+    upgrade: bytes
+    has_request_id: bool
+    kept: list[bytes]
+
+    @property
+    def bodiless(self) -> bool:
+        """Whether the status itself says that no body follows."""
+        return self.status < 200 or self.status in (204, 304)
+
+    def ends_with_connection(self, method: bytes) -> bool:
+        """Whether only the connection's end says where the body ends."""
+        if self.bodiless or method == b"HEAD":
+            return False
+        return self.content_length is None and not self.chunked
+
+    def to_caller(self, request: RequestHead, *, keep_alive: bool) -> tuple[bytes, bool, bool]:
+        """`(head, chunked, keep_alive)`: the head, whether the body is sent in chunks, and whether
+        the connection can be kept (not when its end must mark the body's end)."""
+        lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self.reason), *self.kept]
+        chunked = False
+        if self.content_length is not None and (not self.bodiless or self.status == 304):
+            lines.append(b"Content-Length: %d\r\n" % self.content_length)
+        elif not self.bodiless and request.method != b"HEAD":
+            if request.http10:
+                keep_alive = False
+            else:
+                chunked = True
+                lines.append(b"Transfer-Encoding: chunked\r\n")
+        if not self.has_request_id:
+            lines.append(b"X-Request-Id: %b\r\n" % request.request_id)
+        if self.status == 101:
+            lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade)
+        elif not keep_alive:
+            lines.append(b"Connection: close\r\n")
+        elif request.http10:
+            lines.append(b"Connection: keep-alive\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines), chunked, keep_alive
+
+
+def read_answer(status: int, reason: bytes, version: str, fields: Sequence[Field]) -> AnswerHead:
+    """Reads the head of a replica's answer."""
+    noted: dict[bytes, bytes] = {}
+    kept: list[bytes] = []
+    has_request_id = False
+    for name, value in fields:
+        key = name.lower()
+        if key in HOP_BY_HOP or key == b"content-length":
+            noted[key] = noted[key] + b", " + value if key in noted else value
+            continue
+        if key == b"x-request-id":
+            has_request_id = True
+        kept.append(b"%b: %b\r\n" % (name, value))
+    connection = tokens_of(noted.get(b"connection", b""))
+    length = noted.get(b"content-length")
+    return AnswerHead(
+        status=status,
+        reason=reason,
+        keep_alive=b"close" not in connection and (version == "1.1" or b"keep-alive" in connection),
+        content_length=None if length is None else int(length),
+        chunked=b"transfer-encoding" in noted,
+        upgrade=noted.get(b"upgrade", b""),
+        has_request_id=has_request_id,
+        kept=kept,
+    )
+
+
+def error_body(error: GatewayError) -> bytes:
+    """The JSON body that every error is answered with."""
+    return json.dumps({"error": {"code": error.code, "message": error.message}}).encode()
+
+
+def own_answer(
+    status: int,
+    body: bytes,
+    *,
+    method: bytes = b"GET",
+    keep_alive: bool,
+    http10: bool = False,
+    request_id: bytes = b"",
+    retry_after_s: float | None = None,
+) -> bytes:
+    """A whole answer of the gateway's own, in JSON."""
+    lines = [
+        b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+        % (status, REASONS[status], len(body))
+    ]
+    if request_id:
+        lines.append(b"X-Request-Id: %b\r\n" % request_id)
+    if retry_after_s is not None:
+        lines.append(b"Retry-After: %d\r\n" % max(1, round(retry_after_s)))
+    if status == 401:
+        lines.append(b"WWW-Authenticate: Bearer\r\n")
+    if not keep_alive:
+        lines.append(b"Connection: close\r\n")
+    elif http10:
+        lines.append(b"Connection: keep-alive\r\n")
+    lines.append(b"\r\n")
+    if method != b"HEAD":
+        lines.append(body)
+    return b"".join(lines)

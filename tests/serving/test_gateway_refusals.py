@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from hotplate.serving.gateway.limits import Limits
+from tests.serving.callers import until
+from tests.serving.conftest import Kitchen
+
+HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
+LIMITS = Limits()
+
+MALFORMED = {
+    "both lengths": HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "lengths in reverse": HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+    "differing lengths": HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    "list of lengths": HEAD + b"Content-Length: 3, 3\r\n\r\nabc",
+    "signed length": HEAD + b"Content-Length: +3\r\n\r\nabc",
+    "folded line": HEAD + b"X: a\r\n b\r\n\r\n",
+    "bare line feeds": b"GET / HTTP/1.1\nHost: a\n\n",
+    "bare line feed in a header": b"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n",
+    "bare carriage return": b"GET / HTTP/1.1\r\nHost: a\rX: y\r\n\r\n",
+    "space before colon": b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "two tokens": b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\nAuthorization: y\r\n\r\n",
+    "bad chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "no path": b"GET path HTTP/1.1\r\nHost: a\r\n\r\n",
+    "old coding": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "upgrade with a body": HEAD
+    + b"Connection: Upgrade\r\nUpgrade: x\r\nContent-Length: 1\r\n\r\na",
+    "no http": b"\x16\x03\x01\x02\x00\x01\x00",
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_a_malformed_request_is_a_400_and_reaches_no_replica(
+    kitchen: Kitchen, data: bytes
+) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(data)
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (400, "bad_request")
+    assert answer.headers["connection"] == "close"
+    assert await caller.ended()
+    assert kitchen.server.queue.idle
+    assert not [r for r in kitchen.backend.requests if r.target != "/echo" or r.body]
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "code"),
+    [
+        (b"GET /" + b"a" * LIMITS.target_bytes + b" HTTP/1.1\r\n", 414, "target_too_long"),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 201 + b"\r\n", 431, "head_too_large"),
+        (b"GET / HTTP/1.1\r\nA: " + b"a" * LIMITS.head_bytes + b"\r\n\r\n", 431, "head_too_large"),
+        (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501, "unknown_transfer_coding"),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501, "method_refused"),
+    ],
+)
+async def test_what_is_over_the_limits_has_its_own_status(
+    kitchen: Kitchen, data: bytes, status: int, code: str
+) -> None:
+    caller = await kitchen.caller()
+    caller.send_raw(data)
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (status, code)
+    assert await caller.ended()
+
+
+async def test_one_endless_header_line_is_stopped(kitchen: Kitchen) -> None:
+    caller = await kitchen.caller()
+    caller.send_raw(b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
+    for _ in range(40):
+        caller.send_raw(b"a" * 8192)
+        await caller.writer.drain()
+    assert (await caller.answer()).status == 431
+
+
+async def test_requests_before_a_malformed_one_are_answered_first(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(b"GET /good HTTP/1.1\r\nHost: a\r\n\r\nrubbish\r\n\r\n")
+    assert (await caller.answer()).body == b"ok /good"
+    assert (await caller.answer()).status == 400
+    assert await caller.ended()
+
+
+async def test_a_body_over_the_limit_is_a_413_announced_or_not(kitchen: Kitchen) -> None:
+    await kitchen.serve(body_limit_bytes=10)
+    await kitchen.wake()
+    announced = await kitchen.ask("/echo", method="POST", body=b"x" * 11)
+    assert (announced.status, announced.error["code"]) == (413, "body_too_large")
+    assert not kitchen.backend.requests
+    caller = await kitchen.caller()
+    caller.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n8\r\n12345678\r\n")
+    await until(lambda: kitchen.backend.requests)
+    caller.send_raw(b"8\r\n12345678\r\n")
+    answer = await caller.answer()
+    assert (answer.status, answer.headers["connection"]) == (413, "close")
+    await until(lambda: kitchen.server.queue.in_flight == 0)
+    assert (await kitchen.ask("/echo", method="POST", body=b"x" * 10)).status == 200
+
+
+async def test_a_refused_body_is_read_to_its_end_so_that_the_answer_arrives(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.serve(body_limit_bytes=10)
+    caller = await kitchen.caller()
+    size = 5 << 20
+    caller.send_raw(HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size))
+    assert (await caller.answer()).status == 413
+    assert await caller.ended()
+
+
+async def test_pickles_are_refused_from_outside_only(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    request = {"method": "POST", "body": b"x", "content_type": "Application/vnd.bentoml+PICKLE"}
+    answer = await kitchen.ask("/echo", **request)
+    assert (answer.status, answer.error["code"]) == (415, "pickle_refused")
+    await kitchen.serve(internal=True)
+    assert (await kitchen.ask("/echo", **request)).body == b"x"
+
+
+async def test_only_a_known_token_is_let_in_and_the_service_never_sees_it(
+    kitchen: Kitchen,
+) -> None:
+    digests = tuple(hashlib.sha256(token).hexdigest() for token in (b"one", b"two"))
+    await kitchen.serve(token_digests=digests)
+    await kitchen.wake()
+    for wrong in ({}, {"authorization": "Bearer three"}, {"authorization": "Basic one"}):
+        for target in ("/x", "/readyz", "/schema.json"):
+            answer = await kitchen.ask(target, **wrong)
+            assert (answer.status, answer.error["code"]) == (401, "unauthorized")
+            assert answer.headers["www-authenticate"] == "bearer"
+    assert not kitchen.backend.requests
+    for token in ("one", "two"):
+        assert (await kitchen.ask("/x", authorization=f"Bearer {token}")).status == 200
+    assert "authorization" not in kitchen.backend.requests[-1].headers
+
+
+async def test_no_token_at_all_opens_a_route_with_an_empty_list(kitchen: Kitchen) -> None:
+    await kitchen.serve(token_digests=())
+    assert (await kitchen.ask("/x", authorization="Bearer any")).status == 401
+
+
+async def test_a_route_that_refuses_says_why_to_those_who_wait_too(kitchen: Kitchen) -> None:
+    waiting = await kitchen.caller()
+    waiting.send("/x")
+    await until(lambda: kitchen.server.queue.queued == 1)
+    await kitchen.serve(refuse="The deployment was terminated; start it again.")
+    for answer in (await waiting.answer(), await kitchen.ask("/x")):
+        assert answer.status == 503
+        assert answer.error == {
+            "code": "route_refused",
+            "message": "The deployment was terminated; start it again.",
+        }
+
+
+async def test_a_full_queue_rejects_with_retry_after(kitchen: Kitchen) -> None:
+    await kitchen.serve(queue_limit=2)
+    waiting = [await kitchen.caller() for _ in range(2)]
+    for caller in waiting:
+        caller.send("/x")
+    await until(lambda: kitchen.server.queue.queued == 2)
+    caller = await kitchen.caller()
+    answer = await caller.ask("/x")
+    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    assert int(answer.headers["retry-after"]) >= 1
+    waiting[0].leave()
+    await until(lambda: kitchen.server.queue.queued == 1)
+    caller.send("/y")
+    await kitchen.wake()
+    assert (await caller.answer()).body == b"ok /y"
+    assert (await waiting[1].answer()).status == 200
+
+
+async def test_bodies_of_waiting_requests_count_and_reading_pauses(kitchen: Kitchen) -> None:
+    await kitchen.serve(queue_limit_bytes=300_000)
+    callers = [await kitchen.caller() for _ in range(2)]
+    body = bytes(4 << 20)
+    callers[0].send("/echo", method="POST", body=body)
+    await until(lambda: kitchen.server.queue.queued_bytes >= LIMITS.read_ahead_bytes)
+    assert callers[0].writer.transport.get_write_buffer_size() > 0
+    assert kitchen.server.queue.queued_bytes <= 300_000
+    await kitchen.serve(queue_limit_bytes=kitchen.server.queue.queued_bytes + 10_000)
+    answer = await callers[1].ask("/echo", method="POST", body=bytes(20_000))
+    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    await kitchen.wake()
+    assert (await callers[0].answer()).body == body
