@@ -241,6 +241,11 @@ def test_several_workers_share_one_socket_and_one_end(tmp_path: Path) -> None:
             id="construction, with a thread that goes on",
         ),
         pytest.param(
+            "raise ExceptionGroup('two reasons', [ValueError('one'), ValueError('two')])",
+            "ExceptionGroup: two reasons (2 sub-exceptions)",
+            id="a group of exceptions",
+        ),
+        pytest.param(
             """
             import bentoml
 

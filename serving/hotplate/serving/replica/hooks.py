@@ -17,7 +17,7 @@ class StartWatch:
     """
 
     def __init__(
-        self, app: Application, ready: Callable[[], None], failed: Callable[[str], None]
+        self, app: Application, ready: Callable[[], None], failed: Callable[[BaseException], None]
     ) -> None:
         self._app = app
         self._ready = ready
@@ -38,20 +38,19 @@ class StartWatch:
             if message["type"] == "lifespan.startup.complete":
                 signal.signal(signal.SIGTERM, graceful)
                 self._ready()
-            elif message["type"] == "lifespan.startup.failed":
-                self._failed(message.get("message", ""))
             await send(message)
 
-        await self._app(scope, receive, watched)
+        try:
+            await self._app(scope, receive, watched)
+        except BaseException as error:
+            self._failed(error)
+            raise
 
 
 def watch_start(
-    service_class: Any, ready: Callable[[], None], failed: Callable[[str], None]
+    service_class: Any, ready: Callable[[], None], failed: Callable[[BaseException], None]
 ) -> None:
-    """Wrap what `service_class.to_asgi` (`_bentoml_sdk.Service`) makes, for every service.
-
-    `failed` is told the traceback.
-    """
+    """Wrap what `service_class.to_asgi` (`_bentoml_sdk.Service`) makes, for every service."""
     to_asgi = service_class.to_asgi
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> StartWatch:

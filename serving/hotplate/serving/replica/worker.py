@@ -63,7 +63,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
 
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
-    failures: list[str] = []
+    failures: list[BaseException] = []
     watch_start(Service, lambda: _note_ready(journal), failures.append)
     journal.note("process", "end")
     if not first and gate is not None:
@@ -77,7 +77,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     try:
         _serve(job, worker)
     except SystemExit as error:  # uvicorn's way to say that the service did not start
-        _say_last(failures, error)
+        _say_last(failures[0] if failures else error)
     return 1  # uvicorn ends a replica that has started by the signal that stopped it
 
 
@@ -100,11 +100,10 @@ def _note_ready(journal: Journal) -> None:
         journal.note("weights", "end", span.end)
 
 
-def _say_last(failures: list[str], error: SystemExit) -> None:
-    """The exception that ended the start, where it is looked for: on the log's last line."""
-    lines = [line for text in failures for line in text.splitlines() if line.strip()]
-    why = lines[-1].strip() if lines else f"status {error.code}"
-    print(f"The service did not start: {why}", file=sys.stderr)
+def _say_last(error: BaseException) -> None:
+    """What ended the start, where it is looked for: on the log's last line."""
+    words = "".join(traceback.format_exception_only(type(error), error)).split()
+    print("The service did not start:", *words, file=sys.stderr)
 
 
 def _load(job: Job) -> Any:
@@ -217,8 +216,9 @@ def _run() -> None:
     status = 1
     try:
         status = main()
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
+        _say_last(error)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
