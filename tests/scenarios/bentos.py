@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import bentoml
 
@@ -26,6 +27,9 @@ KITCHEN = (
     IMAGE
     + '''
 
+VERSION = "v1"
+
+
 @bentoml.service(image=image, traffic={"concurrency": 1})
 class Kitchen:
     """Counts how many of its handlers run at once."""
@@ -34,30 +38,33 @@ class Kitchen:
         self.running = 0
         self.most = 0
 
-    @bentoml.api
-    async def cook(self, seconds: float = 0.0) -> dict:
-        began = time.time()
+    @contextmanager
+    def counted(self) -> Iterator[dict]:
+        about = {"pid": os.getpid(), "version": VERSION, "began": time.time()}
         self.running += 1
         self.most = max(self.most, self.running)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self.running -= 1
-        return {"pid": os.getpid(), "began": began, "ended": time.time(), "most": self.most}
+        yield about
+        self.running -= 1
+        about |= {"ended": time.time(), "most": self.most}
 
     @bentoml.api
-    async def stream(self, pieces: int = 3, pause_s: float = 0.5) -> AsyncIterator[str]:
-        for number in range(pieces):
-            if number:
-                await asyncio.sleep(pause_s)
-            yield f"piece {number}\\n"
+    async def cook(self, seconds: float = 0.0) -> dict:
+        with self.counted() as about:
+            await asyncio.sleep(seconds)
+        return about
 
     @bentoml.api
     def block(self, seconds: float) -> dict:
-        """Goes on whoever leaves: a thread cannot be cancelled."""
-        began = time.time()
-        time.sleep(seconds)
-        return {"pid": os.getpid(), "began": began, "ended": time.time()}
+        """The same in a thread, which nobody can cancel."""
+        with self.counted() as about:
+            time.sleep(seconds)
+        return about
+
+    @bentoml.api
+    async def stream(self, pieces: int, pause_s: float) -> AsyncIterator[str]:
+        for number in range(pieces):
+            await asyncio.sleep(pause_s)
+            yield f"piece {number}\\n"
 
     @bentoml.api
     def echo(self, text: str) -> str:
@@ -87,5 +94,24 @@ class Front:
     @bentoml.api
     async def ask(self, text: str) -> dict:
         return {"front": os.getpid(), "back": await self.back.to_async.shout(text=text)}
+"""
+)
+
+READER = (
+    IMAGE
+    + """
+
+@bentoml.service(image=image)
+class Reader:
+    model = bentoml.models.BentoModel("numbers:1")
+
+    def __init__(self) -> None:
+        from safetensors.numpy import load_file
+
+        self.tensors = load_file(self.model.path_of("model.safetensors"))
+
+    @bentoml.api
+    def sums(self) -> dict:
+        return {name: float(tensor.sum()) for name, tensor in self.tensors.items()}
 """
 )

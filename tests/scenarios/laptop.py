@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.scenarios.platform_process import BIN, Platform, output_of
+from tests.scenarios.platform_process import BIN, Platform, exit_of, output_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Laptop:
         """What the command prints. Fails unless it exits as expected."""
         command = [str(BIN / "bentoml"), *arguments]
         return await output_of(command, self._environ, folder or self.home, fails)
+
+    async def exit(self, *arguments: str) -> tuple[int, str]:
+        """The exit status of the command, and what it prints."""
+        return await exit_of([str(BIN / "bentoml"), *arguments], self._environ, self.home)
 
     async def python(self, code: str) -> str:
         """Run a program that uses the bentoml library; what it prints."""
@@ -76,8 +80,8 @@ async def deployed(
     """
     file = laptop.home / f"{name}.yaml"
     file.write_text(json.dumps({"name": name, "bento": bento, "services": services}))
-    await laptop.bentoml("deploy", "-f", str(file))
     try:
+        await laptop.bentoml("deploy", "-f", str(file))
         yield await platform.url_of(name)
     finally:
         await asyncio.shield(platform.delete(name))

@@ -137,7 +137,7 @@ class Platform:
         await until(no_replicas, ASLEEP_S)
 
     async def delete(self, name: str) -> None:
-        """Delete a deployment, and wait until its replicas are gone."""
+        """Delete a deployment, if there is such, and wait until its replicas are gone."""
         url = f"{self.url}/api/v2/deployments/{name}"
         async with self._session() as http:
 
@@ -146,13 +146,13 @@ class Platform:
                     return answer.status == 404
 
             async with http.delete(url) as answer:
-                assert answer.status == 200, await answer.text()
+                assert answer.status in (200, 404), await answer.text()
             await until(gone, STOP_S)
 
-    async def hotplate(self, question: str, *arguments: str) -> str:
+    async def hotplate(self, question: str, *arguments: str, fails: bool = False) -> str:
         """What `hotplate status`, `logs` or `events` prints."""
         command = [str(BIN / "hotplate"), question, *arguments, "--data", str(self.data)]
-        return await output_of(command, {**os.environ, "COLUMNS": "500"}, self.data)
+        return await output_of(command, {**os.environ, "COLUMNS": "500"}, self.data, fails)
 
     async def _get(self, path: str) -> Any:
         async with self._session() as http, http.get(f"{self.url}{path}") as answer:
@@ -186,6 +186,13 @@ async def output_of(
     command: list[str], environ: dict[str, str], folder: Path, fails: bool = False
 ) -> str:
     """What a command prints; it must exit with 0, or with something else if it `fails`."""
+    status, output = await exit_of(command, environ, folder)
+    assert (status != 0) == fails, output
+    return output
+
+
+async def exit_of(command: list[str], environ: dict[str, str], folder: Path) -> tuple[int, str]:
+    """The exit status of a command, and what it prints."""
     process = await asyncio.create_subprocess_exec(
         *command,
         env=environ,
@@ -195,8 +202,7 @@ async def output_of(
         stderr=asyncio.subprocess.STDOUT,
     )
     output = (await process.communicate())[0].decode()
-    assert (process.returncode != 0) == fails, output
-    return output
+    return await process.wait(), output
 
 
 def _free_range(count: int) -> int:

@@ -1,0 +1,106 @@
+"""A deployment with a model: read once per machine, and every cold start on record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.scenarios.bentos import READER
+from tests.scenarios.calling import call
+from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.platform_process import Platform, until
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+NAME = "reader"
+MODEL_BYTES = 8 << 20
+SMALL_BYTES = 1 << 20
+PHASES = {"instance", "environment", "process", "weights", "init"}
+SAVE = f"""
+import bentoml, numpy
+from safetensors.numpy import save_file
+tensors = {{
+    "ones": numpy.ones({MODEL_BYTES} // 8, dtype="float32"),
+    "twos": numpy.full({MODEL_BYTES} // 8, 2, dtype="float32"),
+}}
+with bentoml.models.create("numbers:1") as model:
+    save_file(tensors, model.path_of("model.safetensors"))
+"""
+SUMS = {"ones": MODEL_BYTES / 8, "twos": MODEL_BYTES / 4}
+
+
+@pytest.fixture(scope="module")
+def url(platform: Platform, laptop: Laptop, kitchen: str) -> Iterator[str]:
+    """A deployment whose service loads a Safetensors file; kitchen: the environment is there."""
+    with asyncio.Runner() as runner:
+        runner.run(laptop.python(SAVE))
+        bento = runner.run(laptop.build("reader", READER))
+        deployment = deployed(platform, laptop, bento, NAME)
+        yield runner.run(deployment.__aenter__())
+        runner.run(deployment.__aexit__(None, None, None))
+
+
+async def test_a_pushed_model_is_loaded(url: str) -> None:
+    assert await call(f"{url}/sums") == SUMS
+
+
+async def test_every_cold_start_is_on_record(platform: Platform, url: str) -> None:
+    (replica,) = await platform.replicas(NAME)
+    (start,) = await platform.ask(NAME, "/cold_starts")
+    assert start["replica"] == replica["id"]
+    for phases in (replica["phases"], start["phases"]):
+        assert {phase["name"] for phase in phases} == PHASES
+        assert all(phase["start"] <= phase["end"] for phase in phases)
+    said = await platform.hotplate("status", NAME)
+    assert all(f"\n  {phase} " in said for phase in PHASES)
+    assert await phases_in_metrics(platform) == PHASES
+
+
+async def phases_in_metrics(platform: Platform) -> set[str]:
+    """The phases of which Prometheus is told a length, for our deployment."""
+    async with aiohttp.ClientSession() as http, http.get(f"{platform.url}/metrics") as answer:
+        families = list(text_string_to_metric_families(await answer.text()))
+    name = "hotplate_controller_cold_start_phase_seconds"
+    return {
+        sample.labels["phase"]
+        for family in families
+        for sample in family.samples
+        if sample.name == f"{name}_count" and sample.labels["deployment"] == f"default/{NAME}"
+    }
+
+
+async def test_no_replica_or_revision_reads_the_model_again(
+    platform: Platform, laptop: Laptop, url: str
+) -> None:
+    once = await agent_status(platform)
+    assert once["origin_bytes"] > MODEL_BYTES
+
+    async def two() -> bool:
+        replicas = await platform.replicas(NAME)
+        return [(r["revision"], r["state"]) for r in replicas] == [(2, "ready")] * 2
+
+    await laptop.bentoml("deployment", "update", NAME, "--scaling-min", "2", "--scaling-max", "2")
+    await until(two, 30)
+    assert (await agent_status(platform))["origin_bytes"] == once["origin_bytes"]
+
+    async def third_serves() -> bool:
+        return bool((await platform.ask(NAME))["serving"] == 3)
+
+    other = await laptop.build("reader", READER + "\n# another bento\n", "v2")
+    await laptop.bentoml("deployment", "update", NAME, "--bento", other)
+    await until(third_serves, 30)
+    assert await call(f"{url}/sums") == SUMS
+    fetched = (await agent_status(platform))["origin_bytes"] - once["origin_bytes"]
+    assert fetched < SMALL_BYTES  # the bento itself
+
+
+async def agent_status(platform: Platform) -> Any:
+    headers = {"Authorization": f"Bearer {(platform.data / 'cluster-token').read_text().strip()}"}
+    url = f"http://127.0.0.1:{platform.noted('ports')['agent']}/v1/status"
+    async with aiohttp.ClientSession(headers=headers) as http, http.get(url) as answer:
+        return await answer.json()
