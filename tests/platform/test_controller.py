@@ -276,6 +276,20 @@ async def test_a_lost_gateway_changes_nothing(world: World) -> None:
     assert len(world.engine.found) == 1
 
 
+async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_their_routes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.platform.controller.controller.RETRY_S", 0.01)
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    world = World(store, FakeEngine())
+    world.deploy(least=1)
+    damaged = world.bento("v2", {**MANIFEST, "services": [3]})
+    store.create_deployment(world.user, "damaged", damaged, config(1, 1))
+    async with running(world):
+        await until(lambda: world.gateway.route() and world.gateway.routed())
+    store.close()
+
+
 async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
     engine = FakeEngine()

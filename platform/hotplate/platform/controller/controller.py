@@ -33,6 +33,8 @@ log = logging.getLogger("hotplate.controller")
 
 RETRY_S = 1.0
 """Pause after a step that failed for a reason of our own (disk full, database locked)."""
+UNREAD_TRIES = 5
+"""Failed steps after a start until the others' routes are no longer held back for one."""
 
 
 class Controller:
@@ -55,8 +57,9 @@ class Controller:
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self._stopping = False
-        self._unknown: set[int] = set()
-        """Deployments not yet read since the start: a route table without them would end them."""
+        self._unknown: dict[int, int] = {}
+        """Deployments not yet read since the start, with the steps that failed for each: a route
+        table without them would end them."""
         self._scaling = Scaling()
         self._chronicle = Chronicle(store, self._scaling, metrics)
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
@@ -107,7 +110,7 @@ class Controller:
         """Work until cancelled. Replicas go on running afterwards."""
         await self._engine.start()
         for deployment in await self._store.run(self._store.wanted_deployments):
-            self._unknown.add(deployment.id)
+            self._unknown[deployment.id] = 0
             self._look_at(deployment.id)
         await self._step_all()
         await self._engine.settle()
@@ -180,9 +183,12 @@ class Controller:
         for deployment_id in sorted(dirty):
             try:
                 await self._step(deployment_id)
-                self._unknown.discard(deployment_id)
+                self._unknown.pop(deployment_id, None)
             except Exception:
                 # One deployment's trouble must not stop the others; it is tried again.
+                tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
+                if tries < UNREAD_TRIES:
+                    self._unknown[deployment_id] = tries
                 log.exception("deployment %s: this step failed and will be repeated", deployment_id)
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
         self._publish()
