@@ -75,3 +75,33 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
 def test_a_wrong_field_is_named_with_its_path(body: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
         config(**body)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({"resources": {"cpu": "lots"}}, "config.resources: CPU amount 'lots' cannot be read"),
+        ({"resources": {"memory": -1}}, "config.resources: memory amount -1 cannot be read"),
+        ({"resources": "all"}, "config.resources: resources amount 'all' cannot be read"),
+        ({"workers": "many"}, "config.workers: 'many' is not a whole number"),
+        ({"workers": 0}, "config.workers: 0 is below 1"),
+        ({"threads": 1.5}, "config.threads: 1.5 is not a whole number"),
+        ({"traffic": 3}, "config.traffic: 3 is not an object"),
+        ({"traffic": {"concurrency": "x"}}, "config.traffic.concurrency: 'x' is not"),
+        ({"traffic": {"timeout": 0}}, "config.traffic.timeout: 0 is not a number above 0"),
+    ],
+)
+def test_a_service_that_could_not_be_sized_is_refused(
+    written: dict[str, Any], message: str
+) -> None:
+    """As its author wrote it, and as the deployment overrides it."""
+    manifest = {"entry_service": "Echo", "services": [{"name": "Echo", "config": written}]}
+    with pytest.raises(Invalid, match=f"services.Echo.{message}"):
+        deployment_config(Fields({}), manifest, [])
+    with pytest.raises(Invalid, match=f"services.Echo.{message}"):
+        config(services={"Echo": {"config_overrides": written}})
+
+
+def test_a_worker_per_core_and_a_timeout_below_a_second_are_fine() -> None:
+    config(services={"Echo": {"config_overrides": {"workers": "cpu_count"}}})
+    config(services={"Echo": {"config_overrides": {"traffic": {"timeout": 0.5}}}})

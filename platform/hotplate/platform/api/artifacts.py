@@ -6,6 +6,7 @@ from aiohttp import web
 
 from hotplate.platform.api import views
 from hotplate.platform.api.fields import Fields
+from hotplate.platform.api.manifests import checked_manifest
 from hotplate.platform.api.names import check_name
 from hotplate.platform.api.requests import COUNT_MAX, body, organization, query_labels, query_number
 from hotplate.platform.errors import NotFound
@@ -37,7 +38,7 @@ class Artifacts:
         draft = ArtifactDraft(
             version=check_name("version", fields.text("version")),
             description=fields.text("description", ""),
-            manifest=fields.mapping("manifest"),
+            manifest=checked_manifest(self._kind, fields),
             labels=fields.pairs("labels", "key"),
             build_at=fields.text("build_at", ""),
         )
@@ -61,7 +62,7 @@ class Artifacts:
             self._store.update_artifact,
             artifact.id,
             fields.text("description", "") if fields.has("description") else None,
-            fields.mapping("manifest") if fields.has("manifest") else None,
+            checked_manifest(self._kind, fields) if fields.has("manifest") else None,
             _labels(fields),
         )
         return web.json_response(views.artifact(artifact))

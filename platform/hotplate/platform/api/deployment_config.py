@@ -8,7 +8,8 @@ from typing import Any
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.api.fields import Fields, suggestion
-from hotplate.platform.controller.workloads import entry_service
+from hotplate.platform.api.service_config import check_service_config
+from hotplate.platform.controller.workloads import entry_service, merged
 from hotplate.platform.errors import Invalid
 
 STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")
@@ -52,9 +53,12 @@ def _services(
             raise Invalid(
                 f"{asked.at(name)}: the bento has no such service{suggestion(name, names)}"
             )
+    written = {each.get("name"): each.get("config") for each in manifest.get("services") or ()}
     services: dict[str, Any] = {}
     for name in names:
         services[name] = _service(asked.fields(name), asked.at(name), instance_types)
+        config = merged(written.get(name) or {}, services[name]["config_overrides"])
+        check_service_config(config, f"{asked.at(name)}.config")
         if not asked.fields(name).has("scaling"):
             # With flags the client names the entry service only: the others scale like it.
             services[name]["scaling"] = services[names[0]]["scaling"]

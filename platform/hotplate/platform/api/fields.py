@@ -53,6 +53,15 @@ class Fields:
             raise Invalid(f"{self.at(key)}: {value} is below {low}")
         return value
 
+    def amount(self, key: str) -> float | None:
+        """A number above 0, or None."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is not a number above 0")
+        return float(value)
+
     def mapping(self, key: str) -> Mapping[str, Any]:
         """An object of any content; empty where there is none."""
         return self.fields(key)._values
