@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hotplate.cache.errors import CacheError, NoSpace, UnknownManifest
+from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.errors import (
     BentoUnusable,
     EnvironmentFailed,
@@ -95,6 +97,15 @@ async def test_a_legacy_bento_is_refused(tmp_path: Path) -> None:
     about.write_text(about.read_text().replace("spec: 2", "spec: 1"))
     with pytest.raises(BentoUnusable, match="legacy format"):
         await prepare(tmp_path, Served(), bento)
+
+
+@pytest.mark.parametrize("damage", [{"image": "python"}, {"envs": ["KEY"]}, {"envs": 3}])
+def test_a_damaged_description_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
+    bento = write_bento(tmp_path / "bento", "")
+    about = yaml.safe_load((bento / "bento.yaml").read_text())
+    (bento / "bento.yaml").write_text(yaml.safe_dump({**about, **damage}))
+    with pytest.raises(BentoUnusable, match="is damaged"):
+        read_bento(bento)
 
 
 async def test_a_required_variable_without_a_value_is_named(tmp_path: Path) -> None:

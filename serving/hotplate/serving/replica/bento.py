@@ -37,4 +37,10 @@ def read_bento(folder: Path) -> Bento:
             "The bento is in BentoML's legacy format (spec 1), which is not served; build it with "
             "bentoml 1.4 or newer, without conda, cuda_version or a Dockerfile template."
         )
-    return Bento(folder, about["image"], tuple(about.get("envs") or ()))
+    image, envs = about["image"], about.get("envs") or []
+    readable = isinstance(image, dict) and isinstance(envs, list)
+    if not readable or not all(isinstance(each, dict) and each.get("name") for each in envs):
+        raise BentoUnusable(
+            "The bento.yaml of the bento is damaged (image or envs); build the bento again."
+        )
+    return Bento(folder, image, tuple(envs))
