@@ -21,7 +21,8 @@ MAIN = """
 import sys
 from pathlib import Path
 from hotplate.serving.gateway.server import GatewaySettings, run
-run(GatewaySettings(sys.argv[1], sys.argv[2], Path(sys.argv[3])), lambda port: print(port, flush=True))
+settings = GatewaySettings(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+run(settings, lambda port: print(port, flush=True))
 """
 
 

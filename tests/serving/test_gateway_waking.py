@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ async def test_requests_are_held_until_a_replica_appears(kitchen: Kitchen) -> No
     callers = [await kitchen.caller() for _ in range(5)]
     for number, caller in enumerate(callers):
         caller.send("/echo", method="POST", body=str(number).encode())
-        await until(lambda number=number: kitchen.server.queue.queued == number + 1)
+        await until(partial(_queued, kitchen, number + 1))
     await kitchen.wake()
     bodies = [(await caller.answer()).body for caller in callers]
     assert bodies == [b"0", b"1", b"2", b"3", b"4"]
@@ -159,3 +160,7 @@ async def test_a_tunnel_outlives_the_time_limit(kitchen: Kitchen) -> None:
     await asyncio.sleep(0.25)
     caller.send_raw(b"still here")
     assert await caller.reader.readexactly(10) == b"still here"
+
+
+def _queued(kitchen: Kitchen, number: int) -> bool:
+    return kitchen.server.queue.queued == number

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead, tokens_of
+from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead
 
 REASONS = {
     200: b"OK",
@@ -76,8 +76,10 @@ class AnswerHead:
         return b"".join(lines), chunked, keep_alive
 
 
-def read_answer(status: int, reason: bytes, version: str, fields: Sequence[Field]) -> AnswerHead:
-    """Reads the head of a replica's answer."""
+def read_answer(
+    status: int, reason: bytes, fields: Sequence[Field], *, keep_alive: bool
+) -> AnswerHead:
+    """Reads the head of a replica's answer; `keep_alive` is what the parser makes of it."""
     noted: dict[bytes, bytes] = {}
     kept: list[bytes] = []
     has_request_id = False
@@ -89,12 +91,11 @@ def read_answer(status: int, reason: bytes, version: str, fields: Sequence[Field
         if key == b"x-request-id":
             has_request_id = True
         kept.append(b"%b: %b\r\n" % (name, value))
-    connection = tokens_of(noted.get(b"connection", b""))
     length = noted.get(b"content-length")
     return AnswerHead(
         status=status,
         reason=reason,
-        keep_alive=b"close" not in connection and (version == "1.1" or b"keep-alive" in connection),
+        keep_alive=keep_alive,
         content_length=None if length is None else int(length),
         chunked=b"transfer-encoding" in noted,
         upgrade=noted.get(b"upgrade", b""),

@@ -269,7 +269,7 @@ class SlotQueue(Generic[Holder]):
         granted: list[Ticket[Holder]] = []
         for line, needs_slot in ((self._lobby, False), (self._line, True)):
             while line and (replica := self._pick(needs_slot, now)) is not None:
-                ticket = line.pop()
+                ticket = line.take()
                 self.queued_bytes -= ticket.size_bytes
                 self._grant(ticket, replica, now)
                 granted.append(ticket)

@@ -56,8 +56,8 @@ class RequestReader:
         self._fields: list[Field] = []
         self._target = b""
         self._head_bytes = 0
-        self._head_raw = 0
-        self._head_lines = 0
+        self._large = False
+        """Enough has come for a head over the limit."""
 
     def feed(self, data: bytes) -> None:
         """Reads on. Raises `BadRequest`; after that nothing more can be read."""
@@ -66,6 +66,7 @@ class RequestReader:
             self._body.take_tunnel(data)
             return
         fields, in_head = self._fields, self.in_head
+        self._large = self._head_bytes + len(data) > self._limits.head_bytes
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -78,9 +79,9 @@ class RequestReader:
             if not (self._done and self._last):
                 raise BadRequest(f"This is not a request in HTTP/1.1: {error}.") from None
         if self.in_head and in_head and self._fields is fields:
-            # The parser tells of whole lines only, and one line can be endless.
-            self._head_raw += len(data)
-            if self._head_raw > self._limits.head_bytes:
+            # The head is checked when it is whole, and it might never be.
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
                 raise self._head_too_large()
 
     # httptools
@@ -89,7 +90,7 @@ class RequestReader:
         self._fields = []
         self._target = b""
         self.in_head = True
-        self._head_bytes = self._head_raw = self._head_lines = 0
+        self._head_bytes = 0
 
     def on_url(self, target: bytes) -> None:
         self._target += target
@@ -99,20 +100,13 @@ class RequestReader:
             )
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value) + 4
-        self._head_lines += 1
-        if self._head_bytes > self._limits.head_bytes:
-            raise self._head_too_large()
-        if self._head_lines > self._limits.head_lines:
-            raise HeadTooLarge(
-                f"The request has more than {self._limits.head_lines} header lines; send fewer."
-            )
         if self.in_head:  # and not a trailer, which is dropped
             self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
         self.in_head = False
+        self._check_size()
         request = read_request(
             parser.get_method(),
             self._target,
@@ -138,6 +132,16 @@ class RequestReader:
             self._body.end_body()
 
     # Inside
+
+    def _check_size(self) -> None:
+        fields, limits = self._fields, self._limits
+        if len(fields) > limits.head_lines:
+            raise HeadTooLarge(
+                f"The request has {len(fields)} header lines, "
+                f"{limits.head_lines} are accepted; send fewer."
+            )
+        if self._large and sum(len(n) + len(v) + 4 for n, v in fields) > limits.head_bytes:
+            raise self._head_too_large()
 
     def _consider(self, request: RequestHead) -> None:
         """Another protocol is offered: tunnel it later, or pass the offer over."""

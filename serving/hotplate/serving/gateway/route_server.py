@@ -65,7 +65,9 @@ class RouteServer:
         """Why it is not listening."""
         self.closing = False
         """It takes nothing new and ends when what is running has ended."""
-        self._changed = changed
+        self._tell = changed
+        self._told = False
+        """The listener knows that the counts have changed and has not asked for them yet."""
         self._refused = 0
         self._listener: asyncio.Server | None = None
         self._fronts: set[Front] = set()
@@ -115,6 +117,8 @@ class RouteServer:
         self._let_everything_go()
 
     def demand(self) -> RouteDemand:
+        """What there is to do now; the listener is told of the next change after it."""
+        self._told = False
         queue = self.queue
         return RouteDemand(
             in_flight=queue.in_flight,
@@ -167,7 +171,7 @@ class RouteServer:
             size_bytes=exchange.buffered + len(exchange.request.target),
             needs_slot=terms.needs_slot,
         )
-        first = not (queue.in_flight or queue.queued)
+        first = not queue.in_flight and not queue.queued
         verdict = queue.submit(ticket, now)
         if verdict is Verdict.GRANTED:
             self._deadlines.set(ticket.ends_at)
@@ -263,6 +267,11 @@ class RouteServer:
         self._changed(Change.DRAINED if drained else Change.COUNTS)
         if self.closing:
             self._check_ended()
+
+    def _changed(self, change: Change) -> None:
+        if not self._told or change is not Change.COUNTS:
+            self._told = True
+            self._tell(change)
 
     # Inside: refusing
 

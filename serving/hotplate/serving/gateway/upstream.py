@@ -139,7 +139,8 @@ class Upstream(asyncio.Protocol):
         status = self._parser.get_status_code()
         if exchange is None or self._ended or (status < 200 and status != 101):
             return
-        head = read_answer(status, self._reason, self._parser.get_http_version(), self._fields)
+        keep_alive = self._parser.should_keep_alive()
+        head = read_answer(status, self._reason, self._fields, keep_alive=keep_alive)
         if status == 101 and not exchange.request.upgrade:
             raise ValueError("an upgrade that nobody asked for")
         self._head = head
@@ -221,7 +222,8 @@ class Pool:
         """Sends the exchange on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
-            if upstream.usable:
+            # One that came back in this turn of the loop cannot have been found closed yet.
+            if upstream.idle_since == self._loop.time() or upstream.usable:
                 upstream.serve(exchange)
                 return
             upstream.abort()

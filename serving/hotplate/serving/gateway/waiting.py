@@ -73,33 +73,24 @@ class Line(Protocol[Holder]):
 
     def push(self, ticket: Ticket[Holder]) -> None: ...
     def push_first(self, ticket: Ticket[Holder]) -> None: ...
-    def pop(self) -> Ticket[Holder]: ...
+    def take(self) -> Ticket[Holder]: ...
     def remove(self, ticket: Ticket[Holder]) -> None: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Ticket[Holder]]: ...
 
 
-class Fifo(Generic[Holder]):
+class Fifo(OrderedDict[Ticket[Holder], None]):
     """First come, first served."""
 
-    def __init__(self) -> None:
-        self._tickets: OrderedDict[Ticket[Holder], None] = OrderedDict()
-
     def push(self, ticket: Ticket[Holder]) -> None:
-        self._tickets[ticket] = None
+        self[ticket] = None
 
     def push_first(self, ticket: Ticket[Holder]) -> None:
-        self._tickets[ticket] = None
-        self._tickets.move_to_end(ticket, last=False)
+        self[ticket] = None
+        self.move_to_end(ticket, last=False)
 
-    def pop(self) -> Ticket[Holder]:
-        return self._tickets.popitem(last=False)[0]
+    def take(self) -> Ticket[Holder]:
+        return self.popitem(last=False)[0]
 
     def remove(self, ticket: Ticket[Holder]) -> None:
-        del self._tickets[ticket]
-
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def __iter__(self) -> Iterator[Ticket[Holder]]:
-        return iter(self._tickets)
+        del self[ticket]
