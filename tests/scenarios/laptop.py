@@ -53,13 +53,6 @@ class Laptop:
         (folder / "service.py").write_text(source)
         return folder
 
-    async def deployment(self, name: str) -> dict[str, Any]:
-        """What `bentoml deployment get` says."""
-        found: dict[str, Any] = json.loads(
-            await self.bentoml("deployment", "get", name, "-o", "json")
-        )
-        return found
-
     @property
     def _environ(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,11 +29,11 @@ DEPLOY_S = 10.0
 """The client asks for the status at once, and then every 10 s: the first answer is to be it."""
 
 
-@pytest.fixture
-async def other(platform: Platform, tmp_path: Path) -> Laptop:
+@pytest.fixture(scope="module")
+def other(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
     """A laptop that has nothing but a login."""
-    laptop = Laptop(tmp_path)
-    await laptop.login(platform)
+    laptop = Laptop(tmp_path_factory.mktemp("other"))
+    asyncio.run(laptop.login(platform))
     return laptop
 
 
@@ -47,8 +49,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 async def test_a_login_is_confirmed_and_a_wrong_token_refused(
-    platform: Platform, other: Laptop
+    platform: Platform, tmp_path: Path
 ) -> None:
+    other = Laptop(tmp_path)
     assert "admin" in await other.login(platform)
     wrong = ("cloud", "login", "--endpoint", platform.url, "--api-token", "wrong")
     said = await other.bentoml(*wrong, fails=True)
@@ -56,25 +59,18 @@ async def test_a_login_is_confirmed_and_a_wrong_token_refused(
     assert "Traceback" not in said
 
 
-async def test_the_folder_of_a_service_is_deployed_and_answers(
+async def test_the_folder_of_a_service_is_deployed_and_answers_when_the_command_returns(
     platform: Platform, laptop: Laptop, kitchen: str
 ) -> None:
     folder = laptop.project("from-a-folder", KITCHEN)
     said = await laptop.bentoml("deploy", ".", "-n", "from-a-folder", folder=folder)
+    ended = datetime.now(UTC)
     assert "from-a-folder" in said
     url = await platform.url_of("from-a-folder")
     assert await call(f"{url}/echo", text="well done") == "well done"
+    began = datetime.fromisoformat((await platform.ask("from-a-folder"))["created_at"])
+    assert (ended - began).total_seconds() < DEPLOY_S
     await platform.delete("from-a-folder")
-
-
-async def test_a_deploy_returns_as_soon_as_it_answers(
-    platform: Platform, laptop: Laptop, kitchen: str
-) -> None:
-    async with deployed(platform, laptop, kitchen, "prompt") as url:
-        ended = datetime.now(UTC)
-        began = datetime.fromisoformat((await platform.ask("prompt"))["created_at"])
-        assert (ended - began).total_seconds() < DEPLOY_S
-        assert await call(f"{url}/echo", text="there") == "there"
 
 
 async def test_a_bento_that_only_the_server_has_is_deployed(
@@ -107,37 +103,47 @@ async def test_a_model_is_pushed_and_pulled_elsewhere(laptop: Laptop, other: Lap
     assert files(other.home / where) == files(laptop.home / where)
 
 
-async def test_a_deployment_is_listed_changed_ended_started_and_deleted(
+async def test_a_deployment_is_listed_shown_updated_and_applied(
     platform: Platform, laptop: Laptop, kitchen: str
 ) -> None:
-    await laptop.bentoml("deploy", kitchen, "-n", "long-lived", "--label", "team=red")
-    listed = json.loads(await laptop.bentoml("deployment", "list", "-o", "json"))
-    assert "long-lived" in [item["name"] for item in listed]
-    assert (await laptop.deployment("long-lived"))["status"]["status"] == "running"
+    async with deployed(platform, laptop, kitchen, "changed", Kitchen=scaling(1, 1)):
+        listed = json.loads(await laptop.bentoml("deployment", "list", "-o", "json"))
+        assert "changed" in [item["name"] for item in listed]
+        shown = json.loads(await laptop.bentoml("deployment", "get", "changed", "-o", "json"))
+        assert shown["status"]["status"] == "running"
 
-    await laptop.bentoml("deployment", "update", "long-lived", "--scaling-max", "2")
-    assert await limits(laptop, "long-lived") == (1, 2)
-    services = {"Kitchen": {"scaling": {"min_replicas": 0, "max_replicas": 4}}}
-    config = {"name": "long-lived", "bento": kitchen, "cluster": "default", "services": services}
-    (laptop.home / "applied.yaml").write_text(json.dumps(config))
-    await laptop.bentoml("deployment", "apply", "-f", "applied.yaml")
-    assert await limits(laptop, "long-lived") == (0, 4)
-
-    await laptop.bentoml("deployment", "terminate", "long-lived", "--wait")
-    assert (await laptop.deployment("long-lived"))["status"]["status"] == "terminated"
-    assert await platform.replicas("long-lived") == []
-    await laptop.bentoml("deployment", "update", "long-lived", "--scaling-min", "1")
-    url = await platform.url_of("long-lived")
-    assert await call(f"{url}/echo", text="again") == "again"
-
-    await laptop.bentoml("deployment", "delete", "long-lived")
-    get = ("deployment", "get")
-    assert "not found" in (await laptop.bentoml(*get, "long-lived", fails=True)).lower()
+        await laptop.bentoml("deployment", "update", "changed", "--scaling-max", "2")
+        assert await limits(platform, "changed") == (1, 2)
+        config = {"name": "changed", "bento": kitchen, "cluster": "default"}
+        file = laptop.home / "applied.yaml"
+        file.write_text(json.dumps({**config, "services": {"Kitchen": scaling(0, 4)}}))
+        await laptop.bentoml("deployment", "apply", "-f", str(file))
+        assert await limits(platform, "changed") == (0, 4)
 
 
-async def limits(laptop: Laptop, name: str) -> tuple[int, int]:
-    scaling = (await laptop.deployment(name))["config"]["services"]["Kitchen"]["scaling"]
+def scaling(least: int, most: int) -> dict[str, Any]:
+    return {"scaling": {"min_replicas": least, "max_replicas": most}}
+
+
+async def limits(platform: Platform, name: str) -> tuple[int, int]:
+    scaling = (await platform.ask(name))["config"]["services"]["Kitchen"]["scaling"]
     return scaling["min_replicas"], scaling["max_replicas"]
+
+
+async def test_a_deployment_is_terminated_started_again_and_deleted(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    await laptop.bentoml("deploy", kitchen, "-n", "ended")
+    await laptop.bentoml("deployment", "terminate", "ended", "--wait")
+    terminated = await platform.ask("ended")
+    assert (terminated["status"], terminated["live"]["replicas"]) == ("terminated", [])
+
+    await laptop.bentoml("deployment", "update", "ended")
+    assert await call(f"{await platform.url_of('ended')}/echo", text="again") == "again"
+
+    await laptop.bentoml("deployment", "delete", "ended")
+    said = await laptop.bentoml("deployment", "get", "ended", fails=True)
+    assert "not found" in said.lower()
 
 
 async def test_mistakes_are_answered_with_a_sentence(laptop: Laptop, kitchen: str) -> None:

@@ -14,7 +14,7 @@ from tests.scenarios.platform_process import Platform
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
 SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 2}}
-SETTLING_S = 3.0
+SETTLING_S = 1.0
 WATCHED_S = 10.0
 CORE_SHARE = 0.01
 MEMORY_BYTES = 400 << 20

@@ -92,7 +92,7 @@ async def test_no_replica_or_revision_reads_the_model_again(
         return bool((await platform.ask(NAME))["serving"] == 3)
 
     other = await laptop.build("reader", READER + "\n# another bento\n", "v2")
-    await laptop.bentoml("deployment", "update", NAME, "--bento", other)
+    await laptop.bentoml("deployment", "update", NAME, "--bento", other, "--scaling-min", "1")
     await until(third_serves, 30)
     assert await call(f"{url}/sums") == SUMS
     fetched = (await agent_status(platform))["origin_bytes"] - once["origin_bytes"]
