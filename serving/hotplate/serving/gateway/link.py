@@ -62,7 +62,8 @@ class Link:
                     await self._connect(session)
                     pause = BACKOFF_S[0]
                 except (aiohttp.ClientError, OSError) as error:
-                    log.warning("control plane %s: %s; trying again", self._url, error)
+                    if pause == BACKOFF_S[0]:  # once, not with every try
+                        log.warning("control plane %s: %s; trying on", self._url, error)
                 await asyncio.sleep(pause)
                 pause = min(longest, pause * 2)
 
