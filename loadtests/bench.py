@@ -1,0 +1,94 @@
+"""`make bench`: every benchmark beside its peers, as a table on the terminal and as JSON.
+
+A benchmark is a module of `loadtests/benchmarks`: its docstring's first line is the title, and
+`measure(folder, quick)` gives the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from rich.console import Console
+
+# Run as a file, as `python -m loadtests.bench` would be: imports start at the root.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from loadtests.child import BenchmarkFailed
+from loadtests.report import Row, json_of, machine, table_of
+
+FOLDER = Path(__file__).parent / "benchmarks"
+WIDTH = 120
+"""Of tables that go into a file."""
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+class Benchmark(Protocol):
+    """A module of `loadtests/benchmarks`."""
+
+    __doc__: str
+
+    async def measure(self, folder: Path, quick: bool) -> Sequence[Row]:
+        """The rows of the table. `folder` is empty and its own; `quick` = once, and in small.
+
+        Raises BenchmarkFailed.
+        """
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    try:
+        results, failures = asyncio.run(_run(console, arguments.names or NAMES, arguments.quick))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print("stopped")
+        return 130
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps({"machine": machine(), "benchmarks": results}))
+    return 1 if failures else 0
+
+
+async def _run(console: Console, names: Sequence[str], quick: bool) -> tuple[dict[str, Any], int]:
+    """What was measured, by benchmark, and how many could not be. Each table is shown at once."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
+    results: dict[str, Any] = {}
+    for name in names:
+        benchmark = cast("Benchmark", importlib.import_module(f"loadtests.benchmarks.{name}"))
+        title = benchmark.__doc__.partition("\n")[0]
+        with (
+            tempfile.TemporaryDirectory(prefix=f"hotplate-{name}-") as folder,
+            console.status(f"{name}: {title}"),
+        ):
+            try:
+                rows = await benchmark.measure(Path(folder), quick)
+            except BenchmarkFailed as error:
+                console.print(f"[red]{name} failed:[/] {error}", soft_wrap=True)
+                continue
+        console.print(table_of(f"{name}: {title}", rows))
+        results[name] = {"title": title, "rows": json_of(rows)}
+    return results, len(names) - len(results)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *NAMES], help="all, if none is named")
+    parser.add_argument("--quick", action="store_true", help="each once, and in small")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""From no process to the first answer: a service without torch, environment built before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from loadtests.child import ROOT, BenchmarkFailed, Child, running
+from loadtests.installation import HOST, Installation, deploy, installation
+from loadtests.report import column, median, ratio
+
+from hotplate.platform.ports import free_port
+
+PROJECT = ROOT / "examples" / "hello"
+NAME = "coldstart"
+SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 1}}
+LIMIT_S = 60.0
+RETRY_S = 0.02
+OURS, PEER = "hotplate, from zero", "bentoml serve"
+
+
+@dataclass(frozen=True)
+class Row:
+    way: str
+    seconds: float | None = column("s", 2)
+    fastest_s: float | None = column("fastest", 2)
+    slowest_s: float | None = column("slowest", 2)
+    cpu_s: float | None = column("CPU s", 2)
+    time_ratio: float | None = column("x ours", 2)
+
+
+@dataclass(frozen=True)
+class Sample:
+    seconds: float
+    cpu_s: float
+    """Of all processes: of the whole platform, or of the server."""
+
+
+async def measure(folder: Path, quick: bool) -> Sequence[Row]:
+    rounds = 1 if quick else 5
+    samples: dict[str, list[Sample]] = {OURS: [], PEER: []}
+    async with installation(folder) as here:
+        url, tag = await deploy(here, PROJECT, NAME, {"Hello": {"scaling": SLEEPY}})
+        for number in range(rounds):
+            await here.asleep(NAME)
+            samples[OURS].append(await _timed(here.process, lambda: _answer(url)))
+            await here.asleep(NAME)
+            samples[PEER].append(await _served(here, tag, folder / f"serve-{number}.log"))
+    mine_s = median(sample.seconds for sample in samples[OURS])
+    return [_row(way, of_way, mine_s) for way, of_way in samples.items()]
+
+
+async def _served(here: Installation, tag: str, log: Path) -> Sample:
+    """`bentoml serve` of the same bento, in the environment that the platform built for it."""
+    port = free_port(HOST)
+    (python,) = here.pythons()
+    command = [str(python), "-m", "bentoml", "serve", tag, "--host", HOST, "--port", str(port)]
+    began = time.perf_counter()
+    async with running(*command, log=log, environ=here.environ, folder=here.home) as server:
+        await _answer(f"http://{HOST}:{port}", server)
+        return Sample(time.perf_counter() - began, server.cpu_s())
+
+
+async def _timed(process: Child, act: Callable[[], Awaitable[None]]) -> Sample:
+    before_s, began = process.cpu_s(), time.perf_counter()
+    await act()
+    return Sample(time.perf_counter() - began, process.cpu_s() - before_s)
+
+
+async def _answer(url: str, server: Child | None = None) -> None:
+    """Ask until the first answer comes. A `server` that is still starting is asked again."""
+    async with asyncio.timeout(LIMIT_S), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.post(f"{url}/greet", json={"name": "Ann"}) as answer:
+                    if answer.status == 200:
+                        return
+                    if server is None:
+                        raise BenchmarkFailed(f"{url}: {answer.status} {await answer.text()}")
+            except aiohttp.ClientConnectionError as error:
+                if server is None or not server.alive:
+                    words = "" if server is None else server.last_words
+                    raise BenchmarkFailed(f"{url} does not answer: {error}; {words}") from error
+            await asyncio.sleep(RETRY_S)
+
+
+def _row(way: str, samples: Sequence[Sample], mine_s: float) -> Row:
+    times_s = [sample.seconds for sample in samples]
+    seconds = median(times_s)
+    return Row(
+        way,
+        seconds=seconds,
+        fastest_s=min(times_s),
+        slowest_s=max(times_s),
+        cpu_s=median(sample.cpu_s for sample in samples),
+        time_ratio=ratio(seconds, mine_s),
+    )

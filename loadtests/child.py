@@ -1,0 +1,197 @@
+"""A process that a benchmark starts, measured and stopped together with all that it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+START_S = 30.0
+"""How long a process may take until it says that it is ready."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class BenchmarkFailed(Exception):
+    """A benchmark cannot be run or measured; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Stat:
+    """What /proc/<pid>/stat says."""
+
+    pid: int
+    parent: int
+    started: int
+    """Clock ticks since boot: with `pid`, never the same for two processes."""
+    cpu_s: float
+    """User and system time, its own and that of the children it has waited for."""
+
+
+class Child:
+    """A running process. `running` makes one and stops it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def cpu_s(self) -> float:
+        """CPU seconds (user and system) that it and its descendants have used so far."""
+        return sum(stat.cpu_s for stat in _tree(self._process.pid))
+
+    async def said(self, timeout_s: float = START_S) -> Any:
+        """The next line of its output, which is JSON. Raises BenchmarkFailed with its last words.
+
+        Only for a process that was started to be listened to.
+        """
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise BenchmarkFailed(f"nothing came in {timeout_s:g} s; {self.last_words}") from None
+        if not line:
+            raise BenchmarkFailed(f"a process ended too early: {self.last_words}")
+        return json.loads(line)
+
+    def tell(self, line: str) -> None:
+        """Write a line to its input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+
+    async def wait(self) -> int:
+        """Its exit status, when it has ended."""
+        return await self._process.wait()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def messages(self) -> str:
+        """What it wrote to its log."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def last_words(self) -> str:
+        """The end of its messages."""
+        lines = self.messages.splitlines()
+        return " | ".join(lines[-5:]) or f"{self._log.name} is empty"
+
+    async def stop(self, grace_s: float) -> None:
+        """SIGTERM, and SIGKILL to all that is left of it after `grace_s`, or when cancelled."""
+        family = _tree(self._process.pid)
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._process.wait()
+        except TimeoutError:
+            pass
+        finally:
+            for stat in family:
+                _kill(stat)
+
+
+@asynccontextmanager
+async def running(
+    *argv: str | Path,
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
+    listened: bool = False,
+    grace_s: float = 5.0,
+) -> AsyncIterator[Child]:
+    """A process for the time of the block. Its messages go to `log`.
+
+    A `listened` process speaks to us on its standard output; else that goes to `log` too.
+    """
+    with _opened(log) as messages:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=folder,
+            env=clean_environ() if environ is None else environ,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE if listened else messages,
+            stderr=messages,
+            start_new_session=True,  # Ctrl-C is for us: we stop it in order
+        )
+    child = Child(process, log)
+    try:
+        yield child
+    finally:
+        await child.stop(grace_s)
+
+
+async def output_of(
+    *argv: str | Path,
+    log: Path,
+    timeout_s: float,
+    environ: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
+) -> str:
+    """What a command prints, its messages included. Raises BenchmarkFailed if it fails."""
+    async with running(*argv, log=log, environ=environ, folder=folder) as child:
+        try:
+            async with asyncio.timeout(timeout_s):
+                status = await child.wait()
+        except TimeoutError:
+            raise BenchmarkFailed(f"{argv[0]} did not end in {timeout_s:g} s") from None
+        if status != 0:
+            raise BenchmarkFailed(f"{' '.join(map(str, argv))}: {child.last_words}")
+    return child.messages
+
+
+def module(name: str, *arguments: object) -> list[str]:
+    """The command line of one of our own programs."""
+    return [sys.executable, "-m", name, *map(str, arguments)]
+
+
+def clean_environ() -> dict[str, str]:
+    """Our environment without what would make a measured process another one than a user's."""
+    ours = ("BENTO", "HOTPLATE_", "PYTHON")
+    return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+
+
+def _opened(log: Path) -> BinaryIO:
+    return log.open("wb")
+
+
+def _tree(pid: int) -> list[_Stat]:
+    """The process and all its descendants."""
+    stats = {stat.pid: stat for entry in os.listdir("/proc") if (stat := _stat(entry))}
+    children: dict[int, list[_Stat]] = {}
+    for stat in stats.values():
+        children.setdefault(stat.parent, []).append(stat)
+    found = [stats[pid]] if pid in stats else []
+    for stat in found:
+        found += children.get(stat.pid, [])
+    return found
+
+
+def _stat(pid: str) -> _Stat | None:
+    """None for what is no process, or none any more."""
+    try:
+        text = Path("/proc", pid, "stat").read_text() if pid.isdigit() else ""
+    except OSError:
+        return None
+    if not text:
+        return None
+    fields = text.rpartition(")")[2].split()  # numbered from 3 on in proc(5)
+    ticks = sum(map(int, fields[11:15]))
+    return _Stat(int(pid), int(fields[1]), int(fields[19]), ticks / _TICKS_PER_S)
+
+
+def _kill(stat: _Stat) -> None:
+    now = _stat(str(stat.pid))
+    if now is not None and now.started == stat.started:
+        with suppress(ProcessLookupError):
+            os.kill(stat.pid, signal.SIGKILL)

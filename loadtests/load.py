@@ -1,0 +1,80 @@
+"""What clients of a benchmark saw, and the processes that are those clients."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.child import module, output_of, running
+
+WRK_SCRIPT = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.body = string.rep("x", 1024)
+function done(summary, latency, requests)
+  local bad = summary.errors
+  io.write(string.format(
+    '{"answered": %d, "refused": %d, "left": 0, "failed": %d, "seconds": %f, '
+    .. '"p50_ms": %f, "p99_ms": %f}\\n',
+    summary.requests - bad.status, bad.status, bad.connect + bad.read + bad.write + bad.timeout,
+    summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
+end
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Closed-loop clients for a while: each sends its next request when it has its answer."""
+
+    answered: int
+    """Answers with status 200 that came while the client still waited."""
+    refused: int
+    """Other answers."""
+    left: int
+    """Requests whose client lost its patience."""
+    failed: int
+    """Connections that broke or were refused."""
+    seconds: float
+    p50_ms: float
+    p99_ms: float
+
+    @property
+    def answers_per_s(self) -> float:
+        return self.answered / self.seconds
+
+
+async def clients(
+    url: str,
+    count: int,
+    seconds: float,
+    folder: Path,
+    *,
+    warmup_s: float = 0.0,
+    patience_s: float = 0.0,
+) -> Load:
+    """Our own clients, in one process. They leave after `patience_s`, and come back; 0 = never.
+
+    What happens in the first `warmup_s` is not counted.
+    """
+    command = module(
+        "loadtests.generator",
+        *(url, "--clients", count, "--seconds", seconds),
+        *("--warmup", warmup_s, "--patience", patience_s),
+    )
+    log = folder / f"generator-{url.rpartition(':')[2].replace('/', '-')}.log"
+    async with running(*command, log=log, listened=True) as child:
+        return Load(**await child.said(warmup_s + seconds + 30))
+
+
+async def saturate(url: str, connections: int, seconds: float, folder: Path) -> Load:
+    """As many requests as the connections can carry: by `wrk` if it is installed, else ours."""
+    wrk = shutil.which("wrk")
+    if wrk is None:
+        return await clients(url, connections, seconds, folder)
+    script = folder / "post.lua"
+    script.write_text(WRK_SCRIPT)
+    flags = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "-s", str(script)]
+    said = await output_of(wrk, *flags, url, log=folder / "wrk.log", timeout_s=seconds + 30)
+    return Load(**json.loads(next(line for line in said.splitlines() if line.startswith("{"))))

@@ -1,0 +1,72 @@
+"""Results as tables. A benchmark's rows are dataclasses whose fields are made by `column`."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import Field, asdict, field, fields
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+
+class Row(Protocol):
+    """An instance of any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+def column(header: str, digits: int = 0) -> Any:
+    """A field that is None until it is measured; a number is shown with so many digits."""
+    return field(default=None, metadata={"header": header, "digits": digits})
+
+
+def table_of(title: str, rows: Sequence[Row]) -> Table:
+    """One line per row; what is None is a dash, and a column that says nothing is left out."""
+    columns = [one for one in fields(rows[0]) if any(getattr(row, one.name) for row in rows)]
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for one in columns:
+        numeric = "digits" in one.metadata
+        table.add_column(_header(one), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(_shown(one, getattr(row, one.name)) for one in columns))
+    return table
+
+
+def json_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in rows]
+
+
+def machine() -> dict[str, Any]:
+    """Where and when it was measured."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": round(os.getloadavg()[0], 2),
+        "python": ".".join(map(str, sys.version_info[:3])),
+    }
+
+
+def median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def ratio(value: float | None, base: float | None) -> float | None:
+    """`value` in units of `base`; None where there is nothing to compare."""
+    return value / base if value is not None and base else None
+
+
+def _header(one: Field[Any]) -> str:
+    return str(one.metadata.get("header", one.name.replace("_", " ")))
+
+
+def _shown(one: Field[Any], value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.{one.metadata.get('digits', 0)}f}"
+    return str(value)
