@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -35,19 +36,25 @@ async def plane() -> AsyncIterator[ControlPlane]:
 
 
 class Process:
-    """A gateway in a process of its own."""
+    """A gateway in a process of its own; it does not outlive its test."""
 
     def __init__(self, process: asyncio.subprocess.Process, admin_port: int) -> None:
         self.process = process
         self.admin_port = admin_port
 
     @classmethod
-    async def start(cls, url: str, state_dir: Path) -> Process:
+    @contextlib.asynccontextmanager
+    async def start(cls, url: str, state_dir: Path) -> AsyncIterator[Process]:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", MAIN, url, TOKEN, str(state_dir), stdout=asyncio.subprocess.PIPE
         )
-        assert process.stdout is not None
-        return cls(process, int(await process.stdout.readline()))
+        try:
+            assert process.stdout is not None
+            yield cls(process, int(await process.stdout.readline()))
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
     async def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -64,40 +71,40 @@ class Process:
 async def test_a_process_serves_reports_shows_itself_and_ends_on_sigterm(
     kitchen: Kitchen, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    gateway = await Process.start(plane.url, tmp_path)
-    port = free_port()
-    name = kitchen.route.name
-    await until(lambda: plane.sockets)
-    await plane.send(3, replace(kitchen.route, port=port, replicas=(kitchen.replica(),)))
-    await until(lambda: plane.reports[-1].version == 3)
-    running, waiting = await kitchen.caller(port), await kitchen.caller(port)
-    assert (await running.ask("/x")).status == 200
-    running.send("/slow")
-    await until(lambda: kitchen.backend.running == 1)
-    waiting.send("/y")
-    await until(lambda: (last := plane.last(name)) is not None and last.demand == 2)
+    async with Process.start(plane.url, tmp_path) as gateway:
+        port = free_port()
+        name = kitchen.route.name
+        await until(lambda: plane.reports)
+        await plane.send(3, replace(kitchen.route, port=port, replicas=(kitchen.replica(),)))
+        await until(lambda: plane.reports[-1].version == 3)
+        running, waiting = await kitchen.caller(port), await kitchen.caller(port)
+        assert (await running.ask("/x")).status == 200
+        running.send("/slow")
+        await until(lambda: kitchen.backend.running == 1)
+        waiting.send("/y")
+        await until(lambda: (last := plane.last(name)) is not None and last.demand == 2)
 
-    status, text = await gateway.admin("/healthz")
-    assert (status, '"version": 3' in text) == (200, True)
-    status, text = await gateway.admin(f"/routes/{name}/queue")
-    assert (status, '"queued": 1' in text, '"id": "r1"' in text) == (200, True, True)
-    assert (await gateway.admin("/routes/acme/none/queue"))[0] == 404
-    _, metrics = await gateway.admin("/metrics")
-    for line in (
-        f'hotplate_gateway_requests_total{{route="{name}",status="2xx"}} 1.0',
-        f'hotplate_gateway_queued_requests{{route="{name}"}} 1.0',
-        f'hotplate_gateway_in_flight_requests{{route="{name}"}} 1.0',
-        f'hotplate_gateway_slots{{route="{name}"}} 1.0',
-        f'hotplate_gateway_wait_seconds_count{{route="{name}"}} 2.0',
-    ):
-        assert line in metrics
+        status, text = await gateway.admin("/healthz")
+        assert (status, '"version": 3' in text) == (200, True)
+        status, text = await gateway.admin(f"/routes/{name}/queue")
+        assert (status, '"queued": 1' in text, '"id": "r1"' in text) == (200, True, True)
+        assert (await gateway.admin("/routes/acme/none/queue"))[0] == 404
+        _, metrics = await gateway.admin("/metrics")
+        for line in (
+            f'hotplate_gateway_requests_total{{route="{name}",status="2xx"}} 1.0',
+            f'hotplate_gateway_queued_requests{{route="{name}"}} 1.0',
+            f'hotplate_gateway_in_flight_requests{{route="{name}"}} 1.0',
+            f'hotplate_gateway_slots{{route="{name}"}} 1.0',
+            f'hotplate_gateway_wait_seconds_count{{route="{name}"}} 2.0',
+        ):
+            assert line in metrics
 
-    gateway.process.send_signal(signal.SIGTERM)
-    answer = await waiting.answer()
-    assert (answer.status, answer.error["code"]) == (503, "route_closed")
-    kitchen.backend.gate.set()
-    assert (await running.answer()).body == b"slow"
-    assert await gateway.process.wait() == 0
+        gateway.process.send_signal(signal.SIGTERM)
+        answer = await waiting.answer()
+        assert (answer.status, answer.error["code"]) == (503, "route_closed")
+        kitchen.backend.gate.set()
+        assert (await running.answer()).body == b"slow"
+        assert await gateway.process.wait() == 0
 
 
 async def test_a_process_starts_from_its_last_table_without_a_control_plane(
@@ -106,10 +113,10 @@ async def test_a_process_starts_from_its_last_table_without_a_control_plane(
     port = free_port()
     route = replace(kitchen.route, port=port, replicas=(kitchen.replica(),))
     TableFile(tmp_path).save(RouteTable(5, (route,)))
-    gateway = await Process.start(f"http://127.0.0.1:{free_port()}", tmp_path)
-    answer = await (await kitchen.caller(port)).ask("/x")
-    assert answer.status == 200
-    assert await gateway.terminate() == 0
+    async with Process.start(f"http://127.0.0.1:{free_port()}", tmp_path) as gateway:
+        answer = await (await kitchen.caller(port)).ask("/x")
+        assert answer.status == 200
+        assert await gateway.terminate() == 0
 
 
 def test_the_gateway_imports_nothing_heavy() -> None:
