@@ -159,6 +159,8 @@ class Exchange:
             self.request, keep_alive=keep_alive
         )
         self.answered = True
+        # As in BentoML, the time limit is one to the first byte: a stream may last.
+        self.server.unbound(self)
         self._out.append(data)
         self.server.counters.answered(head.status)
 

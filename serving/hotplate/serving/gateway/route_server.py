@@ -227,7 +227,7 @@ class RouteServer:
         self._changed(Change.COUNTS)
 
     def unbound(self, exchange: Exchange) -> None:
-        """The exchange has become a tunnel, which may last."""
+        """The exchange may last: its answer has begun, or it has become a tunnel."""
         if exchange.ticket is not None:
             exchange.ticket.ends_at = float("inf")
 
