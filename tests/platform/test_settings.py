@@ -77,6 +77,17 @@ def test_a_secret_is_kept_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(data.root.stat().st_mode) == 0o700
 
 
+def test_a_data_directory_that_cannot_be_made_is_a_bad_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadSetting, match=r"File exists.*choose another --data"):
+        DataDir.at(tmp_path / "file")
+
+
+def test_who_only_looks_makes_no_data_directory(tmp_path: Path) -> None:
+    assert DataDir.named(tmp_path / "data").noted("endpoint") is None
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_data_directory_has_one_platform(tmp_path: Path) -> None:
     data = DataDir.at(tmp_path)
     held = data.lock()

@@ -52,7 +52,7 @@ class Asker:
         """By `--endpoint` and `--token`, else by the data directory of an `up` on this machine."""
         if arguments.endpoint:
             return Asker(arguments.endpoint, arguments.token or "")
-        data = DataDir.at(arguments.data)
+        data = DataDir.named(arguments.data)
         noted = data.noted("endpoint")
         if noted is None:
             raise Unreachable(

@@ -26,9 +26,21 @@ class DataDir:
 
     @staticmethod
     def at(path: str | Path) -> DataDir:
-        root = Path(path).expanduser().resolve()
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return DataDir(root)
+        """The directory at a path, made if it is not there. Raises `BadSetting`."""
+        data = DataDir.named(path)
+        try:
+            data.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadSetting(
+                f"{data.root} cannot be made a data directory ({error.strerror}); "
+                "choose another --data"
+            ) from error
+        return data
+
+    @staticmethod
+    def named(path: str | Path) -> DataDir:
+        """The same, but nothing is made: for who only looks."""
+        return DataDir(Path(path).expanduser().resolve())
 
     def folder(self, name: str) -> Path:
         path = self.root / name

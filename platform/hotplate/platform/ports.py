@@ -14,14 +14,19 @@ def reachable(host: str) -> str:
 
 def is_free(host: str, port: int) -> bool:
     """Whether a server could listen there now."""
+    return not obstacle(host, port)
+
+
+def obstacle(host: str, port: int) -> str:
+    """Why a server could not listen there now, as the operating system says it; else empty."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
 
 
 def free_port(host: str) -> int:

@@ -42,7 +42,7 @@ class PlatformSettings:
     """How long running requests may take to end when the platform stops."""
 
     def __post_init__(self) -> None:
-        _check("port", self.port, 0 <= self.port <= 65535, "0 to 65535")
+        _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
         _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
         _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
         first, last = self.port_range()

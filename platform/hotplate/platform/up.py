@@ -22,7 +22,7 @@ from rich.markup import escape
 from hotplate.deploy.processes import Process
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
-from hotplate.platform.ports import free_port, is_free, reachable
+from hotplate.platform.ports import free_port, is_free, obstacle, reachable
 from hotplate.platform.settings import PlatformSettings
 
 START_LIMIT_S = 60.0
@@ -55,6 +55,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
+        if self._adoptable("control-plane") is None:
+            self._check_address()  # before anything is started that would have to be stopped
         roles = self._roles()
         watchers = []
         try:
@@ -125,6 +127,15 @@ class Supervisor:
         process.leave()
         return noted["pid"], noted["start_time"], noted["argv"]
 
+    def _check_address(self) -> None:
+        """Raises `CannotStart` where the API could not listen."""
+        host, port = self._settings.host, self._settings.port
+        if why := obstacle(host, port):
+            raise CannotStart(
+                f"port {port} of {host} cannot be listened on ({why}): stop what uses it, "
+                "or choose another --port or --host"
+            )
+
     async def _start(self, role: Role) -> None:
         found = self._adoptable(role.name)
         if found is not None:
@@ -135,11 +146,8 @@ class Supervisor:
                 return
             if process is not None:
                 await process.terminate(STOP_LIMIT_S)
-        if role.name == "control-plane" and not is_free(self._settings.host, self._settings.port):
-            raise CannotStart(
-                f"port {self._settings.port} on {self._settings.host} is taken: "
-                "stop what uses it, or choose another with --port"
-            )
+        if role.name == "control-plane":
+            self._check_address()
         environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         process = Process.spawn(role.argv, environ, self._data.root, self._data.log(role.name))
         note = {"pid": process.pid, "start_time": process.start_time, "argv": list(role.argv)}
