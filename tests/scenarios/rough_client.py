@@ -13,7 +13,7 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
-from tests.platform.cloud import Refused, answer, put, versions
+from tests.platform.cloud import MODEL_MANIFEST, Refused, answer, put, tar_of, versions
 from tests.scenarios.platform_process import Platform, until
 
 SETTLE_S = 25.0
@@ -31,22 +31,23 @@ class Bento:
     @classmethod
     def read(cls, folder: Path) -> Bento:
         """One that `bentoml build` has made."""
-        files = {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
+        files = _contents(folder)
         about = yaml.safe_load(files["bento.yaml"])
-        return cls(about["name"], about["version"], about, files)
+        manifest = {**about, "size_bytes": sum(map(len, files.values()))}
+        return cls(about["name"], about["version"], manifest, files)
 
-    def changed(
-        self, name: str, files: Mapping[str, str] | None = None, **about: Any
-    ) -> Bento:
+    def changed(self, name: str, files: Mapping[str, str] | None = None, **about: Any) -> Bento:
         """Another bento: some files and some keys of its `bento.yaml` replaced."""
         manifest = {**self.manifest, **about, "name": name}
         texts = {**(files or {}), "bento.yaml": yaml.safe_dump(manifest)}
         encoded = {path: text.encode() for path, text in texts.items()}
         return Bento(name, self.version, manifest, {**self.files, **encoded})
+
+    def needing(self, name: str, model: str) -> Bento:
+        """The same with one model, `name:version`."""
+        info = {"tag": model, "module": "", "creation_time": "2026-01-01T00:00:00+00:00"}
+        services = [{**each, "models": [info]} for each in self.manifest["services"]]
+        return self.changed(name, models=[info], services=services)
 
     @property
     def tag(self) -> str:
@@ -111,6 +112,16 @@ class RoughClient:
         await self.call("PUT", f"{one}/upload", data=bento.tar())
         return bento.tag
 
+    async def push_model(self, folder: Path) -> str:
+        """Its tag; the folder has its `model.yaml`."""
+        about = yaml.safe_load((folder / "model.yaml").read_text())
+        one = await self.register("model", about["name"], about["version"], MODEL_MANIFEST)
+        await self.call("PATCH", f"{one}/start_upload")
+        presigned = await self.call("PATCH", f"{one}/presign_upload_url")
+        await put(presigned["presigned_upload_url"], tar_of(_contents(folder)))
+        await self.call("PATCH", f"{one}/finish_upload", {"status": "success", "reason": ""})
+        return f"{about['name']}:{about['version']}"
+
     async def send_parts(self, one: str, parts: list[bytes]) -> tuple[str, list[dict[str, Any]]]:
         """The upload's id and the list of parts for its completion."""
         await self.call("PATCH", f"{one}/start_upload")
@@ -129,13 +140,16 @@ class RoughClient:
 
     async def settled(self, name: str, *statuses: str) -> dict[str, Any]:
         """The platform's page on the deployment, once its status is one of these."""
+        page: dict[str, Any] = {}
 
-        async def reached() -> dict[str, Any] | None:
-            page: dict[str, Any] = await self._platform.ask(name)
-            return page if page["status"] in statuses else None
+        async def reached() -> bool:
+            page.update(await self._platform.ask(name))
+            return page["status"] in statuses
 
-        page = await until(reached, SETTLE_S)
-        assert page is not None
+        try:
+            await until(reached, SETTLE_S)
+        except TimeoutError:
+            raise AssertionError(f"{name} is {page['status']}: {page}") from None
         return page
 
     async def send_half(self, path: str, data: bytes) -> None:
@@ -150,3 +164,12 @@ class RoughClient:
         await writer.drain()
         writer.close()
         await writer.wait_closed()
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """The files below a folder, by path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

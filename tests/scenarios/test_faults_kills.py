@@ -1,0 +1,208 @@
+"""`kill -9` of each part: what runs goes on, what was killed comes back, nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.scenarios.calling import Refused, call, under_load
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
+
+pytestmark = pytest.mark.timeout(60)
+
+BACK_S = 20.0
+CALLERS = 3
+
+
+@pytest.fixture(scope="module")
+def bento(laptop: Laptop, kitchen: str) -> Bento:
+    return Bento.read(laptop.home / "bentos" / "kitchen" / "v1")
+
+
+@pytest.fixture(scope="module")
+def harmed(
+    platform: Platform, bento: Bento, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Platform]:
+    """A platform to be killed part by part; its environments are those of the other one."""
+    harmed = Platform(tmp_path_factory.mktemp("harmed") / "data")
+    (harmed.data / "environments").symlink_to(platform.data / "environments")
+    try:
+        asyncio.run(harmed.start())
+        asyncio.run(push(harmed, bento))
+        yield harmed
+    finally:
+        harmed.destroy()
+
+
+async def push(platform: Platform, bento: Bento) -> None:
+    async with RoughClient(platform) as rough:
+        await rough.push(bento)
+
+
+@pytest.fixture
+async def rough(harmed: Platform) -> AsyncIterator[RoughClient]:
+    async with RoughClient(harmed) as client:
+        yield client
+
+
+@pytest.fixture
+async def url(harmed: Platform, rough: RoughClient, bento: Bento) -> AsyncIterator[str]:
+    """A deployment with one replica that answers."""
+    await rough.deploy("steady", bento.tag)
+    await rough.settled("steady", "running")
+    yield await harmed.url_of("steady")
+    await harmed.delete("steady")
+
+
+async def kill(pid: int) -> None:
+    """SIGKILL; returns when the process is dead."""
+    os.kill(pid, signal.SIGKILL)
+
+    async def dead() -> bool:
+        return not alive(pid)
+
+    await until(dead, 5)
+
+
+def alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+async def killed_and_back(platform: Platform, role: str) -> None:
+    """Kill a role; returns when another process of it runs and the platform is whole again."""
+    before = platform.pid(role)
+    await kill(before)
+
+    async def back() -> bool:
+        with suppress(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as http, http.get(f"{platform.url}/healthz") as said:
+                return said.status == 200 and platform.pid(role) != before
+        return False
+
+    await until(back, BACK_S)
+    assert alive(platform.pid(role))
+
+
+async def test_requests_go_on_without_the_control_plane_and_replicas_are_adopted(
+    harmed: Platform, rough: RoughClient, url: str, bento: Bento
+) -> None:
+    before = await call(f"{url}/cook")
+    async with under_load(CALLERS, f"{url}/echo", text="all the time") as load:
+        await killed_and_back(harmed, "control-plane")
+        await rough.settled("steady", "running")
+        await rough.deploy("afterwards", bento.tag)
+        await rough.settled("afterwards", "running")
+    assert load.failures == []
+    assert len(load.answers) > 100
+    assert set(load.answers) == {"all the time"}
+    assert (await call(f"{url}/cook"))["pid"] == before["pid"]
+    (replica,) = await harmed.replicas("steady")
+    assert replica["restarts"] == 0
+    await harmed.delete("afterwards")
+
+
+async def test_a_killed_gateway_comes_back_on_the_same_ports(harmed: Platform, url: str) -> None:
+    before = await call(f"{url}/cook")
+    others = [harmed.pid("control-plane"), harmed.pid("agent")]
+    await killed_and_back(harmed, "gateway")
+
+    async def answered() -> Any:
+        with suppress(aiohttp.ClientError, Refused):
+            return await call(f"{url}/cook")
+
+    assert (await until(answered, 10))["pid"] == before["pid"]
+    assert [harmed.pid("control-plane"), harmed.pid("agent")] == others
+    async with under_load(CALLERS, f"{url}/echo", text="again") as load:
+        await asyncio.sleep(0.5)
+    assert load.failures == []
+
+
+async def test_replicas_answer_without_the_agent_and_new_ones_start_after_it_is_back(
+    harmed: Platform, rough: RoughClient, url: str, bento: Bento
+) -> None:
+    async with under_load(CALLERS, f"{url}/echo", text="all the time") as load:
+        await killed_and_back(harmed, "agent")
+        other = bento.changed("other", {"src/more.txt": "files the agent has not seen yet"})
+        await rough.deploy("other", await rough.push(other))
+        await rough.settled("other", "running")
+    assert load.failures == []
+    assert await call(f"{await harmed.url_of('other')}/echo", text="new") == "new"
+    await harmed.delete("other")
+
+
+async def test_a_killed_replica_is_started_again_and_the_others_answer_meanwhile(
+    harmed: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    two = {"scaling": {"min_replicas": 2, "max_replicas": 2}}
+    await rough.deploy("two", bento.tag, Kitchen=two)
+    await rough.settled("two", "running")
+    url = await harmed.url_of("two")
+    victim = (await call(f"{url}/cook"))["pid"]
+
+    async def restarted() -> bool:
+        ready = await harmed.replicas("two", "ready")
+        return [replica["restarts"] for replica in ready] in ([0, 1], [1, 0])
+
+    async with under_load(CALLERS, f"{url}/cook", seconds=0.05) as load:
+        await kill(victim)
+        await until(restarted, BACK_S)
+    assert len(load.failures) <= 1, "only what the victim was working on"
+    assert len(load.answers) > 20
+    events = await harmed.ask("two", "/events")
+    assert any("killed by signal 9" in event["message"] for event in events)
+    await harmed.delete("two")
+
+
+async def test_what_was_answered_survives_a_kill_right_after_the_answer(
+    harmed: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    tag = await rough.push(bento.changed("lasting"))
+    await rough.deploy("lasting", tag)
+    await killed_and_back(harmed, "control-plane")
+    await rough.settled("lasting", "running")
+
+    await rough.call("PUT", "/api/v2/deployments/lasting", {"bento": bento.tag})
+    await killed_and_back(harmed, "control-plane")
+    page = await rough.settled("lasting", "running")
+    assert (page["bento"], page["revision"]) == (bento.tag, 2)
+
+    await rough.call("DELETE", "/api/v2/deployments/lasting")
+    await killed_and_back(harmed, "control-plane")
+
+    async def gone() -> bool:
+        async with rough.http.get("/api/v2/deployments/lasting") as said:
+            return said.status == 404
+
+    await until(gone, BACK_S)
+
+
+async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
+    harmed: Platform, url: str
+) -> None:
+    """The last of this file: nothing runs any more when it is done."""
+    roles = ("agent", "gateway", "control-plane")
+    before = [harmed.pid(role) for role in roles]
+    replica = (await call(f"{url}/cook"))["pid"]
+    async with under_load(CALLERS, f"{url}/echo", text="all the time") as load:
+        up = harmed.pid()
+        harmed.kill()
+        assert not alive(up)
+        await harmed.start()
+    assert load.failures == []
+    assert [harmed.pid(role) for role in roles] == before
+    assert (await call(f"{url}/cook"))["pid"] == replica
+    assert await harmed.stop() == 0
+    assert harmed.processes() == []
+    await harmed.start()

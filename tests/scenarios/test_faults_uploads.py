@@ -1,0 +1,158 @@
+"""Uploads that are hostile, broken or incomplete: refused, and repeated with success."""
+
+from __future__ import annotations
+
+import asyncio
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.platform.cloud import MODEL_MANIFEST, Refused, tar_of
+from tests.scenarios.calling import call
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
+from tests.serving.bentos import write_model
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+async def rough(platform: Platform) -> AsyncIterator[RoughClient]:
+    async with RoughClient(platform) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def bento(laptop: Laptop, kitchen: str) -> Bento:
+    return Bento.read(laptop.home / "bentos" / "kitchen" / "v1")
+
+
+def member(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+HOSTILE = {
+    "a way out": (member("../../outside", tarfile.REGTYPE), "outside"),
+    "an absolute path": (member("/etc/outside", tarfile.REGTYPE), "outside"),
+    "a symbolic link": (member("./link", tarfile.SYMTYPE, "/etc/passwd"), "link"),
+    "a hard link": (member("./link", tarfile.LNKTYPE, "../../passwd"), "link"),
+    "a device": (member("./device", tarfile.CHRTYPE), "device"),
+    "a pipe": (member("./pipe", tarfile.FIFOTYPE), "pipe"),
+}
+
+
+@pytest.mark.parametrize(("extra", "named"), HOSTILE.values(), ids=HOSTILE)
+async def test_a_hostile_tar_is_refused_and_the_version_stays_unusable(
+    platform: Platform, rough: RoughClient, bento: Bento, extra: tarfile.TarInfo, named: str
+) -> None:
+    hostile = bento.changed(f"hostile-{extra.type.decode()}{len(extra.name)}")
+    one = await rough.register("bento", hostile.name, hostile.version, hostile.manifest)
+    refused = await rough.refusal("PUT", f"{one}/upload", data=hostile.tar(extra))
+    assert refused.status == 400
+    assert named in refused.message
+    assert not list(platform.data.parent.rglob("outside"))
+    version = await rough.call("GET", one)
+    assert version["upload_status"] == "failed"
+    assert version["upload_finished_reason"] == refused.message
+    body = {"name": "hostile", "bento": hostile.tag}
+    refused = await rough.refusal("POST", "/api/v2/deployments", body)
+    assert f"bento '{hostile.tag}' is not uploaded" in refused.message
+
+
+async def test_a_tar_without_its_description_is_refused(rough: RoughClient, bento: Bento) -> None:
+    bare = bento.changed("bare")
+    one = await rough.register("bento", bare.name, bare.version, bare.manifest)
+    refused = await rough.refusal("PUT", f"{one}/upload", data=bare.tar(without="bento.yaml"))
+    assert (refused.status, "no bento.yaml" in refused.message) == (400, True)
+    other = bento.changed("another").tar()
+    refused = await rough.refusal("PUT", f"{one}/upload", data=other)
+    assert "the tar's bento.yaml is of 'another:v1'" in refused.message
+
+
+@pytest.mark.client
+@pytest.mark.timeout(60)
+async def test_an_upload_that_is_cut_in_the_middle_can_be_sent_again(
+    platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
+) -> None:
+    cut = bento.changed("cut")
+    one = await rough.register("bento", cut.name, cut.version, cut.manifest)
+    padded = cut.changed("cut", {"src/padding": "x" * (3 << 20)})
+    await rough.send_half(f"{one}/upload", padded.tar())
+
+    async def failed() -> bool:
+        return bool((await rough.call("GET", one))["upload_status"] == "failed")
+
+    await until(failed, 10)
+    assert "send it again" in (await rough.call("GET", one))["upload_finished_reason"]
+    assert not list((platform.data / "blobs" / "parts").rglob("*")), "no half of it is kept"
+    assert (await rough.refusal("POST", "/api/v2/deployments", {"bento": cut.tag})).status == 400
+
+    folder = laptop.home / "bentos" / cut.name / cut.version
+    for path, content in cut.files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    assert "Successfully pushed" in await laptop.bentoml("push", cut.tag)
+    await rough.deploy("mended", cut.tag)
+    await rough.settled("mended", "running")
+    assert await call(f"{await platform.url_of('mended')}/echo", text="whole") == "whole"
+    await platform.delete("mended")
+
+
+async def test_a_model_is_not_complete_before_each_part_is_the_one_that_was_sent(
+    rough: RoughClient,
+) -> None:
+    whole = tar_of({"model.yaml": "name: parts\nversion: v1\n", "weights.bin": b"w" * 9000})
+    one = await rough.register("model", "parts", "v1", MODEL_MANIFEST)
+    upload_id, done = await rough.send_parts(one, [whole[:4000], whole[4000:8000], whole[8000:]])
+
+    async def complete(parts: list[dict[str, object]]) -> Refused:
+        body = {"upload_id": upload_id, "parts": parts}
+        return await rough.refusal("PATCH", f"{one}/complete_multipart_upload", body)
+
+    assert "part 2 is missing" in (await complete([done[0], done[2]])).message
+    wrong = {**done[1], "etag": "0123456789abcdef"}
+    assert (
+        "part 2 was replaced; send it again" in (await complete([done[0], wrong, done[2]])).message
+    )
+    beyond = {"part_number": 4, "etag": "x"}
+    assert "part 4 has not arrived" in (await complete([*done, beyond])).message
+    assert "there is none" in (await complete([])).message
+    assert (await rough.call("GET", one))["upload_status"] == "uploading"
+
+    body = {"upload_id": upload_id, "parts": done}
+    await rough.call("PATCH", f"{one}/complete_multipart_upload", body)
+    finished = await rough.call("PATCH", f"{one}/finish_upload", {"status": "success"})
+    assert finished["upload_status"] == "success"
+
+
+async def test_a_bento_waits_for_its_models_and_says_which(
+    platform: Platform, rough: RoughClient, bento: Bento, tmp_path: Path
+) -> None:
+    tag = await rough.push(bento.needing("hungry", "flour:v1"))
+    body = {"name": "hungry", "bento": tag}
+    refused = await rough.refusal("POST", "/api/v2/deployments", body)
+    assert refused.message == f"bento '{tag}': model 'flour:v1' is not here; push it first"
+    await rough.register("model", "flour", "v1", MODEL_MANIFEST)
+    refused = await rough.refusal("POST", "/api/v2/deployments", body)
+    assert "model 'flour:v1' is not uploaded" in refused.message
+
+    await rough.push_model(write_model(tmp_path / "flour", "flour", "v1"))
+    await rough.deploy("hungry", tag)
+    await rough.settled("hungry", "running")
+    await platform.delete("hungry")
+
+
+async def test_uploads_of_one_version_at_once_leave_one_that_works(
+    rough: RoughClient, bento: Bento
+) -> None:
+    same = bento.changed("at-once")
+    one = await rough.register("bento", same.name, same.version, same.manifest)
+    puts = [rough.call("PUT", f"{one}/upload", data=same.tar()) for _ in range(4)]
+    said = await asyncio.gather(*puts, return_exceptions=True)
+    assert any(isinstance(answer, dict) for answer in said), said
+    assert (await rough.call("GET", one))["upload_status"] == "success"
