@@ -108,7 +108,7 @@ class Demand:
 
 
 class Cause(StrEnum):
-    """Which rule set the number of replicas; stays the same while only a reason's figures move."""
+    """Which rule set the number of replicas."""
 
     NO_REPORT = "no_report"
     """The gateway is not heard: the count stays."""
@@ -137,6 +137,6 @@ class Decision:
     desired: int
     reason: str
     cause: Cause = Cause.FITS
-    """Record a decision when this or `desired` changes; `reason` has figures that move."""
+    """Moves with every request where several rules hold the same number."""
     next_at: float | None = None
     """Decide again by then (loop seconds) even if nothing changes; None = only on a change."""

@@ -15,6 +15,10 @@ from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.controller")
 
+LEARNT_EVERY_S = 60.0
+"""How long what a decider learns may be unwritten: each time is a synchronous write, and a crash
+costs it at most this much of what took hours to learn."""
+
 
 class Chronicle:
     """Writes to store, metrics and log what is new since it was last told of a deployment."""
@@ -25,10 +29,7 @@ class Chronicle:
         self._metrics = metrics
 
     async def decided(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
-        """Keep every decision that wants another number than the one before, or for another cause.
-
-        What the decider has learnt until then is kept with it.
-        """
+        """Keep the decisions that differ from the ones before them, and what deciders learn."""
         changed = []
         for wish in wishes:
             before = tracked.wishes.get(wish.key)
@@ -37,14 +38,15 @@ class Chronicle:
             self._metrics.desired.labels(*labels).set(wish.decision.desired)
             if before is None or before.outline != wish.outline:
                 changed.append(wish)
-        if not changed:
-            return
-        store = self._store
-        records = [_decision_record(wish) for wish in changed]
-        await store.run(store.add_decisions, tracked.deployment.id, records)
-        for wish in changed:
-            memory = self._scaling.memory(wish.key, now)
-            await store.run(store.put_learnt, tracked.memory_key(wish.key.service), memory)
+        if changed:
+            records = [_decision_record(wish) for wish in changed]
+            await self._store.run(self._store.add_decisions, tracked.deployment.id, records)
+        for wish in wishes:
+            if wish in changed or now >= tracked.learnt_at[wish.key] + LEARNT_EVERY_S:
+                tracked.learnt_at[wish.key] = now
+                memory = self._scaling.memory(wish.key, now)
+                name = tracked.memory_key(wish.key.service)
+                await self._store.run(self._store.put_learnt, name, memory)
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, finished cold starts, and why something waits for room."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
-from hotplate.autoscaler.policy import Decision, Demand, Replicas
+from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.workloads import Service
 from hotplate.serving.gateway.routes import RouteDemand
@@ -30,9 +30,12 @@ class Wish:
     replicas: Replicas
 
     @property
-    def outline(self) -> tuple[int, str]:
-        """What makes a decision another one; figures in its reason move all the time."""
-        return self.decision.desired, self.decision.cause
+    def outline(self) -> tuple[int, bool]:
+        """What makes a decision another one: how many, and whether that is a blind guess.
+
+        Which rule holds the same number, and by which figures, moves with every request.
+        """
+        return self.decision.desired, self.decision.cause is Cause.NO_REPORT
 
 
 class Scaling:

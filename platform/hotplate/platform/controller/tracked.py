@@ -35,6 +35,8 @@ class Tracked:
     draining: frozenset[str] = frozenset()
     wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
     """The last decision per service that answers."""
+    learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
+    """When what each decider has learnt was written last, loop seconds."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What deciders of the deployment's services had learnt, as of the last load."""
     ended: dict[str, int] = field(default_factory=dict)

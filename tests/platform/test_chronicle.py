@@ -1,0 +1,80 @@
+"""What is kept of decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from hotplate.autoscaler.policy import Replicas
+from hotplate.platform.controller.chronicle import LEARNT_EVERY_S, Chronicle
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.scaling import Scaling
+from hotplate.platform.controller.tracked import Tracked
+from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.records import DecisionRecord, Kind
+from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.routes import RouteDemand
+from tests.platform.situations import service
+
+
+@dataclass
+class Decided:
+    """One service of a deployment with one replica, as demand comes and goes."""
+
+    store: Store
+    tracked: Tracked
+    scaling: Scaling
+    chronicle: Chronicle
+
+    async def at(self, now: float, demand: RouteDemand | None) -> None:
+        wish = self.scaling.wish(service(1, least=1), demand, Replicas(1), now, None)
+        await self.chronicle.decided(self.tracked, [wish], now)
+
+    @property
+    def records(self) -> list[DecisionRecord]:
+        return self.store.decisions(self.tracked.deployment.id)
+
+    @property
+    def learnt(self) -> object:
+        return self.store.learnt(self.tracked.memory_key("Echo"))
+
+
+@pytest.fixture
+def decided(store: Store) -> Decided:
+    user = store.ensure_user("acme", "ann", "ann@localhost")
+    organization = user.organization.id
+    store.ensure_repository(organization, Kind.BENTO, "echo")
+    draft = ArtifactDraft(version="v1", manifest={})
+    bento = store.create_artifact(organization, Kind.BENTO, "echo", draft)
+    made = store.create_deployment(user, "echo", bento.id, {})
+    scaling = Scaling()
+    chronicle = Chronicle(store, scaling, ControllerMetrics(CollectorRegistry()))
+    return Decided(store, Tracked(made), scaling, chronicle)
+
+
+async def test_requests_that_change_no_count_leave_no_record(decided: Decided) -> None:
+    """Else the thousand that are kept would be the last minutes' requests."""
+    for second in range(20):
+        await decided.at(float(second), RouteDemand(in_flight=second % 2))
+    assert [record.desired for record in decided.records] == [1]
+    await decided.at(20.0, RouteDemand(in_flight=1, queued=9, service_s=60))
+    assert decided.records[0].desired > 1
+
+
+async def test_a_gateway_that_is_not_heard_is_on_record_once(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    await decided.at(1.0, None)
+    await decided.at(2.0, None)
+    assert len(decided.records) == 2
+
+
+async def test_what_is_learnt_is_written_once_a_minute_without_a_change(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    first = decided.learnt
+    await decided.at(1.0, RouteDemand(in_flight=1))
+    await decided.at(2.0, RouteDemand())
+    assert decided.learnt == first
+    await decided.at(LEARNT_EVERY_S + 1, RouteDemand(in_flight=1))
+    assert decided.learnt != first
