@@ -70,8 +70,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @asynccontextmanager
-async def client_at(url: str, token: str = "") -> AsyncIterator[AgentClient]:
-    client = AgentClient(url, token)
+async def client_at(url: str, token: str = "", **options: Any) -> AsyncIterator[AgentClient]:
+    client = AgentClient(url, token, **options)
     try:
         yield client
     finally:
@@ -266,6 +266,17 @@ async def test_an_idle_agent_uses_no_processor_time(bench: Bench) -> None:
 async def test_an_agent_that_is_gone_is_named(bench: Bench) -> None:
     with bench.agent() as agent:
         agent.kill()
-        async with client_at(agent.url) as client:
+        async with client_at(agent.url, patience_s=0.3) as client:
             with pytest.raises(CacheError, match="does not answer"):
                 await client.status()
+
+
+async def test_an_agent_that_comes_back_is_asked_again(bench: Bench) -> None:
+    async with bench.client() as client:
+        url = client.url
+    port = int(url.rpartition(":")[2])
+    async with client_at(url) as client:
+        asked = asyncio.create_task(client.tree(bench.first.digest, wait="all"))
+        await asyncio.sleep(0.3)
+        async with bench.client(port=port):
+            assert (await asked).complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,11 +23,20 @@ class Tree:
     """Whether every file can be read by anybody, streamed ones included."""
 
 
-class AgentClient:
-    """Talks to one agent. Every method raises the agent's CacheError, or a plain one."""
+PATIENCE_S = 20.0
+"""How long an agent that does not answer is asked again: one that died is back in seconds."""
+RETRY_S = 0.2
 
-    def __init__(self, url: str, token: str = "") -> None:
+
+class AgentClient:
+    """Talks to one agent. Every method raises the agent's CacheError, or a plain one.
+
+    All that it asks may be asked twice, so an agent that goes away is asked again when it is back.
+    """
+
+    def __init__(self, url: str, token: str = "", patience_s: float = PATIENCE_S) -> None:
         self.url = url.rstrip("/")
+        self._patience_s = patience_s
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -56,20 +66,33 @@ class AgentClient:
             self._session = None
 
     async def _call(self, method: str, path: str) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        gone_since = None
+        while True:
+            try:
+                body = await self._ask(method, path)
+                break
+            except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
+                gone_since = gone_since or loop.time()
+                patient = isinstance(exc, aiohttp.ClientConnectionError)
+                if not patient or loop.time() - gone_since >= self._patience_s:
+                    raise CacheError(
+                        f"agent {self.url} does not answer ({exc or type(exc).__name__}); "
+                        "is it running?"
+                    ) from exc
+            await asyncio.sleep(RETRY_S)
+        if "error" in body:
+            raise error_of(body["error"])
+        return body
+
+    async def _ask(self, method: str, path: str) -> dict[str, Any]:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=10)
             )
-        try:
-            async with self._session.request(method, self.url + path) as response:
-                body: dict[str, Any] = await response.json()
-        except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-            raise CacheError(
-                f"agent {self.url} does not answer ({exc or type(exc).__name__}); is it running?"
-            ) from exc
-        if "error" in body:
-            raise error_of(body["error"])
-        return body
+        async with self._session.request(method, self.url + path) as response:
+            body: dict[str, Any] = await response.json()
+            return body
 
 
 def error_of(data: dict[str, str]) -> CacheError:
