@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, text
 
+from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.store import Store
 from hotplate.platform.store.tables import Table
 
@@ -54,3 +57,16 @@ async def test_the_loop_goes_on_while_the_store_works(store: Store) -> None:
 async def test_an_error_in_the_store_reaches_the_caller(store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
         await store.run(lambda: 1 // 0)
+
+
+def test_a_database_that_does_not_take_a_write_says_why_and_takes_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.platform.store.database.BUSY_TIMEOUT_MS", 10)
+    store = Store(f"sqlite:///{tmp_path}/hotplate.db")
+    with closing(sqlite3.connect(tmp_path / "hotplate.db")) as another:
+        another.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFailed, match=r"\(database is locked\); nothing was changed"):
+            store.ensure_user("acme", "ada", "ada@example.com")
+    assert store.ensure_user("acme", "ada", "ada@example.com").name == "ada"
+    store.close()

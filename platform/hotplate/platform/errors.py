@@ -7,6 +7,7 @@
 ├── BodyCut         the body of an upload ended before all of it had arrived
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
 ├── PortsExhausted  every port that deployments may have is taken
+├── StoreFailed     the database does not take reads or writes now; nothing was changed
 ├── StillUnpacking  what is asked for has been uploaded but is not ready yet; ask again
 ├── BadSetting      a flag, variable or key of the settings file that cannot be used
 ├── AlreadyRunning  another `hotplate up` has the data directory
@@ -70,6 +71,16 @@ class PortsExhausted(PlatformError):
     """Every port that deployments may have is taken. Delete a deployment or widen the range."""
 
     code = "ports_exhausted"
+
+
+class StoreFailed(PlatformError):
+    """The database does not answer: its disk is full, it is locked, it cannot be reached.
+
+    Nothing was changed; the same request may be sent again.
+    """
+
+    code = "store_failed"
+    retry_after_s = 10
 
 
 class StillUnpacking(PlatformError):

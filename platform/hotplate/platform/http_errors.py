@@ -16,6 +16,7 @@ from hotplate.platform.errors import (
     PlatformError,
     PortsExhausted,
     StillUnpacking,
+    StoreFailed,
     Unauthorized,
 )
 
@@ -28,6 +29,7 @@ STATUSES: dict[type[Exception], int] = {
     BodyCut: 400,
     LinkExpired: 403,
     PortsExhausted: 503,
+    StoreFailed: 503,
     StillUnpacking: 503,
     BadArchive: 400,
     NoSpace: 507,

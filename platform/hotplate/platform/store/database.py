@@ -16,8 +16,10 @@ from typing import Any, ParamSpec, TypeVar
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
+
+from hotplate.platform.errors import StoreFailed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,9 +61,18 @@ class Database:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """One transaction: committed at the end of the block, undone by any exception."""
-        with Session(self._engine) as session, session.begin():
-            yield session
+        """One transaction: committed at the end of the block, undone by any exception.
+
+        Raises StoreFailed.
+        """
+        try:
+            with Session(self._engine) as session, session.begin():
+                yield session
+        except OperationalError as error:
+            raise StoreFailed(
+                f"the database cannot be used now ({' '.join(str(error.orig).split())}); "
+                "nothing was changed, so try again when it can"
+            ) from error
 
     def _settle_races(self, work: Callable[[Session], T]) -> T:
         """Runs `work` in a transaction; again when a unique constraint says we lost a race."""
