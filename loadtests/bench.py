@@ -13,6 +13,7 @@ import json
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -67,6 +68,7 @@ async def _run(console: Console, names: Sequence[str], quick: bool) -> tuple[dic
     results: dict[str, Any] = {}
     for name in names:
         benchmark = cast("Benchmark", importlib.import_module(f"loadtests.benchmarks.{name}"))
+        began = time.monotonic()
         title = benchmark.__doc__.partition("\n")[0]
         with (
             tempfile.TemporaryDirectory(prefix=f"hotplate-{name}-") as folder,
@@ -77,7 +79,7 @@ async def _run(console: Console, names: Sequence[str], quick: bool) -> tuple[dic
             except BenchmarkFailed as error:
                 console.print(f"[red]{name} failed:[/] {error}", soft_wrap=True)
                 continue
-        console.print(table_of(f"{name}: {title}", rows))
+        console.print(table_of(f"{name}: {title}", rows, time.monotonic() - began))
         results[name] = {"title": title, "rows": json_of(rows)}
     return results, len(names) - len(results)
 

@@ -89,8 +89,9 @@ class Child:
     async def stop(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL to all that is left of it after `grace_s`, or when cancelled."""
         family = _tree(self._process.pid)
-        with suppress(ProcessLookupError):
-            self._process.terminate()
+        # Not by Process.terminate: it may wait for a child that asyncio itself waits for.
+        for leader in family[:1]:
+            _signal(leader, signal.SIGTERM)
         try:
             async with asyncio.timeout(grace_s):
                 await self._process.wait()
@@ -98,7 +99,7 @@ class Child:
             pass
         finally:
             for stat in family:
-                _kill(stat)
+                _signal(stat, signal.SIGKILL)
 
 
 @asynccontextmanager
@@ -190,8 +191,9 @@ def _stat(pid: str) -> _Stat | None:
     return _Stat(int(pid), int(fields[1]), int(fields[19]), ticks / _TICKS_PER_S)
 
 
-def _kill(stat: _Stat) -> None:
+def _signal(stat: _Stat, number: signal.Signals) -> None:
+    """Nothing, if that process is no more."""
     now = _stat(str(stat.pid))
     if now is not None and now.started == stat.started:
         with suppress(ProcessLookupError):
-            os.kill(stat.pid, signal.SIGKILL)
+            os.kill(stat.pid, number)

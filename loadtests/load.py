@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +47,7 @@ class Load:
         return self.answered / self.seconds
 
 
+@asynccontextmanager
 async def clients(
     url: str,
     count: int,
@@ -53,10 +56,11 @@ async def clients(
     *,
     warmup_s: float = 0.0,
     patience_s: float = 0.0,
-) -> Load:
-    """Our own clients, in one process. They leave after `patience_s`, and come back; 0 = never.
+) -> AsyncIterator[Load]:
+    """What our own clients saw, in one process; they go on until the block ends.
 
-    What happens in the first `warmup_s` is not counted.
+    They leave after `patience_s`, and come back; 0 = never. What happens in the first `warmup_s`
+    is not counted.
     """
     command = module(
         "loadtests.generator",
@@ -65,14 +69,15 @@ async def clients(
     )
     log = folder / f"generator-{url.rpartition(':')[2].replace('/', '-')}.log"
     async with running(*command, log=log, listened=True) as child:
-        return Load(**await child.said(warmup_s + seconds + 30))
+        yield Load(**await child.said(warmup_s + seconds + 30))
 
 
 async def saturate(url: str, connections: int, seconds: float, folder: Path) -> Load:
     """As many requests as the connections can carry: by `wrk` if it is installed, else ours."""
     wrk = shutil.which("wrk")
     if wrk is None:
-        return await clients(url, connections, seconds, folder)
+        async with clients(url, connections, seconds, folder) as load:
+            return load
     script = folder / "post.lua"
     script.write_text(WRK_SCRIPT)
     flags = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "-s", str(script)]

@@ -25,10 +25,17 @@ def column(header: str, digits: int = 0) -> Any:
     return field(default=None, metadata={"header": header, "digits": digits})
 
 
-def table_of(title: str, rows: Sequence[Row]) -> Table:
+def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:
     """One line per row; what is None is a dash, and a column that says nothing is left out."""
     columns = [one for one in fields(rows[0]) if any(getattr(row, one.name) for row in rows)]
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=f"measured in {took_s:.0f} s",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+    )
     for one in columns:
         numeric = "digits" in one.metadata
         table.add_column(_header(one), justify="right" if numeric else "left")

@@ -67,8 +67,9 @@ async def _sample(front: Front, seconds: float, folder: Path) -> Sample:
     before_s = front.cpu_s()
     busy = await saturate(f"{front.url}/work/0", CONNECTIONS, seconds, folder)
     cpu_s = front.cpu_s() - before_s
-    calm = await clients(f"{front.url}/work/{WORK_S}", CALM_CLIENTS, seconds, folder)
-    return Sample(busy, cpu_s, calm)
+    url = f"{front.url}/work/{WORK_S}"
+    async with clients(url, CALM_CLIENTS, seconds, folder) as calm:
+        return Sample(busy, cpu_s, calm)
 
 
 def _row(name: str, samples: dict[str, list[Sample]]) -> Row:

@@ -47,15 +47,18 @@ class Sample:
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
-    """The fronts run side by side: such a load hardly uses the processor."""
     rounds = 1 if quick else 3
     patient: dict[str, list[Sample]] = defaultdict(list)
     leaving: dict[str, list[Sample]] = defaultdict(list)
     for number in range(rounds):
-        for patience_s, samples in ((0.0, patient), (PATIENCE_S, leaving)):
-            own = folder / f"{number}-{patience_s:g}"
-            for name, sample in (await _round(own, patience_s, quick)).items():
-                samples[name].append(sample)
+        # Side by side, fronts and variants alike: such a load hardly uses the processor.
+        stayed, left = await asyncio.gather(
+            _round(folder / f"{number}-patient", 0.0, quick),
+            _round(folder / f"{number}-leaving", PATIENCE_S, quick),
+        )
+        for name in stayed:
+            patient[name].append(stayed[name])
+            leaving[name].append(left[name])
     rows: list[Row] = []
     for name in FRONTS:
         if installed(name):
@@ -75,17 +78,12 @@ async def _round(folder: Path, patience_s: float, quick: bool) -> dict[str, Samp
 
 
 async def _sample(front: Front, folder: Path, patience_s: float, quick: bool) -> Sample:
-    """Five seconds are a whole wave of the clients that nothing holds back."""
-    warmup_s, seconds = (0.5, 2.0) if quick else (2.5, 5.0)
-    load = await clients(
-        f"{front.url}/work/{WORK_S}",
-        CLIENTS,
-        seconds,
-        folder,
-        warmup_s=warmup_s,
-        patience_s=patience_s,
-    )
-    return Sample(load, await front.most_at_once())
+    """Ten seconds are two whole waves of the clients that nothing holds back."""
+    warmup_s, seconds = (0.5, 2.0) if quick else (5.0, 10.0)
+    url = f"{front.url}/work/{WORK_S}"
+    times = {"warmup_s": warmup_s, "patience_s": patience_s}
+    async with clients(url, CLIENTS, seconds, folder, **times) as load:
+        return Sample(load, await front.most_at_once())
 
 
 def _row(name: str, patient: list[Sample], leaving: list[Sample]) -> Row:
