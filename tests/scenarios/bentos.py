@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from importlib.metadata import version
 
+SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 1}}
+"""Scaling settings of what is asleep a second after its last request."""
+
 _PINS = [f"{name}=={version(name)}" for name in ("bentoml", "numpy", "safetensors")]
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

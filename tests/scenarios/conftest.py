@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.bentos import KITCHEN, SLEEPY
+from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform
+from tests.scenarios.rough_client import Bento, RoughClient
 
 
 @pytest.fixture(scope="session")
@@ -33,16 +34,46 @@ def laptop(tmp_path_factory: pytest.TempPathFactory, platform: Platform) -> Lapt
     return laptop
 
 
+@pytest.fixture
+async def rough(platform: Platform) -> AsyncIterator[RoughClient]:
+    """A client of the platform that sends what the bentoml client would not."""
+    async with RoughClient(platform) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def bento(laptop: Laptop, kitchen: str) -> Bento:
+    """The kitchen's bento as files, to make others from."""
+    name, _, version = kitchen.partition(":")
+    return Bento.read(laptop.home / "bentos" / name / version)
+
+
+@pytest.fixture
+async def unharmed(platform: Platform) -> AsyncIterator[None]:
+    """For what is refused or fails: no role may end over it, log a traceback, or stop answering."""
+    roles = ("up", "agent", "gateway", "control-plane")
+    logs = [platform.data / "logs" / f"{role}.log" for role in roles[1:]]
+    before = [platform.pid(role) for role in roles]
+    sizes = [log.stat().st_size for log in logs]
+    yield
+    assert [platform.pid(role) for role in roles] == before
+    assert await platform.healthy()
+    for log, size in zip(logs, sizes, strict=True):
+        assert "Traceback" not in log.read_text()[size:]
+
+
 @pytest.fixture(scope="session")
 def kitchen(platform: Platform, laptop: Laptop) -> str:
     """The tag of a bento whose service shows what happens to its requests.
 
-    It has been deployed once, so that the environment of all the scenarios' bentos is there.
+    It is deployed as `sleeper`, so the environment of all the scenarios' bentos is there.
     """
-    return asyncio.run(_build_kitchen(platform, laptop))
+    tag = asyncio.run(laptop.build("kitchen", KITCHEN))
+    asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
+    return tag
 
 
-async def _build_kitchen(platform: Platform, laptop: Laptop) -> str:
-    tag = await laptop.build("kitchen", KITCHEN)
-    async with deployed(platform, laptop, tag, "first"):
-        return tag
+@pytest.fixture
+async def sleeper(platform: Platform, kitchen: str) -> str:
+    """The URL of a deployment with one slot that sleeps after a second without requests."""
+    return await platform.url_of("sleeper")

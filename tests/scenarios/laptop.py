@@ -46,6 +46,12 @@ class Laptop:
         await self.bentoml("build", "--name", name, "--version", version, folder=folder)
         return f"{name}:{version}"
 
+    async def deploy(self, name: str, bento: str, **services: Any) -> None:
+        """`bentoml deploy -f`; the settings of each service are `Kitchen={"scaling": {…}}`."""
+        file = self.home / f"{name}.yaml"
+        file.write_text(json.dumps({"name": name, "bento": bento, "services": services}))
+        await self.bentoml("deploy", "-f", str(file))
+
     def project(self, name: str, source: str) -> Path:
         """A folder with a service, as a user has it before building."""
         folder = self.home / "projects" / name
@@ -67,14 +73,9 @@ class Laptop:
 async def deployed(
     platform: Platform, laptop: Laptop, bento: str, name: str, **services: Any
 ) -> AsyncIterator[str]:
-    """The URL of a deployment made with `bentoml deploy`, deleted at the end.
-
-    `services` are the settings of each service: `Kitchen={"scaling": {…}}`.
-    """
-    file = laptop.home / f"{name}.yaml"
-    file.write_text(json.dumps({"name": name, "bento": bento, "services": services}))
+    """The URL of a deployment made with `bentoml deploy -f`, deleted at the end."""
     try:
-        await laptop.bentoml("deploy", "-f", str(file))
+        await laptop.deploy(name, bento, **services)
         yield await platform.url_of(name)
     finally:
         await asyncio.shield(platform.delete(name))

@@ -28,15 +28,20 @@ DEPLOYMENT_PORTS = 60
 
 
 class Platform:
-    """One installation with a data directory and ports of its own."""
+    """One installation with a data directory and ports of its own.
 
-    def __init__(self, data: Path) -> None:
+    One that starts after another may use its environments, which take the longest to make.
+    """
+
+    def __init__(self, data: Path, environments_of: Platform | None = None) -> None:
         self.data = data
         self.port = _free_range(DEPLOYMENT_PORTS + 1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = "scenario"
         self._process: subprocess.Popen[bytes] | None = None
         data.mkdir()
+        if environments_of is not None:
+            (data / "environments").symlink_to(environments_of.data / "environments")
         (data / "hotplate.toml").write_text(
             "[platform]\n"
             f'deployment_ports = "{self.port + 1}-{self.port + DEPLOYMENT_PORTS}"\n'
@@ -112,6 +117,13 @@ class Platform:
                         found.append(int(entry.name))
         return found
 
+    async def healthy(self) -> bool:
+        """Whether the control plane answers, and a gateway is connected to it."""
+        with suppress(aiohttp.ClientError):
+            async with self._session() as http, http.get(f"{self.url}/healthz") as answer:
+                return answer.status == 200
+        return False
+
     # What it answers -----------------------------------------------------------------------
 
     async def ask(self, name: str, path: str = "") -> Any:
@@ -164,9 +176,9 @@ class Platform:
 
 
 @asynccontextmanager
-async def running(data: Path) -> AsyncIterator[Platform]:
+async def running(data: Path, environments_of: Platform | None = None) -> AsyncIterator[Platform]:
     """A platform of a test's own; nothing of it is left, whatever the test did to it."""
-    platform = Platform(data)
+    platform = Platform(data, environments_of)
     try:
         await platform.start()
         yield platform

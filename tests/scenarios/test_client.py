@@ -81,8 +81,8 @@ async def test_a_bento_that_only_the_server_has_is_deployed(
     await laptop.bentoml("delete", bento, "-y")
     async with deployed(platform, laptop, bento, "by-tag") as url:
         assert await call(f"{url}/echo", text="by tag") == "by tag"
-    async with deployed(platform, laptop, "pushed", "by-name") as url:
-        assert await call(f"{url}/echo", text="by name") == "by name"
+    async with deployed(platform, laptop, "pushed", "by-name"):
+        assert (await platform.ask("by-name"))["bento"] == bento
 
 
 async def test_a_bento_is_pushed_and_pulled_elsewhere(

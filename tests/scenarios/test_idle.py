@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
-SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 2}}
 SETTLING_S = 1.0
 WATCHED_S = 10.0
 CORE_SHARE = 0.01
@@ -21,18 +19,17 @@ MEMORY_BYTES = 400 << 20
 
 
 async def test_an_idle_platform_takes_hardly_any_cpu_and_memory(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: Platform, sleeper: str
 ) -> None:
-    async with deployed(platform, laptop, kitchen, "sleeper", Kitchen={"scaling": SLEEPY}):
-        await platform.asleep("sleeper")
-        await asyncio.sleep(SETTLING_S)
-        pids = platform.processes()
-        before = sum(map(cpu_s, pids))
-        await asyncio.sleep(WATCHED_S)
-        used_s = sum(map(cpu_s, pids)) - before
-        assert platform.processes() == pids
-        assert used_s < CORE_SHARE * WATCHED_S
-        assert sum(map(own_bytes, pids)) < MEMORY_BYTES
+    await platform.asleep("sleeper")
+    await asyncio.sleep(SETTLING_S)
+    pids = platform.processes()
+    before = sum(map(cpu_s, pids))
+    await asyncio.sleep(WATCHED_S)
+    used_s = sum(map(cpu_s, pids)) - before
+    assert platform.processes() == pids
+    assert used_s < CORE_SHARE * WATCHED_S
+    assert sum(map(own_bytes, pids)) < MEMORY_BYTES
 
 
 def cpu_s(pid: int) -> float:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.bentos import PAIR
+from tests.scenarios.bentos import PAIR, SLEEPY
 from tests.scenarios.calling import call, under_load
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
-SLEEPY = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 3}}
+ELASTIC = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 3}}
 
 
 async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
     platform: Platform, laptop: Laptop, kitchen: str
 ) -> None:
-    async with deployed(platform, laptop, kitchen, "elastic", Kitchen={"scaling": SLEEPY}) as url:
+    async with deployed(platform, laptop, kitchen, "elastic", Kitchen={"scaling": ELASTIC}) as url:
         await platform.asleep("elastic")
         assert (await platform.ask("elastic"))["status"] == "scaled-to-zero"
         woken = await call(f"{url}/cook", seconds=0.5)

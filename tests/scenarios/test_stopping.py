@@ -16,11 +16,13 @@ from tests.scenarios.platform_process import Platform, running, until
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
 
-async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(tmp_path: Path) -> None:
-    async with running(tmp_path / "data") as platform:
+async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
+    platform: Platform, kitchen: str, tmp_path: Path
+) -> None:
+    async with running(tmp_path / "data", environments_of=platform) as platform:
         laptop = Laptop(tmp_path)
         await laptop.login(platform)
-        await laptop.bentoml("deploy", await laptop.build("kitchen", KITCHEN), "-n", "lasting")
+        await laptop.deploy("lasting", await laptop.build("kitchen", KITCHEN))
         url = await platform.url_of("lasting")
         asked = asyncio.create_task(call(f"{url}/cook", seconds=2.0))
         await until(lambda: in_flight(platform), 10)
