@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from loadtests.child import START_S, BenchmarkFailed
 
 from hotplate.serving.gateway.routes import DemandReport, RouteTable
+from loadtests.child import START_S, BenchmarkFailed
 
 
 class ControlPlane:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-from loadtests.child import START_S, BenchmarkFailed, Child, module, running
-from loadtests.control_plane import telling
-from loadtests.peers import haproxy
 
 from hotplate.platform.ports import free_port
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
+from loadtests.child import START_S, BenchmarkFailed, Child, module, running
+from loadtests.control_plane import telling
+from loadtests.peers import haproxy
 
 HOST = "127.0.0.1"
 DIRECT = "none"

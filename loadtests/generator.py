@@ -18,6 +18,7 @@ from typing import cast
 
 import httptools
 import uvloop
+
 from loadtests.load import Load
 
 BODY = b"x" * 1024

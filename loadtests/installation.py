@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from hotplate.platform.ports import is_free
 from loadtests.child import (
     BIN,
     START_S,
@@ -22,8 +24,6 @@ from loadtests.child import (
     output_of,
     running,
 )
-
-from hotplate.platform.ports import is_free
 
 HOST = "127.0.0.1"
 TOKEN = "bench"

@@ -25,11 +25,11 @@ import blake3
 import fsspec
 import safetensors.torch
 import torch
-from loadtests.published_model import FILE
 
 from hotplate.cache.client import AgentClient
 from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
 from hotplate.serving.weights import stream
+from loadtests.published_model import FILE
 
 
 class Destination:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+
+from hotplate.platform.ports import free_port
 from loadtests.child import ROOT, BenchmarkFailed, Child, running
 from loadtests.installation import HOST, Installation, deploy, installation
 from loadtests.report import column, median, ratio
-
-from hotplate.platform.ports import free_port
 
 PROJECT = ROOT / "examples" / "hello"
 NAME = "coldstart"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+
+from hotplate.platform.ports import free_port
 from loadtests.child import START_S, BenchmarkFailed, Child, module, running
 from loadtests.published_model import TENSOR_BYTES, PublishedModel, publish
 from loadtests.report import column, median, ratio
-
-from hotplate.platform.ports import free_port
 
 HOST = "127.0.0.1"
 BYTES_PER_S = 250e6

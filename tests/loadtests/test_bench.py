@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from loadtests.benchmarks import overload
 from loadtests.fronts import OURS
 
