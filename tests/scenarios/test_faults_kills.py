@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 
 from tests.scenarios.calling import Refused, call, under_load
-from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
@@ -22,11 +21,7 @@ pytestmark = pytest.mark.timeout(60)
 
 BACK_S = 20.0
 CALLERS = 3
-
-
-@pytest.fixture(scope="module")
-def bento(laptop: Laptop, kitchen: str) -> Bento:
-    return Bento.read(laptop.home / "bentos" / "kitchen" / "v1")
+PACE_S = 0.05
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +81,7 @@ async def killed_and_back(platform: Platform, role: str) -> None:
     await kill(before)
 
     async def back() -> bool:
-        with suppress(aiohttp.ClientError):
-            async with aiohttp.ClientSession() as http, http.get(f"{platform.url}/healthz") as said:
-                return said.status == 200 and platform.pid(role) != before
-        return False
+        return platform.pid(role) != before and await platform.healthy()
 
     await until(back, BACK_S)
     assert alive(platform.pid(role))
@@ -98,16 +90,14 @@ async def killed_and_back(platform: Platform, role: str) -> None:
 async def test_requests_go_on_without_the_control_plane_and_replicas_are_adopted(
     harmed: Platform, rough: RoughClient, url: str, bento: Bento
 ) -> None:
-    before = await call(f"{url}/cook")
-    async with under_load(CALLERS, f"{url}/echo", text="all the time") as load:
+    async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
         await killed_and_back(harmed, "control-plane")
         await rough.settled("steady", "running")
         await rough.deploy("afterwards", bento.tag)
         await rough.settled("afterwards", "running")
     assert load.failures == []
-    assert len(load.answers) > 100
-    assert set(load.answers) == {"all the time"}
-    assert (await call(f"{url}/cook"))["pid"] == before["pid"]
+    assert len(load.answers) > 20
+    assert len({answer["pid"] for answer in load.answers}) == 1
     (replica,) = await harmed.replicas("steady")
     assert replica["restarts"] == 0
     await harmed.delete("afterwards")
@@ -124,15 +114,12 @@ async def test_a_killed_gateway_comes_back_on_the_same_ports(harmed: Platform, u
 
     assert (await until(answered, 10))["pid"] == before["pid"]
     assert [harmed.pid("control-plane"), harmed.pid("agent")] == others
-    async with under_load(CALLERS, f"{url}/echo", text="again") as load:
-        await asyncio.sleep(0.5)
-    assert load.failures == []
 
 
 async def test_replicas_answer_without_the_agent_and_new_ones_start_after_it_is_back(
     harmed: Platform, rough: RoughClient, url: str, bento: Bento
 ) -> None:
-    async with under_load(CALLERS, f"{url}/echo", text="all the time") as load:
+    async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
         await killed_and_back(harmed, "agent")
         other = bento.changed("other", {"src/more.txt": "files the agent has not seen yet"})
         await rough.deploy("other", await rough.push(other))
@@ -155,7 +142,7 @@ async def test_a_killed_replica_is_started_again_and_the_others_answer_meanwhile
         ready = await harmed.replicas("two", "ready")
         return [replica["restarts"] for replica in ready] in ([0, 1], [1, 0])
 
-    async with under_load(CALLERS, f"{url}/cook", seconds=0.05) as load:
+    async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
         await kill(victim)
         await until(restarted, BACK_S)
     assert len(load.failures) <= 1, "only what the victim was working on"
@@ -168,24 +155,24 @@ async def test_a_killed_replica_is_started_again_and_the_others_answer_meanwhile
 async def test_what_was_answered_survives_a_kill_right_after_the_answer(
     harmed: Platform, rough: RoughClient, bento: Bento
 ) -> None:
+    await rough.deploy("doomed", bento.tag)
     tag = await rough.push(bento.changed("lasting"))
     await rough.deploy("lasting", tag)
     await killed_and_back(harmed, "control-plane")
     await rough.settled("lasting", "running")
 
     await rough.call("PUT", "/api/v2/deployments/lasting", {"bento": bento.tag})
+    await rough.call("DELETE", "/api/v2/deployments/doomed")
     await killed_and_back(harmed, "control-plane")
     page = await rough.settled("lasting", "running")
     assert (page["bento"], page["revision"]) == (bento.tag, 2)
 
-    await rough.call("DELETE", "/api/v2/deployments/lasting")
-    await killed_and_back(harmed, "control-plane")
-
     async def gone() -> bool:
-        async with rough.http.get("/api/v2/deployments/lasting") as said:
+        async with rough.http.get("/api/v2/deployments/doomed") as said:
             return said.status == 404
 
     await until(gone, BACK_S)
+    await harmed.delete("lasting")
 
 
 async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
@@ -194,15 +181,14 @@ async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
     """The last of this file: nothing runs any more when it is done."""
     roles = ("agent", "gateway", "control-plane")
     before = [harmed.pid(role) for role in roles]
-    replica = (await call(f"{url}/cook"))["pid"]
-    async with under_load(CALLERS, f"{url}/echo", text="all the time") as load:
+    async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
         up = harmed.pid()
         harmed.kill()
         assert not alive(up)
         await harmed.start()
     assert load.failures == []
     assert [harmed.pid(role) for role in roles] == before
-    assert (await call(f"{url}/cook"))["pid"] == replica
+    assert len({answer["pid"] for answer in load.answers}) == 1
     assert await harmed.stop() == 0
     assert harmed.processes() == []
     await harmed.start()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ import pytest
 from hotplate.deploy.machine import detect
 from tests.scenarios.bentos import IMAGE
 from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.serving.bentos import write_model
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("unharmed")]
 
+SOURCE = "src/service.py"
+REQUIREMENTS = "env/python/requirements.txt"
 SERVICE = """
 
 @bentoml.service(image=image)
@@ -67,20 +70,64 @@ READS_ITS_MODEL = (
 )
 
 
-@pytest.fixture
-async def rough(platform: Platform) -> AsyncIterator[RoughClient]:
-    async with RoughClient(platform) as client:
-        yield client
+@dataclass(frozen=True)
+class Begun:
+    """What has been deployed and will fail: their pauses and attempts pass side by side."""
+
+    broken: Path
+    """While this file is there, `crashing` crashes."""
+    blob: Path
+    """The file of the model of `reading`, with a wrong byte."""
+
+
+RIGHT = "the right weights " * 50
+NOT_BUILT = {
+    "not-here": ("thing @ file:///home/ada/thing.whl\n", "3.11"),
+    "nowhere": ("no-such-package-of-hotplate==1.0\n", "3.11"),
+    "no-python": ("", "3.99"),
+}
 
 
 @pytest.fixture(scope="module")
-def bento(laptop: Laptop, kitchen: str) -> Bento:
-    return Bento.read(laptop.home / "bentos" / "kitchen" / "v1")
+def begun(platform: Platform, bento: Bento, tmp_path_factory: pytest.TempPathFactory) -> Begun:
+    return asyncio.run(_begin(platform, bento, tmp_path_factory.mktemp("begun")))
+
+
+async def _begin(platform: Platform, bento: Bento, folder: Path) -> Begun:
+    async with RoughClient(platform) as rough:
+        await rough.deploy("cooking", bento.tag)
+        begun = Begun(folder / "broken", await _damaged_model(platform, rough, folder / "flour"))
+        begun.broken.touch()
+        crashing = bento.changed("crashing", {SOURCE: CRASHES_LATER})
+        envs = [{"name": "BROKEN", "value": str(begun.broken)}]
+        await rough.deploy("crashing", await rough.push(crashing), Kitchen={"envs": envs})
+        reading = bento.changed("reading", {SOURCE: READS_ITS_MODEL})
+        await rough.deploy("reading", await rough.push(reading.needing("reading", "flour:v1")))
+        for name, (requirements, python) in NOT_BUILT.items():
+            image = {**bento.manifest["image"], "python_version": python}
+            unbuilt = bento.changed(name, {REQUIREMENTS: requirements}, image=image)
+            await rough.deploy(name, await rough.push(unbuilt))
+        await rough.settled("cooking", "running")
+        cold = await rough.push(bento.changed("cold", {SOURCE: CONSTRUCTION_RAISES}))
+        await rough.call("PUT", "/api/v2/deployments/cooking", {"bento": cold})
+    return begun
+
+
+async def _damaged_model(platform: Platform, rough: RoughClient, folder: Path) -> Path:
+    """Push a model and damage its weights where they are kept; their file there."""
+    write_model(folder, "flour", "v1")
+    (folder / "weights.txt").write_text(RIGHT)
+    await rough.push_model(folder)
+    kept = (platform.data / "blobs" / "blobs").rglob("*")
+    (blob,) = [path for path in kept if path.is_file() and path.read_bytes() == RIGHT.encode()]
+    blob.chmod(0o600)
+    blob.write_text("T" + RIGHT[1:])
+    return blob
 
 
 @pytest.mark.client
 async def test_an_import_that_raises_is_told_wherever_a_person_looks(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: Platform, laptop: Laptop, begun: Begun
 ) -> None:
     folder = laptop.project("raising", IMPORT_RAISES)
     said = await laptop.bentoml("deploy", ".", "-n", "raising", folder=folder, fails=True)
@@ -99,76 +146,47 @@ async def test_an_import_that_raises_is_told_wherever_a_person_looks(
 
 
 async def test_a_constructor_that_raises_fails_and_the_old_revision_serves_on(
-    platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
+    platform: Platform, rough: RoughClient, begun: Begun
 ) -> None:
-    async with deployed(platform, laptop, bento.tag, "cooking") as url:
-        tag = await rough.push(bento.changed("cold", {"src/service.py": CONSTRUCTION_RAISES}))
-        await rough.call("PUT", "/api/v2/deployments/cooking", {"name": "cooking", "bento": tag})
-        page = await rough.settled("cooking", "failed")
-        assert "ValueError: the oven is cold" in page["reason"]
-        assert page["reason"].endswith("revision 1 goes on serving")
-        assert await call(f"{url}/echo", text="from the old one") == "from the old one"
-        back = {"name": "cooking", "bento": bento.tag}
-        await rough.call("PUT", "/api/v2/deployments/cooking", back)
-        await rough.settled("cooking", "running")
-
-
-CANNOT_BE_BUILT = {
-    "a file of another machine": (
-        "thing @ file:///home/ada/thing.whl\n",
-        "3.11",
-        "'thing @ file:///home/ada/thing.whl' is a file on the machine that built the bento",
-    ),
-    "a package that is nowhere": (
-        "no-such-package-of-hotplate==1.0\n",
-        "3.11",
-        "No package index of this machine has no-such-package-of-hotplate",
-    ),
-    "a Python that is not here": ("", "3.99", "Python 3.99 is not on this machine; install it"),
-}
+    page = await rough.settled("cooking", "failed")
+    assert "ValueError: the oven is cold" in page["reason"]
+    assert page["reason"].endswith("revision 1 goes on serving")
+    url = await platform.url_of("cooking")
+    assert await call(f"{url}/echo", text="from the old one") == "from the old one"
+    await platform.delete("cooking")
 
 
 @pytest.mark.parametrize(
-    ("requirements", "python", "sentence"), CANNOT_BE_BUILT.values(), ids=CANNOT_BE_BUILT
+    ("name", "sentence"),
+    [
+        ("not-here", "'thing @ file:///home/ada/thing.whl' is a file on the machine that built"),
+        ("nowhere", "No package index of this machine has no-such-package-of-hotplate"),
+        ("no-python", "Python 3.99 is not on this machine; install it"),
+    ],
 )
 async def test_an_environment_that_cannot_be_built_fails_once_with_the_reason(
-    platform: Platform,
-    rough: RoughClient,
-    bento: Bento,
-    requirements: str,
-    python: str,
-    sentence: str,
+    platform: Platform, rough: RoughClient, begun: Begun, name: str, sentence: str
 ) -> None:
-    image = {**bento.manifest["image"], "python_version": python}
-    files = {"env/python/requirements.txt": requirements}
-    name = f"unbuilt-{len(sentence)}"
-    await rough.deploy("unbuilt", await rough.push(bento.changed(name, files, image=image)))
-    page = await rough.settled("unbuilt", "failed")
+    page = await rough.settled(name, "failed")
     assert sentence in page["reason"]
-    assert sentence in (await platform.hotplate("status", "unbuilt"))
+    assert sentence in (await platform.hotplate("status", name))
     kinds = [event["kind"] for event in page["events"]]
     assert kinds.count("ReplicaCrashed") == 1, "trying again could not have helped"
-    await platform.delete("unbuilt")
+    await platform.delete(name)
 
 
 async def test_a_service_that_keeps_crashing_is_restarted_and_recovers(
-    platform: Platform, rough: RoughClient, bento: Bento, tmp_path: Path
+    platform: Platform, rough: RoughClient, begun: Begun
 ) -> None:
-    broken = tmp_path / "broken"
-    broken.touch()
-    tag = await rough.push(bento.changed("crashing", {"src/service.py": CRASHES_LATER}))
-    env = [{"name": "BROKEN", "value": str(broken)}]
-    await rough.deploy("crashing", tag, Kitchen={"envs": env})
-    page = await rough.settled("crashing", "unhealthy")
-    assert "exited with code 9" in page["reason"]
-
     async def restarted() -> bool:
         (replica,) = await platform.replicas("crashing")
         return bool(replica["restarts"] >= 2)
 
     await until(restarted, 25)
+    page = await rough.settled("crashing", "unhealthy")
+    assert "exited with code 9" in page["reason"]
     assert "restarts)" in (await platform.hotplate("status", "crashing"))
-    broken.unlink()
+    begun.broken.unlink()
     await rough.settled("crashing", "running")
     assert await call(f"{await platform.url_of('crashing')}/echo", text="well") == "well"
     events = [event["message"] for event in await platform.ask("crashing", "/events")]
@@ -177,30 +195,14 @@ async def test_a_service_that_keeps_crashing_is_restarted_and_recovers(
 
 
 async def test_a_damaged_model_is_never_served_and_can_be_mended(
-    platform: Platform, rough: RoughClient, bento: Bento, tmp_path: Path
+    platform: Platform, rough: RoughClient, begun: Begun
 ) -> None:
-    folder = write_model(tmp_path / "flour", "flour", "v1")
-    right = "the right weights " * 50
-    (folder / "weights.txt").write_text(right)
-    await rough.push_model(folder)
-    (blob,) = [
-        path
-        for path in (platform.data / "blobs" / "blobs").rglob("*")
-        if path.is_file() and path.read_bytes() == right.encode()
-    ]
-    blob.chmod(0o600)
-    blob.write_bytes(b"T" + right.encode()[1:])
-
-    service = bento.changed("reading", {"src/service.py": READS_ITS_MODEL})
-    tag = await rough.push(service.needing("reading", "flour:v1"))
-    await rough.deploy("reading", tag)
-    page = await rough.settled("reading", "failed", "unhealthy")
-    assert blob.name in page["reason"] or "weights.txt" in page["reason"], page["reason"]
-
-    blob.write_bytes(right.encode())
+    page = await rough.settled("reading", "failed")
+    assert "weights.txt: chunk 0 of 1 was corrupt" in page["reason"]
+    begun.blob.write_text(RIGHT)
     await rough.call("PUT", "/api/v2/deployments/reading/void_update")
     await rough.settled("reading", "running")
-    assert await call(f"{await platform.url_of('reading')}/weigh") == right
+    assert await call(f"{await platform.url_of('reading')}/weigh") == RIGHT
     await platform.delete("reading")
 
 
