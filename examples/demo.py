@@ -40,6 +40,8 @@ SENTENCES = [
     "Interest rates rose again in March.",
 ]
 LOAD_S = 40
+LONGEST_LOAD_S = 120
+"""On a busy machine a second replica takes longer to start; the load waits for it that long."""
 CLIENTS = 12
 
 console = Console(highlight=False)
@@ -239,7 +241,9 @@ def show_load(url: str) -> int:
     for thread in threads:
         thread.start()
     most = before = 0
-    for second in range(0, LOAD_S, 2):
+    for second in range(0, LONGEST_LOAD_S, 2):
+        if second >= LOAD_S and most > 1:
+            break
         time.sleep(2)
         state = deployment()["live"]
         ready = sum(replica["state"] == "ready" for replica in state["replicas"])
