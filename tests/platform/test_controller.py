@@ -276,6 +276,12 @@ async def test_a_lost_gateway_changes_nothing(world: World) -> None:
     assert len(world.engine.found) == 1
 
 
+async def test_a_gateway_that_is_parted_with_answers_and_goes(world: World) -> None:
+    async with asyncio.timeout(2):
+        await world.controller.gateways.close()
+    await until(lambda: not world.controller.gateways.connected)
+
+
 async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_their_routes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,10 +87,13 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    site = web.TCPSite(runner, settings.host, settings.port)
     try:
-        await web.TCPSite(runner, settings.host, settings.port).start()
+        await site.start()
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
         await _until(stopped, controller.run())
+        await site.stop()
+        await controller.gateways.close()
     finally:
         await runner.cleanup()
         await engine.close()

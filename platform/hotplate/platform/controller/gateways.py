@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
 
@@ -54,6 +54,12 @@ class Gateways:
         if report is None or report.version < self._table.version:
             return False
         return not any(demand.busy.get(replica) for demand in report.routes.values())
+
+    async def close(self) -> None:
+        """Part with the gateway, which goes on alone. To be called before the server is shut down:
+        from then on it reads nothing, and each side would wait for the other's last word."""
+        if self._socket is not None:
+            await self._socket.close(code=WSCloseCode.GOING_AWAY)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """`GET /internal/gateway`: the WebSocket of a gateway (already authorized)."""
