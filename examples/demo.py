@@ -120,7 +120,7 @@ def platform_running() -> Iterator[int]:
     clean()
     say("0. Start the platform: hotplate up")
     log = HOME / "up.log"
-    command = [BIN / "hotplate", "up", "--port", str(PORT), "--data", HOME / "data"]
+    command = [str(BIN / "hotplate"), "up", "--port", str(PORT), "--data", str(HOME / "data")]
     with log.open("wb") as output:
         up = subprocess.Popen(
             [*command, "--admin-token", TOKEN], stdout=output, stderr=subprocess.STDOUT
@@ -151,10 +151,10 @@ def clean() -> None:
 
 
 def bentoml(*arguments: str, cwd: Path = ROOT, show: bool = False) -> None:
-    call([BIN / "bentoml", *arguments], cwd, show=show)
+    call([str(BIN / "bentoml"), *arguments], cwd, show=show)
 
 
-def call(command: list[Any], cwd: Path, show: bool = False) -> None:
+def call(command: list[str], cwd: Path, show: bool = False) -> None:
     """Run a command; its output is shown line by line, or only when it fails."""
     environ = {
         **os.environ,
@@ -172,7 +172,7 @@ def call(command: list[Any], cwd: Path, show: bool = False) -> None:
         if show and line.strip() and not any(glyph in line for glyph in "█╗╝═"):
             console.print(f"   [dim]{line.rstrip()}[/]", markup=True, soft_wrap=True)
     if process.wait() != 0:
-        raise Failed(f"{' '.join(map(str, command))} failed:\n{''.join(lines[-20:])}")
+        raise Failed(f"{' '.join(command)} failed:\n{''.join(lines[-20:])}")
 
 
 def deployment() -> dict[str, Any]:

@@ -142,7 +142,8 @@ async def test_what_a_reader_wants_is_fetched_first(bench: Bench) -> None:
     bench.holdings.want(second, [1])
     bench.origin.release()
     await asyncio.gather(first.until_on_disk(), second.until_on_disk())
-    assert bench.origin.reads[2] == (SECOND.digest, 1)
+    # Two threads choose one after the other and may begin to read the other way round.
+    assert (SECOND.digest, 1) in bench.origin.reads[2:4]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
