@@ -214,6 +214,19 @@ async def test_the_outcome_is_waited_for_and_no_longer_than_asked(world: World) 
     assert world.status(made) == "running"
 
 
+async def test_nobody_waits_for_an_outcome_of_a_controller_that_ends(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    world = World(store, FakeEngine(ready_at_once=False))
+    async with running(world):
+        made = world.deploy(least=1)
+        await until(lambda: world.engine.found)
+        waiting = asyncio.create_task(world.controller.outcome(made.id, timeout_s=60))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(1):
+        await waiting
+    store.close()
+
+
 async def test_terminating_drains_and_refuses_and_an_update_starts_again(world: World) -> None:
     made = world.deploy(least=1)
     await until(lambda: world.status(made) == "running")

@@ -62,11 +62,11 @@ async def url(harmed: Platform, rough: RoughClient, bento: Bento) -> AsyncIterat
 async def kill(pid: int) -> None:
     """SIGKILL; returns when the process is dead."""
     os.kill(pid, signal.SIGKILL)
+    await until(lambda: ended(pid), 5)
 
-    async def dead() -> bool:
-        return not alive(pid)
 
-    await until(dead, 5)
+async def ended(pid: int) -> bool:
+    return not alive(pid)
 
 
 def alive(pid: int) -> bool:
@@ -101,6 +101,24 @@ async def test_requests_go_on_without_the_control_plane_and_replicas_are_adopted
     (replica,) = await harmed.replicas("steady")
     assert replica["restarts"] == 0
     await harmed.delete("afterwards")
+
+
+async def test_a_control_plane_that_is_asked_to_end_waits_for_nobody(
+    harmed: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    """Neither for the gateway nor for a client that waits for its deployment."""
+    before = harmed.pid("control-plane")
+    slow = bento.changed("slow", {"src/service.py": "import time\ntime.sleep(60)\n"})
+    await rough.deploy("slow", await rough.push(slow))
+    held = asyncio.create_task(rough.call("GET", "/api/v2/deployments/slow"))
+    await asyncio.sleep(0.5)
+    assert not held.done()
+    os.kill(before, signal.SIGTERM)
+    await until(lambda: ended(before), 10)
+    with suppress(aiohttp.ClientError):
+        await held
+    await until(harmed.healthy, BACK_S)
+    await harmed.delete("slow")
 
 
 async def test_a_killed_gateway_comes_back_on_the_same_ports(harmed: Platform, url: str) -> None:

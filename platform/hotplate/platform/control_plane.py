@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 ORGANIZATION = "default"
 ADMIN = "admin"
+GRACE_S = 3.0
+"""How long calls of the API may go on at the end; an upload that is cut is sent again."""
 
 log = logging.getLogger("hotplate.control-plane")
 
@@ -82,7 +84,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     )
     app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
     _add_internal(app, controller, registry, data.secret("cluster-token"), settings.drain_s)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_S)
     await runner.setup()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

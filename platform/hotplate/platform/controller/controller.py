@@ -58,8 +58,7 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopping = False
         self._unknown: dict[int, int] = {}
-        """Deployments not yet read since the start, with the steps that failed for each: a route
-        table without them would end them."""
+        """Failed steps per deployment not yet read: a route table without it would end it."""
         self._scaling = Scaling()
         self._chronicle = Chronicle(store, self._scaling, metrics)
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
@@ -107,18 +106,22 @@ class Controller:
     # The loop ------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until cancelled. Replicas go on running afterwards."""
-        await self._engine.start()
-        for deployment in await self._store.run(self._store.wanted_deployments):
-            self._unknown[deployment.id] = 0
-            self._look_at(deployment.id)
-        await self._step_all()
-        await self._engine.settle()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_engine())
-            while True:
-                await self._wait()
-                await self._step_all()
+        """Work until cancelled. Replicas go on running then, and nobody waits for an outcome."""
+        try:
+            await self._engine.start()
+            for deployment in await self._store.run(self._store.wanted_deployments):
+                self._unknown[deployment.id] = 0
+                self._look_at(deployment.id)
+            await self._step_all()
+            await self._engine.settle()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch_engine())
+                while True:
+                    await self._wait()
+                    await self._step_all()
+        finally:
+            for tracked in self._tracked.values():
+                tracked.settled.set()
 
     async def shutdown(self, drain_s: float) -> None:
         """Let running requests end, at most `drain_s`, then stop every replica, for good."""
@@ -185,10 +188,9 @@ class Controller:
                 await self._step(deployment_id)
                 self._unknown.pop(deployment_id, None)
             except Exception:
-                # One deployment's trouble must not stop the others; it is tried again.
+                # One deployment's trouble must not stop the others: it is tried again.
                 tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
-                if tries < UNREAD_TRIES:
-                    self._unknown[deployment_id] = tries
+                self._unknown |= {deployment_id: tries} if tries < UNREAD_TRIES else {}
                 log.exception("deployment %s: this step failed and will be repeated", deployment_id)
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
         self._publish()
