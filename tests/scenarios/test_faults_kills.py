@@ -193,6 +193,18 @@ async def test_what_was_answered_survives_a_kill_right_after_the_answer(
     await harmed.delete("lasting")
 
 
+async def test_ctrl_c_ends_the_replicas_of_a_control_plane_that_has_just_died(
+    harmed: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    await rough.deploy("orphan", bento.tag)
+    await rough.settled("orphan", "running")
+    await kill(harmed.pid("control-plane"))
+    assert await harmed.stop() == 0
+    assert harmed.processes() == []
+    await harmed.start()
+    await harmed.delete("orphan")
+
+
 async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
     harmed: Platform, url: str
 ) -> None:

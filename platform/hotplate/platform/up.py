@@ -19,7 +19,9 @@ import aiohttp
 from rich.console import Console
 from rich.markup import escape
 
+from hotplate.deploy.attempt import REPLICA_DIR
 from hotplate.deploy.processes import Process
+from hotplate.deploy.records import Records
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
 from hotplate.platform.ports import free_port, is_free, obstacle, reachable
@@ -220,6 +222,7 @@ class Supervisor:
             await self._stop_replicas()
         ends = [process.terminate(STOP_LIMIT_S) for process in self._processes.values()]
         await asyncio.gather(*ends)
+        await self._end_orphans()
         self._console.print("stopped")
 
     async def _stop_replicas(self) -> None:
@@ -232,6 +235,13 @@ class Supervisor:
                 session.post(url, headers=headers) as answer,
             ):
                 await answer.read()
+
+    async def _end_orphans(self) -> None:
+        """The replicas of a control plane that was just dead and could not be asked."""
+        records = Records(self._data.visible_folder("engine"))
+        folders = [str(records.work(replica)) for replica in records.ids()]
+        orphans = Process.find(REPLICA_DIR, folders)
+        await asyncio.gather(*(orphan.terminate(STOP_LIMIT_S) for orphan in orphans))
 
 
 def _role(name: str, url: str, **flags: object) -> Role:
