@@ -190,7 +190,8 @@ class Controller:
             except Exception:
                 # One deployment's trouble must not stop the others: it is tried again.
                 tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
-                self._unknown |= {deployment_id: tries} if tries < UNREAD_TRIES else {}
+                if tries < UNREAD_TRIES:
+                    self._unknown[deployment_id] = tries
                 log.exception("deployment %s: this step failed and will be repeated", deployment_id)
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
         self._publish()
