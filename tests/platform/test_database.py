@@ -70,3 +70,22 @@ def test_a_database_that_does_not_take_a_write_says_why_and_takes_it_later(
             store.ensure_user("acme", "ada", "ada@example.com")
     assert store.ensure_user("acme", "ada", "ada@example.com").name == "ada"
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        pytest.param("sqlite:///{folder}/damaged.db", "file is not a database", id="damaged"),
+        pytest.param("sqlite:///{folder}/no/x.db", "unable to open database file", id="no folder"),
+        pytest.param("nothing", "Could not parse", id="no URL"),
+        pytest.param("nosuch://x:secret@y/z", "Can't load plugin", id="unknown kind"),
+    ],
+)
+def test_a_database_that_cannot_be_opened_says_which_and_why(
+    tmp_path: Path, url: str, why: str
+) -> None:
+    (tmp_path / "damaged.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreFailed, match="cannot be opened") as failure:
+        Store(url.format(folder=tmp_path))
+    assert why in str(failure.value)
+    assert "secret" not in str(failure.value)

@@ -169,9 +169,9 @@ class Supervisor:
                                 return
                     await asyncio.sleep(0.1)
         if not self._stopping.is_set():
-            last = last_lines(self._data.log(role.name), 1)
+            last = last_lines(self._data.log(role.name), 1) or ["it logged nothing"]
             raise CannotStart(
-                f"the {role.name} does not start: {last[0] if last else 'it logged nothing'} "
+                f"the {role.name} does not start: {last[0].removeprefix('hotplate: ')} "
                 f"(log: {self._data.log(role.name)})"
             )
 

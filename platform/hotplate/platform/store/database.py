@@ -15,8 +15,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from alembic import command
 from alembic.config import Config
+from alembic.util.exc import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import StoreFailed
@@ -40,11 +41,15 @@ class Database:
     """One database by URL, e.g. `sqlite:////var/lib/hotplate/hotplate.db`, `postgresql://…`."""
 
     def __init__(self, url: str) -> None:
-        """Opens the database and brings its schema up to date. Blocks."""
-        self._engine = _engine(make_url(url))
+        """Opens the database and brings its schema up to date. Blocks. Raises StoreFailed."""
+        try:
+            self._engine = _engine(make_url(url))
+            with self._engine.begin() as connection:
+                _migrate(connection)
+        except (SQLAlchemyError, CommandError, ImportError) as error:
+            why = " ".join(str(getattr(error, "orig", error)).split())
+            raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        with self._engine.begin() as connection:
-            _migrate(connection)
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs one of the store's methods in the store's thread, so the loop never waits.
@@ -94,6 +99,14 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_immediate)
     return engine
+
+
+def _shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        return make_url(url).render_as_string()
+    except ArgumentError:
+        return "of `database_url`"
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
