@@ -153,6 +153,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     result = dict(below)
     for key, value in above.items():
         under = result.get(key)
-        both = isinstance(value, Mapping) and isinstance(under, Mapping)
-        result[key] = merged(under, value) if both else value  # type: ignore[arg-type]
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            value = merged(under, value)
+        result[key] = value
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any
 
@@ -116,7 +117,7 @@ class StreamedFile:
         return self._header
 
 
-class StreamedTensor:
+class StreamedTensor(ABC):
     """One tensor of a streamed file, before its bytes are needed."""
 
     def __init__(self, source: Source, entry: Entry, data: memoryview) -> None:
@@ -131,11 +132,13 @@ class StreamedTensor:
         """As the header names it, for example `BF16`."""
         return self._entry.dtype
 
+    @abstractmethod
     def whole(self) -> Any:
-        raise NotImplementedError
+        """The tensor, when all its bytes are there."""
 
+    @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        raise NotImplementedError
+        """A part of it, as safetensors' own slices give it."""
 
     def _wait(self, start: int = 0, stop: int | None = None) -> None:
         """For bytes `start:stop` of this tensor, by default all."""
