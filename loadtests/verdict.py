@@ -1,0 +1,15 @@
+"""What a storm found: its figures, and the guarantees that did not hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Verdict:
+    """One run. It has passed when nothing is broken."""
+
+    figures: dict[str, object] = field(default_factory=dict)
+    """Name with its unit → value, in the order in which they are shown."""
+    broken: list[str] = field(default_factory=list)
+    """One sentence per guarantee that did not hold: what was expected, what was seen, where."""
