@@ -104,6 +104,8 @@ async def test_a_replica_that_crashes_pauses_and_starts_again(tmp_path: Path) ->
         assert replica.log_tail[-1] == "it is broken"
         assert engine.capacity()["here"][1].memory_bytes == 0, "its place is free meanwhile"
 
+        (starting,) = await until(engine, states(S.STARTING))
+        assert "; before, exited with code 3 after " in starting.reason
         broken.unlink()
         (again,) = await until(engine, states(S.READY))
         assert again.id == replica.id

@@ -39,6 +39,8 @@ class LocalReplica:
         self._around = around
         self._changed = changed
         self._reason = ""
+        self._last_end = ""
+        """Why its last attempt ended: what an operator needs to know until it is ready again."""
         self._restarts = 0
         self._backoff = Backoff(around.settings.backoff)
         self._log_tail: tuple[str, ...] = ()
@@ -83,14 +85,15 @@ class LocalReplica:
     def start(self, place: Place) -> None:
         """PENDING → STARTING: begin an attempt on `place`."""
         self.place = place
-        self._become(ReplicaState.STARTING, "its environment, files and weights are being prepared")
+        preparing = "its environment, files and weights are being prepared"
+        self._become(ReplicaState.STARTING, self._starting(preparing))
         self._follow(place)
 
     def retry(self) -> None:
         """BACKOFF → PENDING: the pause is over."""
         self._restarts += 1
         self._new_attempt()
-        self._become(ReplicaState.PENDING)
+        self._become(ReplicaState.PENDING, self._last_end)
 
     def begin_stop(self, reason: str) -> None:
         """→ STOPPING, at once; `stop` carries it out."""
@@ -150,10 +153,16 @@ class LocalReplica:
         self._attempt.process = None
         self.place = None
         log.warning("replica %s: %s", self.id, reason)
+        self._last_end = reason
         self._become(ReplicaState.BACKOFF if retry else ReplicaState.FAILED, reason)
+
+    def _starting(self, stage: str) -> str:
+        return f"{stage}; before, {self._last_end}" if self._last_end else stage
 
     def _report(self, state: ReplicaState, reason: str) -> None:
         """Take what the attempt says, and keep it for an engine that comes after us."""
+        if state is ReplicaState.STARTING:
+            reason = self._starting(reason)
         if self.state is not ReplicaState.STOPPING and self._become(state, reason):
             self._save()
 
