@@ -7,9 +7,9 @@ import pytest
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
-from hotplate.deploy.quantities import resources_of
-from hotplate.platform.controller.instance_types import GIB, instance_types, sizes
-from hotplate.platform.controller.loading import model_tags
+from hotplate.deploy.quantities import GIB, resources_of
+from hotplate.platform.bento_manifest import model_tags
+from hotplate.platform.controller.instance_types import instance_types, sizes
 from hotplate.platform.controller.workloads import Rules, Service, merged, services_of
 from hotplate.serving.replica.slots import slots
 from tests.platform.situations import deployment, revision

@@ -89,6 +89,17 @@ class ReplicaState(StrEnum):
     """It cannot start and will not be tried again (environment cannot be built, bad bento …)."""
 
 
+ENDS_FIRST = (
+    ReplicaState.FAILED,
+    ReplicaState.PENDING,
+    ReplicaState.BACKOFF,
+    ReplicaState.STARTING,
+    ReplicaState.UNREADY,
+    ReplicaState.READY,
+)
+"""Who is given up first when there are too many: those that serve nobody."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """A part of a cold start; phases may overlap. Times are Unix seconds."""

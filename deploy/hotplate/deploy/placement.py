@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hotplate.deploy.engine import Resources, WorkloadKey
+from hotplate.deploy.quantities import GIB
 
 DEFAULT_MEMORY_BYTES = 512 << 20
 """Counted for a replica that asks for no memory: about what a small Python service takes."""
 
-_GIB = 1 << 30
 _DUST = 1e-9
 """Rounding of sums such as 0.1 + 0.2 must not cost a place."""
 
@@ -78,10 +78,10 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
             *_shortage("CPUs", cpus, capacity.cpus, held, lambda held: held.cpus),
             *_shortage(
                 "GiB of memory",
-                memory_bytes / _GIB,
-                capacity.memory_bytes / _GIB,
+                memory_bytes / GIB,
+                capacity.memory_bytes / GIB,
                 held,
-                lambda held: held.memory_bytes / _GIB,
+                lambda held: held.memory_bytes / GIB,
             ),
         ]
         if chosen is None or shortages:

@@ -6,17 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hotplate.deploy.engine import ReplicaState, WorkloadKey
-
-_GOES_FIRST = (
-    ReplicaState.FAILED,
-    ReplicaState.PENDING,
-    ReplicaState.BACKOFF,
-    ReplicaState.STARTING,
-    ReplicaState.UNREADY,
-    ReplicaState.READY,
-)
-"""Who is given up first when there are too many: those that serve nobody."""
+from hotplate.deploy.engine import ENDS_FIRST, ReplicaState, WorkloadKey
 
 
 @dataclass(frozen=True)
@@ -67,4 +57,4 @@ def make_plan(
 
 def _goes_first(replica: Member) -> tuple[int, float, str]:
     """Sorts who serves nobody before who serves, and the younger before the older."""
-    return _GOES_FIRST.index(replica.state), -replica.created_at, replica.id
+    return ENDS_FIRST.index(replica.state), -replica.created_at, replica.id

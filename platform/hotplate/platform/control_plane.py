@@ -32,7 +32,7 @@ from hotplate.platform.controller.routing import Addresses
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
-from hotplate.platform.ports import is_free
+from hotplate.platform.ports import is_everywhere, is_free
 from hotplate.platform.roles import log_to_stderr
 from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import PlatformSettings
@@ -152,8 +152,7 @@ def _rules(machine: Machine) -> Rules:
 
 def _advertised(settings: PlatformSettings) -> str:
     """The host in deployments' URLs; empty where every address of the machine is listened on."""
-    everywhere = settings.host in ("0.0.0.0", "::", "")
-    return settings.advertise_host or ("" if everywhere else settings.host)
+    return settings.advertise_host or ("" if is_everywhere(settings.host) else settings.host)
 
 
 def _add_internal(

@@ -7,6 +7,11 @@ import socket
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}
 
 
+def is_everywhere(host: str) -> bool:
+    """Whether a server bound to `host` listens on every address of this machine."""
+    return host in _EVERYWHERE
+
+
 def reachable(host: str) -> str:
     """An address on which a server bound to `host` answers this machine."""
     return _EVERYWHERE.get(host, host)

@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import aiohttp
 from rich.console import Console
 from rich.markup import escape
 
+from hotplate.deploy import logfile
 from hotplate.deploy.attempt import REPLICA_DIR
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
@@ -169,9 +169,8 @@ class Supervisor:
                                 return
                     await asyncio.sleep(0.1)
         if not self._stopping.is_set():
-            last = last_lines(self._data.log(role.name), 1) or ["it logged nothing"]
             raise CannotStart(
-                f"the {role.name} does not start: {last[0].removeprefix('hotplate: ')} "
+                f"the {role.name} does not start: {last_words(self._data.log(role.name))} "
                 f"(log: {self._data.log(role.name)})"
             )
 
@@ -251,11 +250,7 @@ def _role(name: str, url: str, **flags: object) -> Role:
     return Role(name, tuple(argv), f"{url}/healthz")
 
 
-def last_lines(path: Path, count: int) -> Sequence[str]:
-    """The last lines of a log that are not empty."""
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 65536))
-        lines = file.read().decode(errors="replace").splitlines()
-    return [line for line in lines if line.strip()][-count:]
+def last_words(log: Path) -> str:
+    """The last line of a role's log that says something."""
+    said = [line for line in logfile.tail(log, 20) if line.strip()]
+    return said[-1].removeprefix("hotplate: ") if said else "it logged nothing"

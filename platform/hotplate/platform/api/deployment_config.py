@@ -9,7 +9,8 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.api.fields import Fields, suggestion
 from hotplate.platform.api.service_config import check_service_config
-from hotplate.platform.controller.workloads import entry_service, merged
+from hotplate.platform.bento_manifest import service_names
+from hotplate.platform.controller.workloads import merged
 from hotplate.platform.errors import Invalid
 
 STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")
@@ -35,13 +36,6 @@ def deployment_config(
         "secrets": [],
         "services": _services(fields, manifest, instance_types),
     }
-
-
-def service_names(manifest: Mapping[str, Any]) -> list[str]:
-    """The services of a bento, the entry service first."""
-    entry = entry_service(manifest)
-    names = [service["name"] for service in manifest.get("services") or () if service.get("name")]
-    return sorted(names or [entry], key=lambda name: name != entry)
 
 
 def _services(

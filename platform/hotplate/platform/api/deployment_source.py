@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotplate.platform.api.unpacking import Unpacking
-from hotplate.platform.controller.loading import model_tags
+from hotplate.platform.bento_manifest import model_tags
 from hotplate.platform.errors import Invalid, NotFound, StillUnpacking
 from hotplate.platform.store.records import Artifact, Kind, Organization
 from hotplate.platform.store.store import Store

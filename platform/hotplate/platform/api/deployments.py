@@ -19,10 +19,9 @@ from hotplate.platform.api.requests import (
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.face import ControllerFace
 from hotplate.platform.errors import Invalid
+from hotplate.platform.ports import is_everywhere
 from hotplate.platform.store.records import Deployment
 from hotplate.platform.store.store import Store
-
-ANYWHERE = ("0.0.0.0", "::", "")
 
 
 class Deployments:
@@ -163,7 +162,7 @@ async def named_deployment(store: Store, request: web.Request) -> Deployment:
 
 def advertised_host(request: web.Request, settings: ApiSettings) -> str:
     """Where callers reach deployments: as told, else where this caller reached us."""
-    if settings.advertise_host not in ANYWHERE:
+    if not is_everywhere(settings.advertise_host):
         return settings.advertise_host
     return request.url.host or "localhost"
 

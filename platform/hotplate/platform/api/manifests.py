@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotplate.platform.api.fields import Fields, suggestion
-from hotplate.platform.controller.workloads import entry_service
+from hotplate.platform.bento_manifest import entry_service
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Kind
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotplate.deploy.engine import Resources
-
-GIB = 1 << 30
+from hotplate.deploy.quantities import GIB
 
 
 def sizes(whole: Resources, gpu_name: str = "") -> dict[str, Resources]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
+from hotplate.platform.bento_manifest import dependency_services, model_tags
 from hotplate.platform.controller.tracked import Tracked
-from hotplate.platform.controller.workloads import Rules, dependency_services, services_of
+from hotplate.platform.controller.workloads import Rules, services_of
 from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
 from hotplate.platform.store.store import Store
 
@@ -57,12 +57,3 @@ class Loader:
             self._store.artifact(organization, Kind.MODEL, *tag.split(":", 1))
             for tag in model_tags(revision.bento.manifest)
         ]
-
-
-def model_tags(manifest: Mapping[str, Any]) -> list[str]:
-    """`name:version` of every model that a bento names, of all its services."""
-    named = [*(manifest.get("models") or ())]
-    for service in manifest.get("services") or ():
-        named += service.get("models") or ()
-    tags = (model if isinstance(model, str) else model["tag"] for model in named)
-    return list(dict.fromkeys(tags))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 
@@ -19,14 +19,6 @@ START_ATTEMPTS = 3
 repeats at once; a passing one, such as a slow download, gets two more tries)."""
 
 _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
-_ENDS_FIRST = (
-    ReplicaState.FAILED,
-    ReplicaState.PENDING,
-    ReplicaState.BACKOFF,
-    ReplicaState.STARTING,
-    ReplicaState.UNREADY,
-    ReplicaState.READY,
-)
 
 
 @dataclass(frozen=True)
@@ -207,7 +199,7 @@ def _victims(live: Sequence[Replica], excess: int, draining: frozenset[str]) -> 
     """Who goes: first what does not answer, then who drains already, then the youngest."""
     order = sorted(
         live,
-        key=lambda r: (_ENDS_FIRST.index(r.state), r.id not in draining, -r.created_at, r.id),
+        key=lambda r: (ENDS_FIRST.index(r.state), r.id not in draining, -r.created_at, r.id),
     )
     return order[: max(0, excess)]
 

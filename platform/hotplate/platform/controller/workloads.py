@@ -8,6 +8,7 @@ from typing import Any
 
 from hotplate.autoscaler.policy import Policy
 from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
+from hotplate.platform.bento_manifest import entry_service
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 
 Slots = Callable[[Mapping[str, Any], bool], int]
@@ -52,17 +53,6 @@ def services_of(
         _service(deployment, revision, models, rules, described=item, entry=item["name"] == entry)
         for item in ordered or [{"name": entry}]
     )
-
-
-def entry_service(manifest: Mapping[str, Any]) -> str:
-    """The name of the service that a bento serves to the public."""
-    return manifest.get("entry_service") or manifest.get("name") or ""
-
-
-def dependency_services(manifest: Mapping[str, Any]) -> list[str]:
-    """Names of the services that are called by others of the bento only."""
-    entry = entry_service(manifest)
-    return [s["name"] for s in manifest.get("services") or () if s.get("name") not in (None, entry)]
 
 
 def _service(

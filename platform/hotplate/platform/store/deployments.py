@@ -202,13 +202,6 @@ class Deployments(Database):
                 .values(serving=or_(False, RevisionRow.id == revision_id))
             )
 
-    def set_ports(self, revision_id: int, ports: Mapping[str, int]) -> None:
-        """Gateway ports of the services that others of the revision depend on."""
-        with self._session() as session:
-            session.execute(
-                update(RevisionRow).where(RevisionRow.id == revision_id).values(ports=dict(ports))
-            )
-
     def allocate_ports(self, revision_id: int, services: Iterable[str]) -> dict[str, int]:
         """A port for each of these services of the revision; those that have one keep it."""
         with self._session() as session:
