@@ -74,6 +74,9 @@ async def test_a_wanted_replica_becomes_ready_with_all_its_phases(tmp_path: Path
             "init",
         ]
         assert all(phase.end is not None for phase in replica.phases)
+        assert replica.wanted_at == replica.created_at
+        shares_s = [phase.share_s for phase in replica.phases]
+        assert sum(shares_s) == pytest.approx(replica.ready_at - replica.created_at)
 
         seen = json.loads((tmp_path / f"replicas/{replica.id}/work/seen.json").read_text())
         assert seen["GREETING"] == "hello"
@@ -110,7 +113,8 @@ async def test_a_replica_that_crashes_pauses_and_starts_again(tmp_path: Path) ->
         (again,) = await until(engine, states(S.READY))
         assert again.id == replica.id
         assert again.restarts >= 1
-        assert again.phases[0].start > replica.phases[0].start
+        assert again.wanted_at > replica.wanted_at == replica.created_at
+        assert again.cold_start_s == pytest.approx(sum(p.share_s for p in again.phases))
 
 
 async def test_a_killed_replica_is_seen_at_once(tmp_path: Path) -> None:
@@ -261,7 +265,7 @@ async def test_a_new_engine_adopts_what_runs(tmp_path: Path) -> None:
     async with running(tmp_path) as engine:
         (adopted,) = engine.replicas()
         assert (adopted.id, adopted.state) == (name, S.READY)
-        assert adopted.phases[0].name == "instance"
+        assert adopted.cold_start_s == pytest.approx(sum(p.share_s for p in adopted.phases))
 
         await engine.scale(workload(), 1)
         await engine.settle()

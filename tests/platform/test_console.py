@@ -9,14 +9,18 @@ from hotplate.platform.console import phase_chart, show_deployment
 
 def test_phases_stand_on_one_time_axis() -> None:
     phases = [
-        {"name": "environment", "start": 100.0, "end": 104.0},
-        {"name": "process", "start": 104.0, "end": 108.0},
+        {"name": "environment", "start": 100.0, "end": 104.0, "share_s": 4.0},
+        {"name": "weights", "start": 100.0, "end": 102.0, "share_s": 0.0},
+        {"name": "process", "start": 104.0, "end": 108.0, "share_s": 3.0},
+        {"name": "weights", "start": 107.0, "end": 108.0, "share_s": 1.0},
         {"name": "init", "start": 108.0, "end": None},
     ]
     assert phase_chart(phases, cells=8) == [
-        "environment ████         4.00 s",
-        "process         ████     4.00 s",
-        "in all                   8.00 s",
+        "                         lasted    waited",
+        "environment ████         4.00 s    4.00 s",
+        "weights     ██     █     3.00 s    1.00 s",
+        "process         ████     4.00 s    3.00 s",
+        "in all                             8.00 s",
     ]
 
 

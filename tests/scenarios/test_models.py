@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.scenarios.bentos import READER
 from tests.scenarios.calling import call
+from tests.scenarios.cold_start import ColdStart
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
 
@@ -56,6 +57,9 @@ async def test_every_cold_start_is_on_record(platform: Platform, url: str) -> No
     for phases in (replica["phases"], start["phases"]):
         assert {phase["name"] for phase in phases} == PHASES
         assert all(phase["start"] <= phase["end"] for phase in phases)
+    recorded = ColdStart.of(start)
+    assert recorded.share_error < 1e-3
+    assert recorded.length_error < 0.05, "its weights are small, so hardly anything overlaps"
     said = await platform.hotplate("status", NAME)
     assert all(f"\n  {phase} " in said for phase in PHASES)
     assert await phases_in_metrics(platform) == PHASES

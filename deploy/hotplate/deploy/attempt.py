@@ -87,7 +87,9 @@ class Attempt:
         deadline = asyncio.get_running_loop().time() + limit_s
         if self.process is None:
             self._noted.end("instance")
+            self._noted.begin("environment")
             command = await self._prepare(deadline)
+            self._noted.begin("process")
             self.process = self._spawn(command, gpus)
             report(ReplicaState.STARTING, "its process runs and is not ready yet")
         async with asyncio.TaskGroup() as group:
@@ -122,7 +124,6 @@ class Attempt:
             host, port = listener.getsockname()
             self.address, self.ready_path = f"{host}:{port}", command.ready_path
             self.spawned_at = unix_now()
-            self._noted.begin("process")
             return Process.spawn(
                 command.argv,
                 env,

@@ -102,12 +102,15 @@ ENDS_FIRST = (
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a cold start; phases may overlap. Times are Unix seconds."""
+    """A part of a cold start. Times are Unix seconds."""
 
     name: str
-    """instance | environment | process | weights | init"""
+    """instance | environment | process | init, one after the other; weights beside them."""
     start: float
     end: float | None = None
+    share_s: float = 0.0
+    """For how long the start waited for this one; known once the replica is ready. The shares of
+    a cold start add up to its length."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,17 @@ class Replica:
     phases: tuple[Phase, ...] = ()
     log_tail: tuple[str, ...] = ()
     """Last lines of its log, when it ended by itself."""
+
+    @property
+    def wanted_at(self) -> float:
+        """Where its cold start begins: when it was created, and after an end of its own when the
+        pause was over."""
+        return self.phases[0].start if self.phases else self.created_at
+
+    @property
+    def cold_start_s(self) -> float:
+        """From wanted to ready; 0 while it is not."""
+        return 0.0 if self.ready_at is None else self.ready_at - self.wanted_at
 
 
 class Engine(Protocol):
@@ -190,7 +204,7 @@ class Command:
 
 
 class Recorder(Protocol):
-    """Notes the phases of one cold start."""
+    """Notes the phases of one cold start: the runtime's are environment and weights."""
 
     def begin(self, phase: str) -> None: ...
 

@@ -45,7 +45,7 @@ class LocalReplica:
         self._backoff = Backoff(around.settings.backoff)
         self._log_tail: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
-        self._new_attempt()
+        self._new_attempt(self.created_at)
 
     @classmethod
     def adopt(
@@ -92,7 +92,7 @@ class LocalReplica:
     def retry(self) -> None:
         """BACKOFF → PENDING: the pause is over."""
         self._restarts += 1
-        self._new_attempt()
+        self._new_attempt(unix_now())
         self._become(ReplicaState.PENDING, self._last_end)
 
     def begin_stop(self, reason: str) -> None:
@@ -114,9 +114,9 @@ class LocalReplica:
         if self._attempt.process is not None:
             self._attempt.process.leave()
 
-    def _new_attempt(self) -> None:
+    def _new_attempt(self, wanted_at: float) -> None:
         noted = PhaseLog()
-        noted.begin("instance")
+        noted.begin("instance", wanted_at)
         self._attempt = Attempt(self.id, self.workload, self._around, noted)
 
     def _follow(self, place: Place) -> None:

@@ -1,8 +1,12 @@
-"""The phases of one cold start, noted by the engine and by the replica's own process."""
+"""The phases of one cold start, noted by the engine and by the replica's own process.
+
+instance → environment → process → init follow each other without a gap; weights arrive and are
+loaded beside them. Each has a *share*: the part of the whole in which it was what was waited for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -20,9 +24,16 @@ class PhaseLog:
     def __init__(self, phases: Iterable[Phase] = ()) -> None:
         self._phases = {phase.name: phase for phase in phases}
 
-    def begin(self, phase: str) -> None:
-        """Note that `phase` begins now; a second call does not move its start."""
-        self._phases.setdefault(phase, Phase(phase, unix_now()))
+    def begin(self, phase: str, at: float | None = None) -> None:
+        """Note that `phase` begins: `at`, by default now; a second call does not move its start.
+
+        Where nothing is under way it begins with the end of what was: every instant is in a phase.
+        """
+        ends = [known.end for known in self._phases.values()]
+        idle_since = max((end for end in ends if end is not None), default=None)
+        if at is None:
+            at = unix_now() if idle_since is None or None in ends else idle_since
+        self._phases.setdefault(phase, Phase(phase, at))
 
     def end(self, phase: str) -> None:
         """Note that `phase` ends now."""
@@ -38,22 +49,45 @@ def merge(
 ) -> tuple[Phase, ...]:
     """One list of what the engine has `noted` and of the process's `own` phases, by start.
 
-    A phase in both begins with the earlier and ends with the process's word, which knows when it
-    was up; if one had ended before the other began, it is the longer of the two. Once ready
-    (`ready_at`, Unix seconds) no phase is open any more.
+    The process ends, and init begins, when its own word says so. Weights may be there twice: as
+    they arrived, and as the process loaded them. Once ready (`ready_at`, Unix seconds) no phase is
+    open any more, and each has its share.
     """
-    merged = {phase.name: phase for phase in noted}
-    for phase in own:
-        merged[phase.name] = _joined(merged.get(phase.name, phase), phase)
+    chain = {phase.name: phase for phase in noted}
+    said = {phase.name: phase for phase in own}
+    arriving, loading = chain.pop("weights", None), said.get("weights")
+    if arriving is not None and loading is not None and arriving.end is None:
+        arriving = replace(arriving, end=loading.end)  # an engine that adopted it did not see it
+    process, init = chain.get("process"), said.get("init")
+    if process is not None and init is not None:
+        up_at = _within(init.start, process.start, ready_at)
+        chain |= {"process": replace(process, end=up_at), "init": Phase("init", up_at)}
+    # What comes first here is what is waited for: nothing of the chain can begin before the one
+    # before it has ended, init reads what is loading, and what only arrives holds up nobody.
+    *before, last = chain.values()
+    in_order = [phase for phase in (*before, loading, last, arriving) if phase is not None]
     if ready_at is not None:
-        for name, phase in merged.items():
-            if phase.end is None:
-                merged[name] = replace(phase, end=max(phase.start, ready_at))
-    return tuple(sorted(merged.values(), key=lambda phase: phase.start))
+        in_order = _with_shares([_closed(phase, ready_at) for phase in in_order], ready_at)
+    return tuple(sorted(in_order, key=lambda phase: phase.start))
 
 
-def _joined(noted: Phase, own: Phase) -> Phase:
-    if noted.end is not None and own.end is not None and noted.end < own.start:
-        return max(noted, own, key=lambda phase: (phase.end or phase.start) - phase.start)
-    end = noted.end if own.end is None else own.end
-    return Phase(noted.name, min(noted.start, own.start), end)
+def _within(at: float, first: float, last: float | None) -> float:
+    """`at`, by the clock of another process, moved to where it can have been."""
+    return max(first, at if last is None else min(at, last))
+
+
+def _closed(phase: Phase, ready_at: float) -> Phase:
+    start = min(phase.start, ready_at)
+    return replace(phase, start=start, end=_within(phase.end or ready_at, start, ready_at))
+
+
+def _with_shares(phases: Sequence[Phase], ready_at: float) -> list[Phase]:
+    """`phases`, all ended, in the order in which they are waited for. Shares sum to the whole."""
+    instants = sorted({at for phase in phases for at in (phase.start, phase.end or ready_at)})
+    shares = [0.0] * len(phases)
+    waited_for = 0
+    for begin, end in zip(instants, [*instants[1:], ready_at], strict=True):
+        under_way = (n for n, p in enumerate(phases) if p.start <= begin < (p.end or ready_at))
+        waited_for = next(under_way, waited_for)
+        shares[waited_for] += end - begin
+    return [replace(p, share_s=share) for p, share in zip(phases, shares, strict=True)]

@@ -145,19 +145,27 @@ def _show_phases(console: Console, phases: Sequence[dict[str, Any]]) -> None:
 
 
 def phase_chart(phases: Sequence[dict[str, Any]], cells: int = BAR_CELLS) -> list[str]:
-    """A bar per phase on one time axis; phases that overlap stand above each other."""
+    """A bar per phase on one time axis, its seconds, and for how many of them the start waited.
+
+    Phases may overlap, so only the latter add up to the last line.
+    """
     ended = [phase for phase in phases if phase["end"] is not None]
     if not ended:
         return []
     begin = min(phase["start"] for phase in ended)
-    whole_s = max(phase["end"] for phase in ended) - begin or 1e-9
-    lines = []
-    for phase in ended:
-        first = round((phase["start"] - begin) / whole_s * cells)
-        last = max(first + 1, round((phase["end"] - begin) / whole_s * cells))
-        bar = " " * first + "█" * (last - first)
-        lines.append(f"{phase['name']:12}{bar:{cells + 1}} {phase['end'] - phase['start']:7.2f} s")
-    lines.append(f"{'in all':12}{' ' * (cells + 1)} {whole_s:7.2f} s")
+    whole_s = max(phase["end"] for phase in ended) - begin
+    lines = [f"{'':12}{'':{cells + 1}} {'lasted':>9} {'waited':>9}"]
+    for name in dict.fromkeys(phase["name"] for phase in ended):
+        spans = [phase for phase in ended if phase["name"] == name]
+        bar = [" "] * cells
+        for span in spans:
+            first = min(cells - 1, round((span["start"] - begin) / (whole_s or 1) * cells))
+            last = max(first + 1, round((span["end"] - begin) / (whole_s or 1) * cells))
+            bar[first:last] = "█" * (last - first)
+        lasted_s = sum(span["end"] - span["start"] for span in spans)
+        waited_s = sum(span.get("share_s", 0.0) for span in spans)
+        lines.append(f"{name:12}{''.join(bar)}  {lasted_s:7.2f} s {waited_s:7.2f} s")
+    lines.append(f"{'in all':12}{'':{cells + 1}} {'':9} {whole_s:7.2f} s")
     return lines
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.controller.live import phases_json
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling, Wish
 from hotplate.platform.controller.tracked import Tracked
@@ -75,9 +76,8 @@ def repeatable_s(replica: Replica) -> float:
 
     Without the wait for room and the building of the environment, which is there from now on.
     """
-    once = {p.name: p.end - p.start for p in replica.phases if p.end is not None}
-    whole_s = (replica.ready_at or replica.created_at) - replica.created_at
-    return max(0.1, whole_s - once.get("instance", 0.0) - once.get("environment", 0.0))
+    once_s = sum(p.share_s for p in replica.phases if p.name in ("instance", "environment"))
+    return max(0.1, replica.cold_start_s - once_s)
 
 
 def _decision_record(wish: Wish) -> DecisionRecord:
@@ -98,7 +98,7 @@ def _cold_start(replica: Replica) -> ColdStart:
         replica=replica.id,
         revision=replica.key.revision,
         service=replica.key.service,
-        created_at=datetime.fromtimestamp(replica.created_at, UTC),
+        created_at=datetime.fromtimestamp(replica.wanted_at, UTC),
         ready_at=ready_at,
-        phases=tuple({"name": p.name, "start": p.start, "end": p.end} for p in replica.phases),
+        phases=tuple(phases_json(replica)),
     )

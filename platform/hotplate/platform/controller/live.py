@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from hotplate.deploy.engine import Phase, Replica
+from hotplate.deploy.engine import Replica
 from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.tracked import Tracked
 
 
 def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
-    """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in seconds."""
+    """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in Unix seconds."""
     services = []
     for revision in tracked.kept():
         for service in tracked.services[revision.number]:
@@ -43,13 +43,15 @@ def replica_json(replica: Replica, draining: frozenset[str] = frozenset()) -> di
         "restarts": replica.restarts,
         "created_at": _iso(replica.created_at),
         "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),
-        "phases": [phase_json(phase) for phase in replica.phases],
+        "wanted_at": _iso(replica.wanted_at),
+        "phases": phases_json(replica),
         "log_tail": list(replica.log_tail),
     }
 
 
-def phase_json(phase: Phase) -> dict[str, Any]:
-    return {"name": phase.name, "start": phase.start, "end": phase.end}
+def phases_json(replica: Replica) -> list[dict[str, Any]]:
+    """`name`, `start`, `end` and `share_s` of each phase, by start."""
+    return [dict(vars(phase)) for phase in replica.phases]
 
 
 def _wish(wish: Wish | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -23,6 +24,13 @@ class ControllerMetrics:
         self.phase = Histogram(
             "hotplate_controller_cold_start_phase_seconds",
             "Length of each phase of a cold start; phases overlap",
+            ["deployment", "service", "phase"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.share = Histogram(
+            "hotplate_controller_cold_start_share_seconds",
+            "How long a cold start waited for each phase; the shares add up to the whole",
             ["deployment", "service", "phase"],
             buckets=_SECONDS,
             registry=registry,
@@ -53,11 +61,14 @@ class ControllerMetrics:
     def started(self, replica: Replica) -> None:
         """Note a finished cold start."""
         labels = (_name(replica), replica.key.service)
-        if replica.ready_at is not None:
-            self.cold_start.labels(*labels).observe(replica.ready_at - replica.created_at)
+        self.cold_start.labels(*labels).observe(replica.cold_start_s)
+        length_s, share_s = defaultdict[str, float](float), defaultdict[str, float](float)
         for phase in replica.phases:
-            if phase.end is not None:
-                self.phase.labels(*labels, phase.name).observe(max(0.0, phase.end - phase.start))
+            length_s[phase.name] += (phase.end or phase.start) - phase.start
+            share_s[phase.name] += phase.share_s
+        for name in length_s:
+            self.phase.labels(*labels, name).observe(length_s[name])
+            self.share.labels(*labels, name).observe(share_s[name])
 
     def count(self, replicas: Sequence[Replica]) -> None:
         """Set the replica gauges to what there is now."""

@@ -195,6 +195,7 @@ class ColdStart:
     revision: int
     service: str
     created_at: datetime
+    """When it was wanted: made, or after an end of its own when the pause was over."""
     ready_at: datetime | None
     phases: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
-    """[{"name", "start", "end"}], Unix seconds."""
+    """[{"name", "start", "end", "share_s"}], Unix seconds."""

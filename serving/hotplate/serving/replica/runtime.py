@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hotplate.cache.errors import CacheError, UnknownBlob, UnknownManifest
-from hotplate.serving.replica.bento import Bento, read_bento
+from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
@@ -76,16 +76,10 @@ class BentoRuntime:
         try:
             async with asyncio.TaskGroup() as side_by_side:
                 side_by_side.create_task(self._link_models(workload, folder / "home", recorder))
-                parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
-                tree = await self._tree(workload.bento_manifest, wait="all")
-                bento = await asyncio.to_thread(read_bento, Path(tree.root))
-                env = service_variables(workload, bento.envs)
-                copied = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
-                side_by_side.create_task(copied)
-                python = await self._environment(workload, bento, recorder)
+                made = await self._environment(workload, folder, recorder, side_by_side)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        return self._command(workload, folder, env, python, parts.result())
+        return self._command(workload, folder, *made)
 
     def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
@@ -98,13 +92,28 @@ class BentoRuntime:
         await asyncio.gather(*self._arriving, return_exceptions=True)
         await self._environments.close()
 
-    async def _environment(self, workload: ServedBento, bento: Bento, recorder: Recorder) -> Path:
+    async def _environment(
+        self,
+        workload: ServedBento,
+        folder: Path,
+        recorder: Recorder,
+        side_by_side: asyncio.TaskGroup,
+    ) -> tuple[Mapping[str, str], Path, Path]:
+        """All but the models: the service's variables, its Python, and the folder of our parts."""
         recorder.begin("environment")
+        parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
+        tree = await self._tree(workload.bento_manifest, wait="all")
+        bento = await asyncio.to_thread(read_bento, Path(tree.root))
+        env = service_variables(workload, bento.envs)
+        copying = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
+        copied = side_by_side.create_task(copying)
         environment = await self._environments.ensure(
             bento.folder, bento.image, build_variables(workload, bento.envs)
         )
+        await copied
+        made = env, environment.python, await parts
         recorder.end("environment")
-        return environment.python
+        return made
 
     async def _link_models(self, workload: ServedBento, home: Path, recorder: Recorder) -> None:
         """Give the replica a model store as soon as all but the weights are there."""

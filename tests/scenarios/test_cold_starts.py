@@ -1,0 +1,49 @@
+"""Every instant of a cold start belongs to a phase: their lengths add up to the whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.scenarios.calling import Refused, call
+from tests.scenarios.cold_start import ColdStart
+from tests.scenarios.platform_process import Platform
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+CHAIN = {"instance", "environment", "process", "init"}
+
+
+async def last_start(platform: Platform, name: str) -> ColdStart:
+    return ColdStart.of((await platform.ask(name, "/cold_starts?count=1"))[0])
+
+
+def check(start: ColdStart) -> None:
+    assert start.length_error < 0.05, start
+    assert start.share_error < 1e-3, start
+
+
+async def test_a_wake_up_adds_up_and_so_does_the_second_attempt_after_a_crash(
+    platform: Platform, sleeper: str
+) -> None:
+    await platform.asleep("sleeper")
+    asked_at = asyncio.get_running_loop().time()
+    await call(f"{sleeper}/cook")
+    waited_s = asyncio.get_running_loop().time() - asked_at
+    first = await last_start(platform, "sleeper")
+    assert set(first.length_s) == CHAIN
+    check(first)
+    assert 0.5 * waited_s < first.whole_s < waited_s, "a wake-up is a cold start, and little else"
+
+    with pytest.raises(Refused):
+        await call(f"{sleeper}/crash")
+    await call(f"{sleeper}/cook")
+    (replica,) = await platform.replicas("sleeper")
+    assert replica["restarts"] == 1
+    second = await last_start(platform, "sleeper")
+    assert second.replica == first.replica
+    assert second.wanted_at > first.ready_at, "the pause after a crash is no part of a start"
+    check(second)
+    chart = await platform.hotplate("status", "sleeper")
+    assert f"{second.whole_s:7.2f} s\n" in chart
