@@ -7,6 +7,7 @@ writes it, whoever started the process reads it.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,10 +32,13 @@ class Journal:
         self._path = Path(path)
 
     def note(self, phase: str, event: str, at: float | None = None) -> None:
-        """Add a line, in one write; `at` is Unix seconds, by default now."""
+        """Add a line, in one write; `at` is Unix seconds, by default now.
+
+        On a full disk the line is left out: a phase that is not known beats a start that failed.
+        """
         when = datetime.now(timezone.utc).timestamp() if at is None else at  # noqa: UP017
         line = json.dumps({"phase": phase, "event": event, "at": when})
-        with self._path.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
     def phases(self) -> tuple[Phase, ...]:

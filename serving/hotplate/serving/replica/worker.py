@@ -23,6 +23,7 @@ import traceback
 from importlib.util import find_spec
 from typing import Any
 
+from hotplate.serving.replica.full_disk import outlive_it
 from hotplate.serving.replica.hooks import watch_start
 from hotplate.serving.replica.journal import Journal
 
@@ -48,6 +49,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     `worker` counts from 1; the first one prepares the deployment and notes the phases. The others
     wait at `gate`, a pipe that the first one closes.
     """
+    outlive_it()
     first = worker == 1
     journal = Journal(job["journal"] if first else os.devnull)
     journal.note("process", "begin")
