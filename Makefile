@@ -5,6 +5,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python
+# Two at a time, file by file: most scenarios wait for processes rather than compute.
+SUITE := -q -n 2 --dist loadfile
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -29,14 +31,16 @@ demo: .venv/demo-model  ## deploy a real model with the stock client, load it, w
 	@$(BIN)/python examples/demo.py
 
 test: install  ## the whole suite
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest $(SUITE)
 
 check: install  ## what CI runs: format, lint, types, contracts, tests, coverage
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/coverage run -m pytest -q
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(SUITE)
+	@$(BIN)/coverage combine -q
 	@$(BIN)/coverage report --skip-covered
 
 bench: install  ## the benchmarks, as a table
