@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, WSMsgType, web
 from aiohttp.test_utils import TestServer
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import ReplicaState, Resources
@@ -69,9 +69,9 @@ class World:
         self.engine = engine
         self.gateway = StandInGateway()
         self.user = store.ensure_user("default", "ann", "ann@localhost")
-        self.controller = Controller(
-            store, engine, RULES, Addresses("127.0.0.1"), ControllerMetrics(CollectorRegistry())
-        )
+        self.registry = CollectorRegistry()
+        metrics = ControllerMetrics(self.registry)
+        self.controller = Controller(store, engine, RULES, Addresses("127.0.0.1"), metrics)
 
     def bento(self, version: str, manifest: dict[str, Any] = MANIFEST) -> int:
         organization = self.user.organization.id
@@ -250,6 +250,36 @@ async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) ->
     await until(lambda: world.status(made) == "gone")
     await until(lambda: world.gateway.route() is None)
     assert not world.engine.found
+
+
+async def test_nothing_is_kept_of_past_revisions_and_deleted_deployments(world: World) -> None:
+    controller = world.controller
+    made = world.deploy(least=1)
+
+    def replaced() -> bool:
+        found = world.store.deployment(made.id)
+        revisions = {replica.key.revision for replica in world.engine.found.values()}
+        return (
+            found is not None
+            and found.serving == found.latest
+            and revisions == {found.latest.number}
+        )
+
+    for version in ("v2", "v3", "v4", "v5"):
+        world.update(made, version)
+        await until(replaced)
+    await until(lambda: set(controller._tracked[made.id].services) == {5})
+    assert {key.revision for key in controller._tracked[made.id].wishes} == {5}
+    await until(lambda: {key.revision for key in controller._scaling._deciders} == {5})
+    learnt = controller._tracked[made.id].memory_key("Echo")
+    assert world.store.learnt(learnt) is not None
+    assert b"default/echo" in generate_latest(world.registry)
+    world.store.delete_deployment(made.id)
+    controller.poke(made.id)
+    await until(lambda: world.status(made) == "gone")
+    await until(lambda: not controller._tracked and not controller._scaling._deciders)
+    assert world.store.learnt(learnt) is None
+    assert b"default/echo" not in generate_latest(world.registry)
 
 
 async def test_a_name_can_be_used_again_while_the_deleted_one_still_drains(world: World) -> None:

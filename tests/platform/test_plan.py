@@ -171,3 +171,24 @@ def test_a_plan_that_was_applied_is_followed_by_one_that_changes_nothing() -> No
     first, second = plan(running), plan(running)
     assert first == second
     assert [(s.count, s.remove) for s in first.scales] == [(1, frozenset())]
+
+
+def test_what_a_draining_replica_calls_goes_after_it() -> None:
+    pair = {n: (service(n, needs=("Back",)), service(n, "Back")) for n in (1, 2)}
+    front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
+    of = deployment(revision(2), revision(2))
+    busy = situation(of, front, back, services=pair, draining=frozenset({"front"}))
+    step = plan(busy)
+    assert step.draining == {"front"}
+    assert not any(scale.remove for scale in step.scales)
+    alone = situation(of, back, services=pair)
+    assert plan(alone).draining == {"back"}
+    assert plan(situation(of, services=pair)).draining == frozenset()
+
+
+def test_what_is_deleted_ends_from_the_outside_to_the_inside() -> None:
+    pair = {1: (service(1, needs=("Back",)), service(1, "Back"))}
+    of = deployment(revision(1), revision(1), wanted=Wanted.DELETED)
+    front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
+    assert plan(situation(of, front, back, services=pair)).draining == {"front"}
+    assert plan(situation(of, back, services=pair)).draining == {"back"}

@@ -8,7 +8,7 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.routing import Addresses, routes_of
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
-from tests.platform.situations import deployment, replica, revision, service
+from tests.platform.situations import deployment, key, replica, revision, service
 
 
 def routes(
@@ -18,7 +18,7 @@ def routes(
     tokens: tuple[str, ...] = (),
 ) -> dict[str, Route]:
     kept = {r.number: r for r in (of.latest, of.serving) if r}
-    members = [(r, [service(r.number)]) for r in kept.values()]
+    members = {number: [service(number)] for number in kept}
     addresses = Addresses("0.0.0.0")
     made = routes_of(of, members, list(replicas), frozenset(draining), tokens, addresses)
     return {route.name: route for route in made}
@@ -79,12 +79,27 @@ def test_the_schema_travels_with_the_route() -> None:
 
 
 def test_a_service_that_others_call_listens_on_loopback_only() -> None:
-    row = replace(revision(1), ports={"Tokenizer": 7999})
-    of = deployment(row, row)
-    members = [(row, [service(1, needs=("Tokenizer",)), service(1, "Tokenizer")])]
+    of = deployment(revision(1), revision(1))
+    tokenizer = replace(service(1, "Tokenizer"), port=7999)
+    members = {1: [service(1, needs=("Tokenizer",)), tokenizer]}
     made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
     inner = next(route for route in made if route.internal)
     assert (inner.name, inner.host, inner.port) == ("acme/echo@1/Tokenizer", "127.0.0.1", 7999)
+
+
+def test_what_an_old_revision_calls_is_reached_until_the_revision_is_gone() -> None:
+    of = deployment(revision(2), revision(2))
+    members = {
+        number: [service(number), replace(service(number, "Tokenizer"), port=7990 + number)]
+        for number in (1, 2)
+    }
+    there = [
+        replace(replica("old", 1, address="a:1"), key=key(1, "Tokenizer")),
+        replace(replica("new", 2, address="a:2"), key=key(2, "Tokenizer")),
+    ]
+    made = routes_of(of, members, there, frozenset(), (), Addresses("0.0.0.0"))
+    reached = {route.port: [r.id for r in route.replicas] for route in made if route.internal}
+    assert reached == {7991: ["old"], 7992: ["new"]}
 
 
 def test_tables_and_reports_survive_the_wire() -> None:

@@ -108,6 +108,24 @@ def test_services_get_ports_beside_all_that_are_taken_and_keep_them(
     assert make(store, user, "other").port == 7104
 
 
+def test_revisions_that_nothing_is_left_of_give_their_ports_back(
+    store: Store, user: User, deployment: Deployment
+) -> None:
+    store.allocate_ports(deployment.latest.id, ["A", "B"])
+    store.release_ports(deployment.id, {deployment.latest.number})
+    assert make(store, user, "other").port == 7103
+    store.release_ports(deployment.id, set())
+    assert make(store, user, "third").port == 7101
+
+
+def test_what_was_learnt_goes_by_the_beginning_of_its_key(store: Store) -> None:
+    for key in ("decider/a_/x", "decider/a_/y", "decider/ab/x"):
+        store.put_learnt(key, key)
+    store.forget_learnt("decider/a_/")
+    kept = [store.learnt(key) for key in ("decider/a_/x", "decider/a_/y", "decider/ab/x")]
+    assert kept == [None, None, "decider/ab/x"]
+
+
 def test_ports_that_are_used_up_are_said_so(store: Store, user: User) -> None:
     def none_left(taken: set[int]) -> int:
         raise PortsExhausted("ports 1-1: all 1 are taken; delete a deployment")

@@ -194,13 +194,15 @@ class Controller:
                     self._unknown[deployment_id] = tries
                 log.exception("deployment %s: this step failed and will be repeated", deployment_id)
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
+            self._route(deployment_id)
         self._publish()
 
     # One step ------------------------------------------------------------------------------
 
     async def _step(self, deployment_id: int) -> None:
         tracked = self._tracked.get(deployment_id)
-        if tracked is None or deployment_id in self._stale:
+        outlived = tracked is not None and tracked.outlived(self._engine.replicas())
+        if tracked is None or outlived or deployment_id in self._stale:
             self._stale.discard(deployment_id)
             tracked = await self._load(deployment_id)
         if tracked is None:
@@ -252,13 +254,22 @@ class Controller:
         if step.status not in UNSETTLED and deployment.id not in self._stale:
             tracked.settled.set()
         if step.gone:
-            await self._store.run(self._store.forget_deployment, deployment.id)
-            self._tracked.pop(deployment.id)
-            self._scaling.forget(tracked.owns)
-            tracked.settled.set()
-            self._stale.discard(deployment.id)
+            await self._forget(tracked)
         elif deployment.id in self._stale:
             await self._step(deployment.id)
+
+    async def _forget(self, tracked: Tracked) -> None:
+        """Nothing is left of a deleted deployment, so nothing is kept of it either."""
+        deployment = tracked.deployment
+        await self._store.run(self._store.forget_learnt, tracked.memory_prefix)
+        await self._store.run(self._store.forget_deployment, deployment.id)
+        self._tracked.pop(deployment.id)
+        self._scaling.forget(tracked.owns)
+        name = public_name(deployment)
+        if all(public_name(other.deployment) != name for other in self._tracked.values()):
+            self._metrics.forget(name)
+        tracked.settled.set()
+        self._stale.discard(deployment.id)
 
     async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
         latest = deployment.latest
@@ -275,27 +286,29 @@ class Controller:
 
     async def _load(self, deployment_id: int) -> Tracked | None:
         known = self._tracked.get(deployment_id)
-        running = {replica.key.revision for replica in self._engine.replicas()}
+        running = {replica.key for replica in self._engine.replicas()}
         tracked = await self._store.run(self._loader.load, deployment_id, running, known)
         if tracked is None:
             self._tracked.pop(deployment_id, None)
         else:
             self._tracked[deployment_id] = tracked
+            self._scaling.forget(lambda key: tracked.owns(key) and tracked.find(key) is None)
         return tracked
 
-    def _publish(self) -> None:
-        if self._unknown:
-            return
-        replicas = self._engine.replicas()
-        routes = []
-        for tracked in self._tracked.values():
-            members = [(revision, tracked.services[revision.number]) for revision in tracked.kept()]
-            routes += routes_of(
+    def _route(self, deployment_id: int) -> None:
+        """Bring the deployment's routes up to date, also after a step that could write nothing."""
+        if tracked := self._tracked.get(deployment_id):
+            tracked.routes = routes_of(
                 tracked.deployment,
-                members,
-                tracked.mine(replicas),
+                tracked.services,
+                tracked.mine(self._engine.replicas()),
                 tracked.draining,
                 tracked.tokens,
                 self._addresses,
             )
+
+    def _publish(self) -> None:
+        if self._unknown:
+            return
+        routes = [route for tracked in self._tracked.values() for route in tracked.routes]
         self.gateways.publish(sorted(routes, key=lambda route: route.name))

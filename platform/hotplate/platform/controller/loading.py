@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from hotplate.deploy.engine import WorkloadKey
 from hotplate.platform.bento_manifest import dependency_services, model_tags
 from hotplate.platform.controller.tracked import Tracked
 from hotplate.platform.controller.workloads import Rules, services_of
@@ -18,12 +19,12 @@ class Loader:
         self._rules = rules
 
     def load(
-        self, deployment_id: int, running: Collection[int], known: Tracked | None
+        self, deployment_id: int, running: Collection[WorkloadKey], known: Tracked | None
     ) -> Tracked | None:
         """The deployment as the store has it now; None when it is gone. Blocks.
 
-        `running` are the revision numbers of replicas that exist: those of an older revision
-        need its services until they are drained.
+        `running` are the workloads that have replicas: those of an older revision need its
+        services until they are drained. Whatever no other revision needs is given back.
         """
         deployment = self._store.deployment(deployment_id)
         if deployment is None:
@@ -31,11 +32,13 @@ class Loader:
         tracked = known or Tracked(deployment)
         tracked.deployment = deployment
         tracked.tokens = self._store.token_digests(deployment.organization.id)
-        revisions = {r.number: r for r in self._store.revisions(deployment_id)}
-        tracked.numbers = frozenset(revisions)
-        needed = {r.number for r in tracked.kept()} | (revisions.keys() & set(running))
+        tracked.numbers = frozenset(self._store.revision_numbers(deployment_id))
+        needed = {r.number for r in tracked.kept()}
+        needed |= {key.revision for key in running if tracked.owns(key)}
+        tracked.keep_only(needed)
+        self._store.release_ports(deployment_id, needed)
         for number in sorted(needed - tracked.services.keys()):
-            revision = self._with_ports(revisions[number])
+            revision = self._with_ports(self._store.revision(deployment_id, number))
             tracked.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )

@@ -70,6 +70,12 @@ class ControllerMetrics:
             self.phase.labels(*labels, name).observe(length_s[name])
             self.share.labels(*labels, name).observe(share_s[name])
 
+    def forget(self, deployment: str) -> None:
+        """Drop every figure of a deployment that is gone; `deployment` as in the label."""
+        labels = {"deployment": deployment}
+        for metric in (self.cold_start, self.phase, self.crashes, self.replicas, self.desired):
+            metric.remove_by_labels(labels)
+
     def count(self, replicas: Sequence[Replica]) -> None:
         """Set the replica gauges to what there is now."""
         self.replicas.clear()

@@ -27,7 +27,7 @@ class Situation:
 
     deployment: Deployment
     services: Mapping[int, tuple[Service, ...]]
-    """Per revision number: latest and serving ones."""
+    """Per revision number: latest and serving ones, and those that still have replicas."""
     desired: Mapping[WorkloadKey, int]
     """What the autoscaler wishes."""
     replicas: Sequence[Replica]
@@ -184,15 +184,27 @@ def _steps(
     scales: list[Scale] = []
     draining: set[str] = set()
     keys = sorted({*targets, *(replica.key for replica in situation.replicas)})
+    called = _called(situation)
     for key in keys:
         live = [r for r in _of(situation, key) if r.state is not ReplicaState.STOPPING]
-        victims = _victims(live, len(live) - targets.get(key, 0), situation.draining)
+        kept = max(targets.get(key, 0), key in called)
+        victims = _victims(live, len(live) - kept, situation.draining)
         drained = {v.id for v in victims if not _serves(v) or v.id in situation.idle}
         draining |= {v.id for v in victims} - drained
         scales.append(
             Scale(key, max(targets.get(key, 0), len(live) - len(drained)), frozenset(drained))
         )
     return tuple(scales), frozenset(draining)
+
+
+def _called(situation: Situation) -> set[WorkloadKey]:
+    """What replicas that serve may still call, also those that drain: it goes after them."""
+    called = set()
+    for services in situation.services.values():
+        keys = {service.name: service.workload.key for service in services}
+        serving = {s.name: sum(map(_serves, _of(situation, s.workload.key))) for s in services}
+        called |= {keys[name] for name in _woken(services, serving)}
+    return called
 
 
 def _victims(live: Sequence[Replica], excess: int, draining: frozenset[str]) -> list[Replica]:

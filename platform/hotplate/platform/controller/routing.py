@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hotplate.deploy.engine import Replica, ReplicaState
@@ -31,22 +31,27 @@ def answering(deployment: Deployment) -> Revision:
 
 def routes_of(
     deployment: Deployment,
-    services: Sequence[tuple[Revision, Sequence[Service]]],
+    services: Mapping[int, Sequence[Service]],
     replicas: Sequence[Replica],
     draining: frozenset[str],
     tokens: tuple[str, ...],
     addresses: Addresses,
 ) -> list[Route]:
-    """The public route of a deployment and one per service that others call."""
+    """The public route of a deployment and one per service that others call.
+
+    `services` are those per revision number, also of a revision on its way out: its last requests
+    call what they have always called.
+    """
     routes = []
-    for revision, members in services:
+    revision = answering(deployment)
+    for number, members in services.items():
         for service in members:
-            if service.workload.entry and revision.number == answering(deployment).number:
+            if not service.workload.entry:
+                routes.append(_dependency(service, replicas, draining, addresses))
+            elif number == revision.number:
                 routes.append(
                     _public(deployment, revision, service, replicas, draining, tokens, addresses)
                 )
-            elif not service.workload.entry:
-                routes.append(_dependency(revision, service, replicas, draining, addresses))
     return routes
 
 
@@ -83,7 +88,6 @@ def _public(
 
 
 def _dependency(
-    revision: Revision,
     service: Service,
     replicas: Sequence[Replica],
     draining: frozenset[str],
@@ -94,7 +98,7 @@ def _dependency(
     return Route(
         name=str(key),
         host=addresses.dependency_host,
-        port=revision.ports[key.service],
+        port=service.port,
         replicas=_replica_routes(mine, draining),
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Revision, Wanted
+from hotplate.serving.gateway.routes import Route
 
 UNSETTLED = ("deploying", "terminating")
 """Statuses after which another one follows by itself."""
@@ -46,6 +47,8 @@ class Tracked:
     seen: tuple[str, ...] = ()
     """The last replicas, so that their logs are found when they have ended."""
     pending_reason: str = ""
+    routes: Sequence[Route] = ()
+    """What gateways are to serve for it."""
     next_at: float | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the outcome of the last create, update or terminate is known."""
@@ -54,6 +57,18 @@ class Tracked:
         """The revisions that may have replicas wanted: the latest, and the one that serves."""
         latest, serving = self.deployment.latest, self.deployment.serving
         return [latest] if serving is None or serving.number == latest.number else [latest, serving]
+
+    def outlived(self, replicas: Iterable[Replica]) -> bool:
+        """Whether something is known here of a revision that nothing is left of."""
+        kept = {revision.number for revision in self.kept()}
+        past = self.services.keys() - kept
+        return bool(past) and not past <= {r.key.revision for r in self.mine(replicas)}
+
+    def keep_only(self, numbers: Collection[int]) -> None:
+        """Forget what is known of other revisions: every roll-out makes one more."""
+        self.services = {n: s for n, s in self.services.items() if n in numbers}
+        self.wishes = {k: w for k, w in self.wishes.items() if k.revision in numbers}
+        self.learnt_at = {k: t for k, t in self.learnt_at.items() if k.revision in numbers}
 
     def find(self, key: WorkloadKey) -> Service | None:
         return next((s for s in self.services.get(key.revision, ()) if s.workload.key == key), None)
@@ -65,9 +80,14 @@ class Tracked:
             return []
         return list(self.services[revision.number])
 
+    @property
+    def memory_prefix(self) -> str:
+        """Where the store keeps what the deployment's deciders have learnt."""
+        return f"decider/{self.deployment.uid}/"
+
     def memory_key(self, service: str) -> str:
-        """Where the store keeps what the service's deciders have learnt."""
-        return f"decider/{self.deployment.uid}/{service}"
+        """The same of one service."""
+        return self.memory_prefix + service
 
     def route_of(self, key: WorkloadKey) -> str:
         """The gateway's name for the requests that a workload answers."""

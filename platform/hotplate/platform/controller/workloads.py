@@ -24,6 +24,8 @@ class Service:
     needs: tuple[str, ...]
     """Names of the services of the same bento that it calls."""
     timeout_s: float
+    port: int = 0
+    """The gateway's, for those that call it; 0 = nobody but the public does."""
 
     @property
     def name(self) -> str:
@@ -91,7 +93,11 @@ def _service(
     )
     timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
     return Service(
-        workload, rules.policy(asked.get("scaling") or {}, concurrency), needs, timeout_s
+        workload,
+        rules.policy(asked.get("scaling") or {}, concurrency),
+        needs,
+        timeout_s,
+        port=0 if entry else revision.ports[name],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, or_, select, update
@@ -163,6 +163,24 @@ class Deployments(Database):
 
     # What the controller asks and says.
 
+    def revision_numbers(self, deployment_id: int) -> list[int]:
+        """Of all its revisions; a deployment that took over a deleted one's name has others."""
+        with self._session() as session:
+            query = select(RevisionRow.number).where(RevisionRow.deployment_id == deployment_id)
+            return list(session.scalars(query))
+
+    def revision(self, deployment_id: int, number: int) -> Revision:
+        """Raises NotFound."""
+        with self._session() as session:
+            row = session.scalar(
+                select(RevisionRow).where(
+                    RevisionRow.deployment_id == deployment_id, RevisionRow.number == number
+                )
+            )
+            if row is None:
+                raise NotFound(f"revision {number}: the deployment has none of that number")
+            return revision_record(row)
+
     def wanted_deployments(self) -> list[Deployment]:
         """All of every organization, also the deleted ones that are still to be torn down."""
         with self._session() as session:
@@ -213,6 +231,14 @@ class Deployments(Database):
                     taken.add(ports[service])
             row.ports = ports
             return ports
+
+    def release_ports(self, deployment_id: int, kept: Collection[int]) -> None:
+        """Give back the services' ports of all revisions but those of these numbers."""
+        with self._session() as session:
+            past = RevisionRow.deployment_id == deployment_id, RevisionRow.number.not_in(kept)
+            for row in session.scalars(select(RevisionRow).where(*past)):
+                if row.ports:
+                    row.ports = {}
 
     def forget_deployment(self, deployment_id: int) -> None:
         """After tear-down: the row, its revisions and its history go; its port is free."""

@@ -115,6 +115,13 @@ class History(Database):
         with self._session() as session:
             session.merge(LearntRow(key=key, value=value))
 
+    def forget_learnt(self, prefix: str) -> None:
+        """Drops every value whose key begins so."""
+        with self._session() as session:
+            session.execute(
+                delete(LearntRow).where(LearntRow.key.startswith(prefix, autoescape=True))
+            )
+
     def learnt(self, key: str) -> Any:
         """The value kept under a key; None where there is none."""
         with self._session() as session:
