@@ -33,9 +33,11 @@ class Platform:
     One that starts after another may use its environments, which take the longest to make.
     """
 
-    def __init__(self, data: Path, environments_of: Platform | None = None) -> None:
+    def __init__(
+        self, data: Path, environments_of: Platform | None = None, ports: int = DEPLOYMENT_PORTS
+    ) -> None:
         self.data = data
-        self.port = _free_range(DEPLOYMENT_PORTS + 1)
+        self.port = _free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = "scenario"
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,7 +46,7 @@ class Platform:
             (data / "environments").symlink_to(environments_of.data / "environments")
         (data / "hotplate.toml").write_text(
             "[platform]\n"
-            f'deployment_ports = "{self.port + 1}-{self.port + DEPLOYMENT_PORTS}"\n'
+            f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {256 << 20}\n"
         )
 
