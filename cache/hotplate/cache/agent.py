@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from hotplate.cache import descriptors
 from hotplate.cache.arena import Arena, memory_limit_bytes
 from hotplate.cache.chunks import STALL_S
 from hotplate.cache.control import application
@@ -82,7 +82,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
     data = settings.data_dir.resolve()
     data.mkdir(parents=True, exist_ok=True)
     with _sole_agent(data):
-        _allow_many_files()
+        descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
         origin = FsspecOrigin(settings.origin_url)
         arena = Arena(settings.arena_limit_bytes)
@@ -125,10 +125,3 @@ def _sole_agent(data: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _allow_many_files() -> None:
-    """A descriptor per blob in memory, and one per lease."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

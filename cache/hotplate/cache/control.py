@@ -131,7 +131,7 @@ def _authorize(token: str) -> Any:
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode()
+        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if token and request.path != "/healthz" and not hmac.compare_digest(given, expected):
             return _failure(
                 401, "unauthorized", "the agent needs its token in the Authorization header"

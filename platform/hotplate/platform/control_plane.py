@@ -17,6 +17,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.cache import descriptors
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
 from hotplate.deploy.engine import Resources
@@ -24,6 +25,7 @@ from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, detect
 from hotplate.deploy.quantities import resources_of
 from hotplate.platform.api.application import make_app
+from hotplate.platform.api.listener import Listener
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
 
 ORGANIZATION = "default"
 ADMIN = "admin"
-GRACE_S = 3.0
-"""How long calls of the API may go on at the end; an upload that is cut is sent again."""
 
 log = logging.getLogger("hotplate.control-plane")
 
@@ -84,20 +84,19 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     )
     app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
     _add_internal(app, controller, registry, data.secret("cluster-token"), settings.drain_s)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_S)
-    await runner.setup()
+    descriptors.allow_many()
+    listener = Listener(app)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    site = web.TCPSite(runner, settings.host, settings.port)
     try:
-        await site.start()
+        await listener.start(settings.host, settings.port)
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
         await _until(stopped, controller.run())
-        await site.stop()
+        await listener.stop()
         await controller.gateways.close()
     finally:
-        await runner.cleanup()
+        await listener.close()
         await engine.close()
         await bentos.close()
         await agent.close()
@@ -166,8 +165,9 @@ def _add_internal(
 
     def guarded(handler: Handler) -> Handler:
         async def check(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(given, f"Bearer {token}"):
+            given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+            expected = f"Bearer {token}".encode()
+            if not hmac.compare_digest(given, expected):
                 raise Unauthorized("the cluster's token is missing or wrong")
             return await handler(request)
 

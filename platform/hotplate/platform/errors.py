@@ -5,6 +5,7 @@
 ├── Conflict        the name is taken, or the thing is in a state that does not allow it
 ├── Invalid         a request that cannot be carried out as written; the message has the path
 ├── BodyCut         the body of an upload ended before all of it had arrived
+├── BodySlow        a body that takes longer to arrive than a call may last
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
 ├── PortsExhausted  every port that deployments may have is taken
 ├── StoreFailed     the database does not take reads or writes now; nothing was changed
@@ -59,6 +60,12 @@ class BodyCut(PlatformError):
     """The body of an upload ended, or stood still, before all of it had arrived. Send it again."""
 
     code = "body_cut"
+
+
+class BodySlow(PlatformError):
+    """A body that takes longer to arrive than a call may last. Send it again, faster."""
+
+    code = "body_slow"
 
 
 class LinkExpired(PlatformError):

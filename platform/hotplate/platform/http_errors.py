@@ -8,6 +8,7 @@ from hotplate.cache.errors import BadArchive, CacheError, NoSpace, OriginUnavail
 from hotplate.deploy.errors import DeployError, UnknownReplica
 from hotplate.platform.errors import (
     BodyCut,
+    BodySlow,
     Conflict,
     Forbidden,
     Invalid,
@@ -27,6 +28,7 @@ STATUSES: dict[type[Exception], int] = {
     Conflict: 409,
     Invalid: 400,
     BodyCut: 400,
+    BodySlow: 408,
     LinkExpired: 403,
     PortsExhausted: 503,
     StoreFailed: 503,

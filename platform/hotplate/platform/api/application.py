@@ -17,6 +17,7 @@ from hotplate.platform.api.downloads import Downloads
 from hotplate.platform.api.hotplate import Hotplate
 from hotplate.platform.api.instance_types import InstanceTypes
 from hotplate.platform.api.repositories import Repositories
+from hotplate.platform.api.requests import BODY_S
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.api.transfers import Transfers
 from hotplate.platform.api.unpacking import Unpacking
@@ -40,6 +41,7 @@ def make_app(
     app = web.Application(
         middlewares=[answer_errors, auth.middleware()], client_max_size=settings.json_limit_bytes
     )
+    app[BODY_S] = settings.body_s
     app.add_routes(auth.routes())
     app.add_routes(transfers.routes())
     for kind in Kind:

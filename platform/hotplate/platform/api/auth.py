@@ -11,6 +11,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.deploy.errors import DeployError
 from hotplate.platform import http_errors
 from hotplate.platform.api import views
+from hotplate.platform.api.connection import CALLERS_FAULT, malformed
 from hotplate.platform.api.requests import CALLER, Handler, caller, organization
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
 from hotplate.platform.store.store import Store
@@ -50,7 +51,8 @@ class Auth:
         secret = request.headers.get(TOKEN_HEADER, "")
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
-        token = await self._store.run(self._store.find_token, secret)
+        known = secret.isascii()  # the store keeps text, and any bytes may come
+        token = await self._store.run(self._store.find_token, secret) if known else None
         if token is None:
             raise Unauthorized("the API token is unknown or expired; log in with another")
         if SCOPE not in token.scopes:
@@ -68,9 +70,11 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except web.HTTPException as error:
         code = error.reason.lower().replace(" ", "_")
         return http_errors.response(error.status, code, f"{request.path}: {error.reason}")
-    except ConnectionError:
-        # The caller left while it was being answered; aiohttp knows what to do.
-        raise
+    except CALLERS_FAULT as error:
+        # The caller left, or its body cannot be read to its end.
+        if isinstance(error, ConnectionError):
+            raise
+        return malformed(error)
     except Exception:
         logger.exception("%s %s failed", request.method, request.path)
         message = "something went wrong inside Hotplate; its log has the details"

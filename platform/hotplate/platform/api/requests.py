@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from hotplate.platform.api.fields import Fields
-from hotplate.platform.errors import Invalid
+from hotplate.platform.errors import BodySlow, Invalid
 from hotplate.platform.store.records import Organization, User
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -17,6 +18,8 @@ CALLER = web.RequestKey("caller", User)
 """Set by the authentication for every path under `/api/`."""
 
 COUNT_MAX = 1000
+BODY_S = web.AppKey("body_s", float)
+"""How long a JSON body may take to arrive."""
 
 
 def caller(request: web.Request) -> User:
@@ -29,9 +32,18 @@ def organization(request: web.Request) -> Organization:
 
 
 async def body(request: web.Request) -> Fields:
-    """The request's JSON object. Raises Invalid."""
+    """The request's JSON object. Raises Invalid and BodySlow."""
+    coding = request.headers.get("Content-Encoding", "identity")
+    if coding != "identity":
+        raise Invalid(f"Content-Encoding: {coding!r} is not taken; send the body as it is")
+    limit_s = request.app[BODY_S]
     try:
-        value = json.loads(await request.text() or "{}")
+        async with asyncio.timeout(limit_s):
+            data = await request.read()
+    except TimeoutError as exc:
+        raise BodySlow(f"body: not all of it came in {limit_s:g} s; send it again") from exc
+    try:
+        value = json.loads(data or "{}")
         # Neither a half surrogate nor NaN can be kept by every database.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as exc:

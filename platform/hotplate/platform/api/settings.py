@@ -19,6 +19,8 @@ class ApiSettings:
     """How long the first question after a roll-out began is held, so that nobody waits a poll."""
     unpack_wait_s: float = 45.0
     """How long an upload's answer waits for its unpacking; then it goes on in the background."""
+    body_s: float = 60.0
+    """A JSON body that has not come whole after this is refused."""
     body_idle_s: float = 60.0
     """An upload that brings no byte for this long is given up."""
     link_life_s: float = 12 * 3600.0
