@@ -3,8 +3,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import shutil
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +19,7 @@ from hotplate.cache.errors import (
 )
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
 from tests.cache.stores import KINDS, contents, faulty_store, store
+from tests.small_disk import MIB, fill, small_disk
 
 
 @pytest.fixture(params=KINDS)
@@ -171,24 +170,29 @@ def test_a_damaged_manifest_is_never_used(tmp_path: Path, folder: BlobStore) -> 
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = shutil.which("mount")
-    made = mount and subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=1m", "none", tmp_path], capture_output=True, check=False
-    )
-    if not made or made.returncode:
-        pytest.skip("this machine does not let us mount a small disk")
-    yield tmp_path
-    subprocess.run(["umount", tmp_path], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, MIB) as folder:
+        yield folder
 
 
-def test_a_disk_that_fills_up_keeps_what_is_there_and_nothing_half(small_disk: Path) -> None:
-    blobs = BlobStore(f"file://{small_disk}")
+def test_a_disk_that_fills_up_keeps_what_is_there_and_nothing_half(disk: Path) -> None:
+    blobs = BlobStore(f"file://{disk}")
     kept = put(blobs, b"kept")
-    with pytest.raises(NoSpace, match="is full; free space there"):
+    with pytest.raises(NoSpace, match=r"is full: 2 MiB more are needed .* free some space"):
         put(blobs, bytes(2 << 20))
     assert contents(blobs) == [f"blobs/{kept.digest[:2]}/{kept.digest}"]
     assert put(blobs, bytes(500_000)).size_bytes == 500_000
+
+
+def test_a_disk_that_others_fill_is_said_to_be_full(disk: Path) -> None:
+    blobs = BlobStore(f"file://{disk}")
+    with blobs.writer() as writer:
+        writer.write(bytes(500_000))
+        filler = fill(disk)
+        with pytest.raises(NoSpace, match="is full"):
+            writer.write(bytes(9000))
+    filler.unlink()
+    assert contents(blobs) == []
 
 
 def test_a_full_remote_is_said_to_be_full() -> None:

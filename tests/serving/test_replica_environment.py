@@ -14,6 +14,7 @@ from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
 from hotplate.serving.replica.recipe import read_recipe
 from tests.serving.bentos import write_bento, write_wheel
+from tests.small_disk import MIB, small_disk
 
 
 def image_of(bento: Path) -> dict[str, Any]:
@@ -149,6 +150,36 @@ async def test_closing_kills_what_is_being_built(tmp_path: Path) -> None:
         os.kill(pid, 0)
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_a_build_stops_before_it_fills_the_disk_and_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "disk").mkdir()
+    with small_disk(tmp_path / "disk", 40 * MIB) as disk:
+        environments = Environments(disk / "environments", disk_reserve_bytes=10 * MIB)
+        filler = disk / "filler"
+        greedy = f"[ -e {disk}/done ] || (head -c {35 * MIB} /dev/zero > {filler}; sleep 60)"
+        bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": [greedy]})
+        with pytest.raises(EnvironmentFailed, match="are kept free") as failed:
+            await ensure(environments, bento)
+        assert failed.value.no_room
+        with pytest.raises(EnvironmentFailed, match="are kept free"):  # nothing is begun now
+            await ensure(environments, bento)
+        filler.unlink()
+        (disk / "done").touch()
+        assert imports_tiny(await ensure(environments, bento))
+
+
+async def test_a_disk_that_is_full_fails_a_build_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    with small_disk(tmp_path / "disk", 40 * MIB) as disk:
+        environments = Environments(disk / "environments", disk_reserve_bytes=1)
+        fills = f"head -c {60 * MIB} /dev/zero > {disk}/filler"
+        bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": [fills]})
+        with pytest.raises(EnvironmentFailed, match=r"full.*; free some space") as failed:
+            await ensure(environments, bento)
+        assert failed.value.no_room
 
 
 async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(

@@ -43,6 +43,8 @@ class AgentSettings:
     """Bearer token of the control interface; empty lets everybody in."""
     arena_limit_bytes: int = field(default_factory=memory_limit_bytes)
     """Memory for files, in bytes. Half of what this cgroup or machine has: replicas need some."""
+    disk_reserve_bytes: int = 0
+    """Bytes of the disk that the agent leaves free; 0 = 5 % of it, at most 1 GiB."""
     fetch_threads: int = 4
     """Chunks on their way at once. Object stores give 50-100 MB/s per connection."""
     stall_s: float = STALL_S
@@ -55,6 +57,8 @@ class AgentSettings:
             raise ValueError(f"fetch_threads: {self.fetch_threads} is below 1")
         if self.arena_limit_bytes < 0:
             raise ValueError(f"arena_limit_bytes: {self.arena_limit_bytes} is below 0")
+        if self.disk_reserve_bytes < 0:
+            raise ValueError(f"disk_reserve_bytes: {self.disk_reserve_bytes} is below 0")
 
 
 async def serve(settings: AgentSettings, ready: Callable[[str], None]) -> None:
@@ -86,7 +90,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         metrics = Metrics()
         origin = FsspecOrigin(settings.origin_url)
         arena = Arena(settings.arena_limit_bytes)
-        disk = DiskTier(data / "disk")
+        disk = DiskTier(data / "disk", settings.disk_reserve_bytes)
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(origin, settings.fetch_threads, clock, metrics)
         holdings = Holdings(arena, disk, fetcher, settings.stall_s)

@@ -29,8 +29,9 @@ class BlobStore:
     Every method may raise OriginUnavailable, those that write NoSpace as well.
     """
 
-    def __init__(self, url: str, **fsspec_options: Any) -> None:
-        self._storage = open_storage(url, **fsspec_options)
+    def __init__(self, url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -> None:
+        """`disk_reserve_bytes` is left free where the store is a folder; 0 = the usual."""
+        self._storage = open_storage(url, disk_reserve_bytes, **fsspec_options)
         self._parts = Parts(self._storage)
         self.url = self._storage.url
         """Without credentials."""

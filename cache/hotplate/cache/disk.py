@@ -17,6 +17,7 @@ from pathlib import Path
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest
 from hotplate.cache.origin import read_at
+from hotplate.cache.room import Room, is_full
 
 _PARTIAL = ".partial-"
 
@@ -24,8 +25,10 @@ _PARTIAL = ".partial-"
 class DiskTier:
     """A folder of blobs. Thread-safe."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes` of the disk are left free; 0 = the usual."""
         self.root = root
+        self.room = Room(root, reserve_bytes)
         root.mkdir(parents=True, exist_ok=True)
         self._linking = threading.Lock()
         self._spare = root / f"{_PARTIAL}link"
@@ -86,6 +89,7 @@ class DiskTier:
 
     def write(self, digest: str, source_fd: int, size_bytes: int) -> None:
         """Copies a complete, verified blob from `source_fd`. Raises NoSpace."""
+        self.room.check(size_bytes)
         try:
             fd, partial = self._partial()
         except OSError as exc:
@@ -175,6 +179,7 @@ class DiskLanding:
         self.size_bytes = size_bytes
         self._disk = disk
         self._digest = digest
+        disk.room.check(size_bytes)
         try:
             fd, self._path = disk._partial()
         except OSError as exc:
@@ -215,6 +220,6 @@ def _reserve(fd: int, size_bytes: int) -> None:
 
 def disk_error(root: Path, size_bytes: int, exc: OSError) -> CacheError:
     """What a failed write to the disk tier means."""
-    if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if is_full(exc) or exc.errno == errno.EFBIG:
         return NoSpace(f"disk tier {root} has no room for {size_bytes} bytes; free some space")
     return CacheError(f"disk tier {root} cannot be written ({exc}); check the folder")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 from urllib.parse import urlsplit
@@ -16,19 +16,24 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from hotplate.cache.errors import CacheError, NoSpace, OriginUnavailable
+from hotplate.cache.room import Room, is_full
 
 UPLOAD_BLOCK_BYTES = 64 << 20
 """One part of an upload to a bucket. S3 takes 10,000 parts, so a file may have 640 GiB."""
 
 
-def open_storage(url: str, **fsspec_options: Any) -> Storage:
-    """The storage at `url`. Raises ValueError for a chained URL (`simplecache::s3://…`)."""
+def open_storage(url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -> Storage:
+    """The storage at `url`; the reserve (0 = the usual) is that of a folder's disk.
+
+    Raises ValueError for a chained URL (`simplecache::s3://…`).
+    """
     if "::" in url:
         raise ValueError(f"{without_secrets(url)}: give a plain URL, without '::'")
     # Another process writes there too, so a remembered listing would be wrong.
     fs, root = url_to_fs(url, **{"use_listings_cache": False, **fsspec_options})
-    kind = Folder if isinstance(fs, LocalFileSystem) else Storage
-    return kind(without_secrets(url), fs, root)
+    if isinstance(fs, LocalFileSystem):
+        return Folder(without_secrets(url), fs, root, disk_reserve_bytes)
+    return Storage(without_secrets(url), fs, root)
 
 
 def without_secrets(url: str) -> str:
@@ -57,6 +62,9 @@ class Storage:
     def create(self) -> Upload:
         """A new object, which has no name until it is published."""
         return Upload(self, f"incoming/{uuid.uuid4().hex}")
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raises NoSpace unless so many bytes more may be written."""
 
     def size(self, path: str) -> int | None:
         """Bytes of the object; None when there is none."""
@@ -122,7 +130,7 @@ class Storage:
         except CacheError:
             raise
         except self._foreign_errors as exc:
-            if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            if is_full(exc):
                 raise NoSpace(
                     f"{self.url} is full; free space there or point the store elsewhere"
                 ) from exc
@@ -140,6 +148,13 @@ class Folder(Storage):
     """A folder of this machine: what has been published survives a loss of power."""
 
     _foreign_errors = OSError
+
+    def __init__(self, url: str, fs: Any, root: str, reserve_bytes: int) -> None:
+        super().__init__(url, fs, root)
+        self._room = Room(Path(root), reserve_bytes)
+
+    def check_room(self, size_bytes: int) -> None:
+        self._room.check(size_bytes)
 
     def open_new(self, path: str) -> IO[bytes]:
         _make_folder(os.path.dirname(self._at(path)))
@@ -185,6 +200,7 @@ class Upload:
     def write(self, data: bytes | memoryview) -> None:
         if self._file is None:
             raise ValueError("the upload is closed")
+        self._storage.check_room(len(data))
         with self._storage.asked():
             self._file.write(data)
 

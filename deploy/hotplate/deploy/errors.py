@@ -23,14 +23,23 @@ class UnknownReplica(DeployError):
 class PrepareFailed(DeployError):
     """A replica's environment, bento or models could not be made ready.
 
-    `retry` is False when trying again cannot help (an unknown package, a Python that is not here).
+    `retry` is False when trying again cannot help (an unknown package, a Python that is not here),
+    `no_room` True when it only has to wait for room on a disk.
     """
 
     code = "prepare_failed"
 
-    def __init__(self, message: str, *, retry: bool = False, log: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry: bool = False,
+        no_room: bool = False,
+        log: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.retry = retry
+        self.no_room = no_room
         self.log = log
 
 

@@ -95,6 +95,7 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
     agent.add_argument("--origin", required=True, help="fsspec URL of the control plane's blobs")
     agent.add_argument("--memory", type=int, default=0, help="bytes of arena (half the memory)")
+    agent.add_argument("--disk-reserve", type=int, default=0, help="bytes of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
     agent.set_defaults(run=_agent)
 
@@ -160,6 +161,7 @@ def _agent(arguments: argparse.Namespace) -> None:
         port=arguments.port,
         origin=arguments.origin,
         memory_bytes=arguments.memory,
+        disk_reserve_bytes=arguments.disk_reserve,
         token=_token(arguments.token_file) if arguments.token_file else "",
     )
 

@@ -64,12 +64,13 @@ def run(settings: PlatformSettings, data: DataDir, agent_url: str) -> None:
 async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> None:
     """Serve the API and keep the deployments as the store wants them."""
     store = Store(settings.database_url or data.database_url, _allocator(settings))
-    blobs = BlobStore(settings.blobs_url or data.blobs_url)
+    reserve_bytes = settings.disk_reserve_bytes
+    blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     _add_admin(store, data.secret("admin-token"))
     machine = detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
     bentos = BentoRuntime(
-        Environments(data.folder("environments")),
+        Environments(data.folder("environments"), disk_reserve_bytes=reserve_bytes),
         agent,
         agent_socket=data.agent_socket,
         trees=data.folder("agent") / "trees",

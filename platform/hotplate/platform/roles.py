@@ -23,7 +23,14 @@ def log_to_stderr() -> None:
 
 
 def run_agent(
-    *, data: Path, host: str, port: int, origin: str, memory_bytes: int, token: str
+    *,
+    data: Path,
+    host: str,
+    port: int,
+    origin: str,
+    memory_bytes: int,
+    disk_reserve_bytes: int,
+    token: str,
 ) -> None:
     """Run this node's agent until SIGTERM. Raises `CannotStart`."""
     from hotplate.cache.agent import AgentSettings, serve
@@ -32,7 +39,13 @@ def run_agent(
     log_to_stderr()
     memory = {"arena_limit_bytes": memory_bytes} if memory_bytes else {}
     settings = AgentSettings(
-        data_dir=data, origin_url=origin, host=host, port=port, token=token, **memory
+        data_dir=data,
+        origin_url=origin,
+        host=host,
+        port=port,
+        token=token,
+        disk_reserve_bytes=disk_reserve_bytes,
+        **memory,
     )
     try:
         asyncio.run(serve(settings, ready=_say("agent")))

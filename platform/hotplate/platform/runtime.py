@@ -22,7 +22,9 @@ class EngineRuntime:
         try:
             made = await self._bentos.prepare(workload, replica, directory, recorder)
         except ReplicaError as error:
-            raise PrepareFailed(str(error), retry=error.retry, log=error.log) from error
+            raise PrepareFailed(
+                str(error), retry=error.retry, no_room=error.no_room, log=error.log
+            ) from error
         return Command(made.argv, made.env, made.cwd, made.job, made.ready_path)
 
     def phases(self, directory: str) -> Sequence[Phase]:

@@ -38,6 +38,8 @@ class PlatformSettings:
     """Ports that deployments get, first to last; each keeps its own."""
     arena_bytes: int = 0
     """Memory for model files, shared by replicas; 0 = half of the machine's."""
+    disk_reserve_bytes: int = 0
+    """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
     drain_s: float = 30.0
     """How long running requests may take to end when the platform stops."""
 
@@ -45,6 +47,8 @@ class PlatformSettings:
         _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
         _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
         _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
+        reserve_bytes = self.disk_reserve_bytes
+        _check("disk_reserve_bytes", reserve_bytes, reserve_bytes >= 0, "0 or more")
         first, last = self.port_range()
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"

@@ -88,6 +88,7 @@ class Supervisor:
                 port=ports["agent"],
                 origin=settings.blobs_url or data.blobs_url,
                 memory=settings.arena_bytes,
+                disk_reserve=settings.disk_reserve_bytes,
                 token_file=token,
             ),
             _role(

@@ -12,6 +12,8 @@ class Diagnosis:
 
     sentence: str
     retry: bool = False
+    no_room: bool = False
+    """Whether it waits for room on the disk, and is nobody's fault."""
 
 
 def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
@@ -22,7 +24,9 @@ def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
             "with a python_version that is."
         )
     if re.search(r"No space left on device|os error 28\b|Disk quota exceeded", output):
-        return Diagnosis("The disk is full; free some space for environments.", retry=True)
+        return Diagnosis(
+            "The disk is full; free some space for environments.", retry=True, no_room=True
+        )
     if missing := _missing_package(output):
         return Diagnosis(
             f"No package index of this machine has {missing}; check its name and version, and "

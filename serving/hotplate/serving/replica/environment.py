@@ -16,13 +16,18 @@ from typing import Any
 
 from uv import find_uv_bin
 
+from hotplate.cache.errors import NoSpace
+from hotplate.cache.room import Room, full, is_full
 from hotplate.serving.replica.diagnosis import diagnose
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import for_build
 from hotplate.serving.replica.recipe import Recipe, read_recipe
 
+BUILD_LOG = "build.log"
 LOG_TAIL_LINES = 20
+ROOM_CHECK_S = 0.2
+"""Between looks at the disk while a step runs: a fast disk takes a few 100 MiB meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,10 @@ class Environments:
     written by its `uv`, is never built upon.
     """
 
-    def __init__(self, root: Path, uv: str | None = None) -> None:
+    def __init__(self, root: Path, uv: str | None = None, disk_reserve_bytes: int = 0) -> None:
+        """`disk_reserve_bytes` of the disk are left free; 0 = the usual."""
         self._root = root
+        self._room = Room(root, disk_reserve_bytes)
         self._uv = uv or find_uv_bin()
         self._building: dict[str, asyncio.Task[Path]] = {}
 
@@ -67,7 +74,7 @@ class Environments:
 
     def log_path(self, digest: str) -> Path:
         """Where the output of the last build of an environment is."""
-        return self._root / digest / "build.log"
+        return self._root / digest / BUILD_LOG
 
     async def close(self) -> None:
         """Stop what is being built."""
@@ -97,30 +104,38 @@ class Environments:
         return None
 
     async def _build(self, recipe: Recipe) -> Path:
-        build = _Build(recipe, self._root / recipe.digest, self._uv, self.log_path(recipe.digest))
-        await asyncio.to_thread(build.clear)
+        """Raises `EnvironmentFailed`."""
+        build = _Build(recipe, self._root / recipe.digest, self._uv, self._room)
         try:
+            await asyncio.to_thread(build.clear)
             await build.run()
-        except BaseException:
+            await asyncio.to_thread(build.mark_ready)
+        except BaseException as error:
             await asyncio.to_thread(shutil.rmtree, build.attempt, ignore_errors=True)
+            if isinstance(error, NoSpace):
+                raise EnvironmentFailed(str(error), retry=True, no_room=True) from error
+            if isinstance(error, OSError) and is_full(error):
+                raise EnvironmentFailed(
+                    full(error, self._root), retry=True, no_room=True
+                ) from error
             raise
         finally:
             await asyncio.to_thread(shutil.rmtree, build.scratch, ignore_errors=True)
-        await asyncio.to_thread(build.mark_ready)
         return build.python
 
 
 class _Build:
     """One attempt to build one environment."""
 
-    def __init__(self, recipe: Recipe, folder: Path, uv: str, log: Path) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, uv: str, room: Room) -> None:
         self.recipe = recipe
         self.folder = folder
         self.attempt = folder / uuid.uuid4().hex[:8]
         self.scratch = folder / f"{self.attempt.name}.bento"
         self.python = self.attempt / "bin" / "python"
         self._uv = uv
-        self._log = log
+        self._log = folder / BUILD_LOG
+        self._room = room
         inherited = for_build(os.environ)
         self._env = {
             **inherited,
@@ -141,7 +156,7 @@ class _Build:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     async def run(self) -> None:
-        """All steps. Raises `EnvironmentFailed`."""
+        """All steps. Raises `EnvironmentFailed`, `NoSpace`, and OSError for a full disk."""
         recipe = self.recipe
         for command in recipe.skipped_commands:
             self._write(f"# not run, it is for a container's system: {command}\n")
@@ -166,6 +181,7 @@ class _Build:
         draft.replace(self.folder / "ready")
 
     async def _step(self, name: str, argv: Sequence[str], cwd: Path | None = None) -> None:
+        self._room.check(0)
         self._write(f"$ {' '.join(argv)}\n")
         start = self._log.stat().st_size
         with self._log.open("ab") as log:
@@ -179,8 +195,8 @@ class _Build:
                 start_new_session=True,
             )
         try:
-            status = await process.wait()
-        except asyncio.CancelledError:
+            status = await self._ended(process)
+        except (asyncio.CancelledError, NoSpace):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -191,8 +207,17 @@ class _Build:
             raise EnvironmentFailed(
                 diagnosis.sentence,
                 retry=diagnosis.retry,
+                no_room=diagnosis.no_room,
                 log=tuple(output.splitlines()[-LOG_TAIL_LINES:]),
             )
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """Its exit status. Raises NoSpace as soon as it eats into the disk's reserve."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROOM_CHECK_S):
+                    return await process.wait()
+            self._room.check(0)
 
     def _write(self, text: str) -> None:
         with self._log.open("a", encoding="utf-8") as log:

@@ -10,15 +10,23 @@ from __future__ import annotations
 class ReplicaError(Exception):
     """Base of what making a replica ready raises; `code` is stable.
 
-    `retry` is False when trying again cannot help; `log` holds the last lines of the output of
-    what failed, if something was run.
+    `retry` is False when trying again cannot help, `no_room` True when it only has to wait for
+    room on a disk; `log` holds the last lines of the output of what failed, if something was run.
     """
 
     code = "replica_error"
 
-    def __init__(self, message: str, *, retry: bool = False, log: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry: bool = False,
+        no_room: bool = False,
+        log: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.retry = retry
+        self.no_room = no_room
         self.log = log
 
 

@@ -1,4 +1,4 @@
-"""What a full disk may cost a replica: lines of its log and its metrics, never a request or its life.
+"""What a full disk may cost a replica: log lines and metrics, never a request or its life.
 
 Without this a `print` in a handler raises, and the map of one of prometheus_client's files, which
 are made with holes, ends the process with SIGBUS. Python >= 3.9, standard library only.

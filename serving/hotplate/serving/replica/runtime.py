@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hotplate.cache.errors import CacheError, UnknownBlob, UnknownManifest
+from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
+from hotplate.cache.room import full, is_full
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.errors import FilesUnavailable
@@ -78,7 +79,10 @@ class BentoRuntime:
                 side_by_side.create_task(self._link_models(workload, folder / "home", recorder))
                 made = await self._environment(workload, folder, recorder, side_by_side)
         except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            error = failures.exceptions[0]
+            if isinstance(error, OSError) and is_full(error):
+                raise FilesUnavailable(full(error, folder), retry=True, no_room=True) from error
+            raise error from None
         return self._command(workload, folder, *made)
 
     def phases(self, directory: str) -> Sequence[Phase]:
@@ -151,7 +155,8 @@ class BentoRuntime:
             return await self._agent.tree(manifest, wait=wait)
         except CacheError as error:
             retry = not isinstance(error, (UnknownManifest, UnknownBlob))
-            raise FilesUnavailable(str(error), retry=retry) from error
+            no_room = isinstance(error, NoSpace)
+            raise FilesUnavailable(str(error), retry=retry, no_room=no_room) from error
 
     def _command(
         self,
