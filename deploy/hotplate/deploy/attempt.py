@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from hotplate.deploy import logfile
+from hotplate.deploy.endings import ending
 from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
 from hotplate.deploy.errors import PrepareFailed
 from hotplate.deploy.phases import PhaseLog, merge, unix_now
@@ -96,7 +97,7 @@ class Attempt:
             watch = group.create_task(self._watch(self.process, deadline, report))
             code = await self.process.wait()
             watch.cancel()
-        return self._too_late or _ending(code, unix_now() - self.spawned_at)
+        return self._too_late or ending(code, unix_now() - self.spawned_at)
 
     async def _prepare(self, deadline: float) -> Command:
         directory = self._around.records.empty_work(self._replica)
@@ -154,12 +155,3 @@ class Attempt:
 
     def _lateness(self) -> str:
         return f"not ready within {self._workload.cold_start_timeout_s:g} s"
-
-
-def _ending(code: int | None, lasted_s: float) -> str:
-    """How the process ended, in words; a code is not known of an adopted one."""
-    if code is None:
-        return f"ended after {lasted_s:.1f} s"
-    if code < 0:
-        return f"killed by signal {-code} after {lasted_s:.1f} s"
-    return f"exited with code {code} after {lasted_s:.1f} s"

@@ -165,6 +165,20 @@ class Process:
                 self._ended.set_result(code)
 
 
+def start_time_of(pid: int) -> str:
+    """When a process started: ticks since boot and the boot's id. Raises `ProcessLookupError`."""
+    return _stat(pid).start_time
+
+
+def is_running(pid: int, start_time: str) -> bool:
+    """Whether the process with this pid and start time has not ended."""
+    try:
+        stat = _stat(pid)
+    except ProcessLookupError:
+        return False
+    return stat.start_time == start_time and not stat.dead
+
+
 def _reap(pid: int) -> int | None:
     """The exit code of a child that has died; None if it is not our child."""
     try:

@@ -14,6 +14,7 @@ from typing import Any
 from blake3 import blake3
 
 from hotplate.platform.errors import AlreadyRunning, BadSetting
+from hotplate.platform.event_log import EventLog
 
 DEFAULT = Path("~/hotplate")
 
@@ -80,6 +81,11 @@ class DataDir:
 
     def log(self, role: str) -> Path:
         return self.folder("logs") / f"{role}.log"
+
+    @property
+    def events(self) -> EventLog:
+        """What happened to the platform itself."""
+        return EventLog(self.root / "logs" / "events.jsonl")
 
     def secret(self, name: str, given: str = "") -> str:
         """The secret kept under this name: the given one, else the one kept, else a new one."""

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,14 @@ from rich.markup import escape
 
 from hotplate.deploy import logfile
 from hotplate.deploy.attempt import REPLICA_DIR
+from hotplate.deploy.endings import ending
+from hotplate.deploy.phases import unix_now
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
 from hotplate.platform.ports import free_port, is_free, obstacle, reachable
+from hotplate.platform.role_state import SUPERVISOR, RoleState, end_of
 from hotplate.platform.settings import PlatformSettings
 
 START_LIMIT_S = 60.0
@@ -50,6 +54,8 @@ class Supervisor:
         self._data = data
         self._console = console
         self._processes: dict[str, Process] = {}
+        self._last_ends: dict[str, str] = {}
+        """How the process of each role ended that was not asked to."""
         self._stopping = asyncio.Event()
 
     async def run(self, admin_token: str) -> None:
@@ -60,6 +66,7 @@ class Supervisor:
         if self._adoptable("control-plane") is None:
             self._check_address()  # before anything is started that would have to be stopped
         roles = self._roles()
+        self._note_start([role.name for role in roles])
         watchers = []
         try:
             for role in roles:
@@ -74,6 +81,12 @@ class Supervisor:
             for watcher in watchers:
                 watcher.cancel()
             await self._stop()
+
+    def _note_start(self, roles: Sequence[str]) -> None:
+        goes_on = [name for name in roles if self._adoptable(name) is not None]
+        taken_over = f"; it takes over what still runs: {', '.join(goes_on)}" if goes_on else ""
+        self._data.events.add("UpStarted", f"hotplate up was started{taken_over}")
+        RoleState.of_new(SUPERVISOR, os.getpid(), sys.argv).note(self._data)
 
     def _roles(self) -> list[Role]:
         ports, settings, data = self._ports(), self._settings, self._data
@@ -120,15 +133,9 @@ class Supervisor:
         self._data.note("ports", ports)
         return ports
 
-    def _adoptable(self, name: str) -> tuple[int, str, list[str]] | None:
-        noted = self._data.noted(name)
-        if not noted:
-            return None
-        process = Process.adopt(noted["pid"], noted["start_time"])
-        if process is None:
-            return None
-        process.leave()
-        return noted["pid"], noted["start_time"], noted["argv"]
+    def _adoptable(self, name: str) -> RoleState | None:
+        noted = RoleState.noted(self._data, name)
+        return noted if noted is not None and noted.runs else None
 
     def _check_address(self) -> None:
         """Raises `CannotStart` where the API could not listen."""
@@ -142,8 +149,8 @@ class Supervisor:
     async def _start(self, role: Role) -> None:
         found = self._adoptable(role.name)
         if found is not None:
-            process = Process.adopt(found[0], found[1])
-            if process is not None and found[2] == list(role.argv):
+            process = Process.adopt(found.pid, found.start_time)
+            if process is not None and found.argv == role.argv:
                 self._processes[role.name] = process
                 self._console.print(f"[dim]{role.name}: goes on from before (pid {process.pid})[/]")
                 return
@@ -153,8 +160,11 @@ class Supervisor:
             self._check_address()
         environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         process = Process.spawn(role.argv, environ, self._data.root, self._data.log(role.name))
-        note = {"pid": process.pid, "start_time": process.start_time, "argv": list(role.argv)}
-        self._data.note(role.name, note)
+        before, last_end = (
+            RoleState.noted(self._data, role.name),
+            self._last_ends.get(role.name, ""),
+        )
+        RoleState.of_new(role.name, process.pid, role.argv, before, last_end).note(self._data)
         self._processes[role.name] = process
 
     async def _healthy(self, role: Role) -> None:
@@ -181,13 +191,24 @@ class Supervisor:
             code = await self._processes[role.name].wait()
             if self._stopping.is_set():
                 return
-            ending = "ended" if code is None else f"ended with code {code}"
-            self._console.print(f"[red]{role.name} {ending}; it is started again[/]")
+            ended_at, noted = unix_now(), RoleState.noted(self._data, role.name)
+            how = ending(code, ended_at - (noted.since if noted else ended_at))
+            self._last_ends[role.name] = how
+            self._happened("RoleEnded", end_of(role.name, how))
             await asyncio.sleep(RESTART_PAUSE_S)
             try:
                 await self._start(role)
+                await self._healthy(role)
             except CannotStart as error:
-                self._console.print(f"[red]{role.name}: {error}[/]")
+                self._happened("RoleCannotStart", f"{role.name}: {error}; it is tried again")
+            else:
+                down_s = unix_now() - ended_at
+                self._happened("RoleStarted", f"the {role.name} works again after {down_s:.1f} s")
+
+    def _happened(self, kind: str, message: str) -> None:
+        """Say it here, and keep it for who asks later."""
+        self._data.events.add(kind, message)
+        self._console.print(f"[red]{escape(message)}[/]", soft_wrap=True)
 
     async def _follow(self, role: Role) -> None:
         """Print what a role logs from now on."""
@@ -223,6 +244,7 @@ class Supervisor:
         ends = [process.terminate(STOP_LIMIT_S) for process in self._processes.values()]
         await asyncio.gather(*ends)
         await self._end_orphans()
+        self._data.events.add("UpStopped", "hotplate up was stopped, and every replica with it")
         self._console.print("stopped")
 
     async def _stop_replicas(self) -> None:

@@ -1,0 +1,41 @@
+"""How a process ended, in words for who runs the platform; pure."""
+
+from __future__ import annotations
+
+import signal
+
+_WHY = {
+    signal.SIGKILL: "by hand, or by the kernel for want of memory, which dmesg tells",
+    signal.SIGTERM: "somebody asked it to end",
+    signal.SIGINT: "somebody asked it to end",
+    signal.SIGHUP: "somebody asked it to end",
+    signal.SIGSEGV: "native code in it crashed; the last lines of its log may say where",
+    signal.SIGBUS: "a file that it had mapped was cut, or native code in it crashed",
+    signal.SIGABRT: "it gave up itself; the last lines of its log may say why",
+    signal.SIGILL: "it has code for another kind of CPU",
+    signal.SIGFPE: "native code in it crashed; the last lines of its log may say where",
+}
+_SHELL_BASE = 128
+"""A shell exits with this and the number of the signal that ended its child."""
+
+
+def ending(code: int | None, lasted_s: float) -> str:
+    """How it ended: an exit code, the negative of a signal's number, None where nobody knows."""
+    if code is None:
+        return f"ended after {lasted_s:.1f} s; how is not known, for its parent ended before"
+    if code < 0:
+        return f"killed by signal {-code} after {lasted_s:.1f} s ({_about(-code)})"
+    if code == 0:
+        return f"exited with code 0 after {lasted_s:.1f} s, though nobody asked it to"
+    said = f"exited with code {code} after {lasted_s:.1f} s"
+    number = code - _SHELL_BASE
+    return f"{said} (a child of it: {_about(number)})" if number in _WHY else said
+
+
+def _about(number: int) -> str:
+    try:
+        known = signal.Signals(number)
+    except ValueError:
+        return "a signal of real time"
+    why = _WHY.get(known)
+    return f"{known.name}: {why}" if why else known.name
