@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -151,7 +152,8 @@ class Attempt:
             report(ReplicaState.READY, "")
         async for why_not in probe.verdicts():
             report(ReplicaState.UNREADY if why_not else ReplicaState.READY, why_not)
-            logfile.trim(self._around.records.log_path(self._replica))
+            with suppress(OSError):  # of a full disk, say: the log is cut the next time
+                logfile.trim(self._around.records.log_path(self._replica))
 
     def _lateness(self) -> str:
         return f"not ready within {self._workload.cold_start_timeout_s:g} s"

@@ -77,7 +77,7 @@ class Workload:
 
 class ReplicaState(StrEnum):
     PENDING = "pending"
-    """Wanted, but it does not fit yet; `reason` says what is missing."""
+    """Wanted, but it (or a disk for it) has no room yet; `reason` says what is missing."""
     STARTING = "starting"
     READY = "ready"
     UNREADY = "unready"

@@ -194,9 +194,11 @@ class LocalEngine(Engine):
         for replica in self._replicas.values():
             if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
                 replica.retry()
-        self._place()
+        self._place(now)
         pauses = (
-            each.retry_at for each in self._replicas.values() if each.state is ReplicaState.BACKOFF
+            each.retry_at
+            for each in self._replicas.values()
+            if each.state in (ReplicaState.BACKOFF, ReplicaState.PENDING) and each.retry_at > now
         )
         if (earliest := min(pauses, default=None)) is not None:
             self._wake_at(earliest)
@@ -207,9 +209,13 @@ class LocalEngine(Engine):
         self._replicas[replica] = LocalReplica(replica, workload, self._around, self._changed)
         self._changed()
 
-    def _place(self) -> None:
+    def _place(self, now: float) -> None:
         """Start the pending replicas that fit, tell the others why they wait."""
-        pending = [each for each in self._replicas.values() if each.state is ReplicaState.PENDING]
+        pending = [
+            each
+            for each in self._replicas.values()
+            if each.state is ReplicaState.PENDING and each.retry_at <= now
+        ]
         if not pending:
             return
         outcome = place(

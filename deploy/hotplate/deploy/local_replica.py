@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from hotplate.cache.room import full, is_full
 from hotplate.deploy import logfile
 from hotplate.deploy.attempt import Attempt, Surroundings
 from hotplate.deploy.backoff import Backoff
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 class LocalReplica:
     """PENDING → STARTING → READY ⇄ UNREADY; when that ends → BACKOFF → PENDING, or FAILED.
 
+    STARTING → PENDING where a disk has no room: that is not counted against it.
+
     The engine calls `wait_for_place`, `start`, `retry` and `begin_stop`; all else goes by itself.
     """
 
@@ -35,7 +38,7 @@ class LocalReplica:
         self.place: Place | None = None
         """What it holds of the machine."""
         self.retry_at = 0.0
-        """Loop time at which it leaves BACKOFF."""
+        """Loop time before which it is not started: it pauses in BACKOFF, or PENDING for room."""
         self._around = around
         self._changed = changed
         self._reason = ""
@@ -45,7 +48,10 @@ class LocalReplica:
         self._backoff = Backoff(around.settings.backoff)
         self._log_tail: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
-        self._new_attempt(self.created_at)
+        self._unsaved = False
+        """Whether its record lacks what was reported last, because a disk was full."""
+        self._wanted_at = self.created_at
+        self._new_attempt()
 
     @classmethod
     def adopt(
@@ -92,7 +98,8 @@ class LocalReplica:
     def retry(self) -> None:
         """BACKOFF → PENDING: the pause is over."""
         self._restarts += 1
-        self._new_attempt(unix_now())
+        self._wanted_at = unix_now()
+        self._new_attempt()
         self._become(ReplicaState.PENDING, self._last_end)
 
     def begin_stop(self, reason: str) -> None:
@@ -114,9 +121,9 @@ class LocalReplica:
         if self._attempt.process is not None:
             self._attempt.process.leave()
 
-    def _new_attempt(self, wanted_at: float) -> None:
+    def _new_attempt(self) -> None:
         noted = PhaseLog()
-        noted.begin("instance", wanted_at)
+        noted.begin("instance", self._wanted_at)
         self._attempt = Attempt(self.id, self.workload, self._around, noted)
 
     def _follow(self, place: Place) -> None:
@@ -128,11 +135,17 @@ class LocalReplica:
             self._ended(await self._attempt.run(place.gpus, self._report))
         except PrepareFailed as error:
             logfile.append(self._around.records.log_path(self.id), error.log)
-            self._ended(str(error), retry=error.retry)
+            if error.no_room:
+                self._wait_for_room(str(error))
+            else:
+                self._ended(str(error), retry=error.retry)
         except DeployError as error:
             self._ended(str(error))
         except Exception as error:
-            # A bug in the runtime or a full disk must not cost the other replicas their engine.
+            if isinstance(error, OSError) and is_full(error) and self._attempt.process is None:
+                self._wait_for_room(full(error, self._around.records.work(self.id)))
+                return
+            # A bug in the runtime must not cost the other replicas their engine.
             log.exception("replica %s: the attempt broke", self.id)
             if self._attempt.process is not None:
                 await self._attempt.process.terminate(self.workload.stop_grace_s)
@@ -141,9 +154,7 @@ class LocalReplica:
     def _ended(self, reason: str, *, retry: bool = True) -> None:
         """Give the place back, and pause or give up."""
         ready_at = self._attempt.ready_at
-        ready_for_s = 0.0 if ready_at is None else unix_now() - ready_at
-        self._backoff, pause_s = self._backoff.failed(ready_for_s)
-        self.retry_at = asyncio.get_running_loop().time() + pause_s
+        self._pause(0.0 if ready_at is None else unix_now() - ready_at)
         lines = self._around.settings.log_tail_lines
         self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
         if self._attempt.process is not None and ready_at is None:
@@ -156,6 +167,18 @@ class LocalReplica:
         self._last_end = reason
         self._become(ReplicaState.BACKOFF if retry else ReplicaState.FAILED, reason)
 
+    def _wait_for_room(self, reason: str) -> None:
+        """STARTING → PENDING: give the place back, and try again after a pause."""
+        self._pause(0.0)
+        self._new_attempt()
+        self.place = None
+        self._last_end = reason
+        self._become(ReplicaState.PENDING, reason)
+
+    def _pause(self, ready_for_s: float) -> None:
+        self._backoff, pause_s = self._backoff.failed(ready_for_s)
+        self.retry_at = asyncio.get_running_loop().time() + pause_s
+
     def _starting(self, stage: str) -> str:
         return f"{stage}; before, {self._last_end}" if self._last_end else stage
 
@@ -163,8 +186,10 @@ class LocalReplica:
         """Take what the attempt says, and keep it for an engine that comes after us."""
         if state is ReplicaState.STARTING:
             reason = self._starting(reason)
-        if self.state is not ReplicaState.STOPPING and self._become(state, reason):
-            self._save()
+        if self.state is not ReplicaState.STOPPING:
+            changed = self._become(state, reason)
+            if changed or self._unsaved:
+                self._save()
 
     def _become(self, state: ReplicaState, reason: str = "") -> bool:
         """Whether that is a change."""
@@ -179,22 +204,27 @@ class LocalReplica:
         attempt, process = self._attempt, self._attempt.process
         assert process is not None
         assert self.place is not None
-        self._around.records.save(
-            Record(
-                id=self.id,
-                pid=process.pid,
-                start_time=process.start_time,
-                workload=self.workload,
-                place=self.place,
-                address=attempt.address,
-                ready_path=attempt.ready_path,
-                restarts=self._restarts,
-                created_at=self.created_at,
-                spawned_at=attempt.spawned_at,
-                ready_at=attempt.ready_at,
-                phases=attempt.phases(),
-            )
+        record = Record(
+            id=self.id,
+            pid=process.pid,
+            start_time=process.start_time,
+            workload=self.workload,
+            place=self.place,
+            address=attempt.address,
+            ready_path=attempt.ready_path,
+            restarts=self._restarts,
+            created_at=self.created_at,
+            spawned_at=attempt.spawned_at,
+            ready_at=attempt.ready_at,
+            phases=attempt.phases(),
         )
+        try:
+            self._around.records.save(record)
+            self._unsaved = False
+        except OSError as error:
+            # It goes on serving; its next readiness check brings us here again.
+            log.warning("replica %s: its record cannot be written now (%s)", self.id, error)
+            self._unsaved = True
 
     async def _end_task(self) -> None:
         if self._task is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 MAX_BYTES = 64 << 20
@@ -33,8 +34,8 @@ def tail(path: Path, lines: int) -> list[str]:
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
-    """Add what happened before the process was there to write it."""
-    with path.open("a") as file:
+    """Add what happened before the process was there to write it; nothing on a full disk."""
+    with suppress(OSError), path.open("a") as file:
         file.writelines(f"{line}\n" for line in lines)
 
 

@@ -55,7 +55,9 @@ class Records:
         return sorted(os.listdir(self._replicas))
 
     def create(self, replica: str) -> None:
-        (self._replicas / replica).mkdir(mode=0o700)
+        """Make its folder; not on a full disk, but each attempt tries again."""
+        with contextlib.suppress(OSError):
+            (self._replicas / replica).mkdir(mode=0o700)
 
     def log(self, replica: str) -> Path | None:
         """Its log, also of one that has ended lately; None if there is no such replica."""
@@ -72,7 +74,8 @@ class Records:
         return self._replicas / replica / "work"
 
     def empty_work(self, replica: str) -> Path:
-        """That folder, with nothing of an earlier attempt in it."""
+        """That folder, with nothing of an earlier attempt in it. Raises OSError."""
+        self.create(replica)
         folder = self.work(replica)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
