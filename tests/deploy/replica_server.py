@@ -1,7 +1,10 @@
 """A replica's process for tests: a small HTTP server on the inherited socket.
 
 Its job (standard input) has the knobs: `ready_after_s`, `broken` (a path: exits with 3 while that
-exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `lines` (log lines).
+exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `lines` (log lines),
+`log_mib` (as much log at once), `daemon` (double-forks one; "bare": with an empty environment),
+`bomb` (so many generations of children that each fork twice), `eats_mib` (takes that memory before
+it is ready, in a child if `eats_in_child`).
 It answers 503 while a file `unready` is in its directory.
 """
 
@@ -24,6 +27,15 @@ def main() -> None:
         sys.exit(3)
     if job.get("child"):
         (folder / "child").write_text(str(start_child()))
+    if job.get("daemon"):
+        start_daemon(folder, bare=job["daemon"] == "bare")
+    if job.get("bomb"):
+        explode(folder, job["bomb"])
+    for _ in range(job.get("log_mib", 0)):
+        sys.stdout.write(("x" * 1023 + "\n") * 1024)
+    sys.stdout.flush()
+    if job.get("eats_mib"):
+        eat(job["eats_mib"], job.get("eats_in_child", False))
     if job.get("ignores_sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     select.select([], [], [], job.get("ready_after_s", 0))
@@ -39,6 +51,47 @@ def start_child() -> int:
         while True:
             signal.pause()
     return child
+
+
+def start_daemon(folder: Path, bare: bool) -> None:
+    """A grandchild in a session of its own, whose parent is gone."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            program = "import os, signal; open('daemon', 'w').write(str(os.getpid()))\n"
+            program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile 1: signal.pause()"
+            os.chdir(folder)
+            environment = {} if bare else dict(os.environ)
+            os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", program], environment)
+        os._exit(0)
+    os.wait()
+    while not (folder / "daemon").exists() or not (folder / "daemon").read_text():
+        select.select([], [], [], 0.01)
+
+
+def explode(folder: Path, generations: int) -> None:
+    if os.fork() == 0:
+        os.setsid()
+        for _ in range(2 * generations):
+            os.fork()
+        with open(folder / "bombs", "a") as file:
+            file.write(f"{os.getpid()}\n")
+        while True:
+            signal.pause()
+    while (
+        not (bombs := folder / "bombs").exists() or len(bombs.read_text().split()) < 4**generations
+    ):
+        select.select([], [], [], 0.01)
+
+
+def eat(mib: int, in_child: bool) -> None:
+    if in_child and os.fork():
+        return
+    kept = []
+    for _ in range(mib):
+        kept.append(b"x" * (1 << 20))
+    while in_child:
+        signal.pause()
 
 
 def serve(listener: socket.socket, folder: Path) -> None:

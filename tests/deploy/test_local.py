@@ -163,7 +163,7 @@ async def test_a_replica_that_is_not_ready_in_time_is_killed(tmp_path: Path, han
     async with running(tmp_path, runtime) as engine:
         await engine.scale(slow, 1)
         (replica,) = await until(engine, states(S.BACKOFF))
-        assert replica.reason.startswith("not ready within 0.3 s")
+        assert replica.reason.startswith("not ready within its cold_start_timeout of 0.3 s; ")
         if not hangs:
             assert not runs(pid_of(tmp_path, replica.id))
 
@@ -174,7 +174,7 @@ async def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     async with running(tmp_path, runtime) as engine:
         await engine.scale(workload(), 1)
         (replica,) = await until(engine, states(S.BACKOFF))
-        assert replica.reason.startswith("/nowhere/python cannot be started in ")
+        assert "; its log ends with: /nowhere/python cannot be started in " in replica.reason
 
 
 async def test_one_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:

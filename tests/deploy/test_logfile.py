@@ -20,13 +20,22 @@ def test_no_log_has_no_lines(tmp_path: Path) -> None:
     trim(tmp_path / "absent")
 
 
+def test_one_line_without_an_end_is_cut_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * (9 << 20))
+    assert [len(line) for line in tail(path, 3)] == [4 << 20]
+    trim(path, max_bytes=1000, kept_bytes=100)
+    assert tail(path, 1) == ["x" * 100]
+
+
 def test_a_log_that_is_too_long_keeps_its_end_and_its_writer(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("a", buffering=1) as writer:
         writer.writelines(f"line {number}\n" for number in range(100))
         trim(path, max_bytes=500, kept_bytes=100)
         assert tail(path, 1000)[-1] == "line 99"
-        assert path.stat().st_size < 100
+        assert tail(path, 1000)[0].startswith("hotplate: this log had grown to 0 KiB; all but its")
+        assert path.stat().st_size < 250
         writer.write("more\n")
     assert tail(path, 2) == ["line 99", "more"]
     trim(path, max_bytes=500, kept_bytes=100)

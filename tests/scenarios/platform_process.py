@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -87,9 +88,12 @@ class Platform:
     def destroy(self) -> None:
         """SIGKILL to all that is left; after a test that failed, or one that kills."""
         self.kill()
+        groups = self.groups()
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for group in groups:
+            _remove(group)
 
     @property
     def log(self) -> Path:
@@ -118,6 +122,11 @@ class Platform:
                     if f"{self.data}/".encode() in words or f"{self.data}\0".encode() in words:
                         found.append(int(entry.name))
         return found
+
+    def groups(self) -> list[Path]:
+        """Folders of the control groups that its replicas have, where they may have any."""
+        noted = (self.data / "engine" / "replicas").glob("*/groups")
+        return [Path(line) for file in noted for line in file.read_text().splitlines()]
 
     async def healthy(self) -> bool:
         """Whether the control plane answers, and a gateway is connected to it."""
@@ -217,6 +226,18 @@ async def exit_of(command: list[str], environ: dict[str, str], folder: Path) -> 
     )
     output = (await process.communicate())[0].decode()
     return await process.wait(), output
+
+
+def _remove(group: Path) -> None:
+    """A control group whose processes have been killed, and the one that held it."""
+    for _ in range(40):
+        with suppress(OSError):
+            group.rmdir()
+        if not group.exists():
+            break
+        threading.Event().wait(0.05)  # their death is seen by nobody
+    with suppress(OSError):
+        group.parent.rmdir()
 
 
 def _free_range(count: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from hotplate.deploy import logfile
+from hotplate.deploy import guard, logfile
+from hotplate.deploy.cgroups import Cgroups
+from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure
 from hotplate.deploy.endings import ending
 from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
 from hotplate.deploy.errors import PrepareFailed
@@ -23,8 +26,7 @@ from hotplate.deploy.settings import LocalSettings
 LISTEN_BACKLOG = 2048
 """BentoML's own default; the kernel caps it."""
 
-REPLICA_DIR = "HOTPLATE_REPLICA_DIR"
-"""Names the replica's folder to its processes, and the processes to an engine that lost them."""
+log = logging.getLogger(__name__)
 
 Report = Callable[[ReplicaState, str], None]
 """Takes a state of the attempt (STARTING, READY, UNREADY) and its reason."""
@@ -36,6 +38,7 @@ class Surroundings:
 
     runtime: Runtime
     records: Records
+    cgroups: Cgroups
     http: aiohttp.ClientSession
     settings: LocalSettings
 
@@ -57,14 +60,18 @@ class Attempt:
         self._noted = noted
         self._cold_start: tuple[Phase, ...] = ()
         """All its phases, once it is ready."""
-        self._too_late = ""
-        """Why we ended the process ourselves."""
+        self._enclosure: Enclosure | None = None
+        self.verdict = ""
+        """Why it was ended by us, or by the kernel in our name."""
 
     @classmethod
-    def adopt(cls, record: Record, process: Process, around: Surroundings) -> Attempt:
+    def adopt(
+        cls, record: Record, process: Process, enclosure: Enclosure, around: Surroundings
+    ) -> Attempt:
         """Go on with a process that an earlier engine has started."""
         attempt = cls(record.id, record.workload, around, PhaseLog(record.phases))
         attempt.process = process
+        attempt._enclosure = enclosure
         attempt.address = record.address
         attempt.ready_path = record.ready_path
         attempt.spawned_at = record.spawned_at
@@ -92,13 +99,50 @@ class Attempt:
             self._noted.begin("environment")
             command = await self._prepare(deadline)
             self._noted.begin("process")
-            self.process = self._spawn(command, gpus)
+            enclosure = await self._enclose()
+            try:
+                self.process = self._spawn(command, gpus, enclosure)
+            except Exception:
+                self._leave_nothing()
+                raise
             report(ReplicaState.STARTING, "its process runs and is not ready yet")
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(self._watch(self.process, deadline, report))
+            watches = [
+                group.create_task(self._watch(self.process, deadline, report)),
+                group.create_task(self._guard(self.process)),
+            ]
             code = await self.process.wait()
-            watch.cancel()
-        return self._too_late or ending(code, unix_now() - self.spawned_at)
+            for watch in watches:
+                watch.cancel()
+        assert self._enclosure is not None
+        self.verdict = self.verdict or self._enclosure.excess()
+        self._leave_nothing()
+        return self.verdict or ending(code, unix_now() - self.spawned_at)
+
+    async def end(self, grace_s: float) -> None:
+        """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
+        if self.process is not None:
+            await self.process.terminate(grace_s)
+        self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
+        """Once its last process is gone."""
+        with suppress(OSError):  # of a full disk, say
+            logfile.trim(self._around.records.log_path(self._replica))
+        if self._enclosure is not None:
+            try:
+                self._enclosure.remove()
+            except OSError as error:  # the next attempt or engine tries again
+                log.warning("replica %s: its control group stays: %s", self._replica, error)
+
+    async def _enclose(self) -> Enclosure:
+        records, cgroups = self._around.records, self._around.cgroups
+        records.note_groups(self._replica, cgroups.folders(self._replica))
+        limit_bytes = self._workload.resources.memory_bytes
+        self._enclosure = await cgroups.make(
+            self._replica, records.work(self._replica), limit_bytes
+        )
+        return self._enclosure
 
     async def _prepare(self, deadline: float) -> Command:
         directory = self._around.records.empty_work(self._replica)
@@ -112,7 +156,7 @@ class Attempt:
                 raise
             raise PrepareFailed(self._lateness(), retry=True) from None
 
-    def _spawn(self, command: Command, gpus: tuple[int, ...]) -> Process:
+    def _spawn(self, command: Command, gpus: tuple[int, ...], enclosure: Enclosure) -> Process:
         """Start the process on a port that accepts from now on."""
         records = self._around.records
         with socket.create_server(("127.0.0.1", 0), backlog=LISTEN_BACKLOG) as listener:
@@ -127,12 +171,13 @@ class Attempt:
             self.address, self.ready_path = f"{host}:{port}", command.ready_path
             self.spawned_at = unix_now()
             return Process.spawn(
-                command.argv,
+                [*enclosure.entrance, *command.argv],
                 env,
                 command.cwd,
                 records.log_path(self._replica),
                 command.job,
                 [listener.fileno()],
+                enclosure,
             )
 
     async def _watch(self, process: Process, deadline: float, report: Report) -> None:
@@ -144,7 +189,7 @@ class Attempt:
                 async with asyncio.timeout_at(deadline):
                     await probe.until_ready()
             except TimeoutError:
-                self._too_late = self._lateness()
+                self.verdict = self._lateness()
                 await process.terminate(0)
                 return
             self.ready_at = unix_now()
@@ -152,8 +197,17 @@ class Attempt:
             report(ReplicaState.READY, "")
         async for why_not in probe.verdicts():
             report(ReplicaState.UNREADY if why_not else ReplicaState.READY, why_not)
-            with suppress(OSError):  # of a full disk, say: the log is cut the next time
-                logfile.trim(self._around.records.log_path(self._replica))
+
+    async def _guard(self, process: Process) -> None:
+        """End the process when it has used more than it may."""
+        assert self._enclosure is not None
+        log_path = self._around.records.log_path(self._replica)
+        limit_bytes = self._workload.resources.memory_bytes
+        self.verdict = await guard.until_excess(log_path, self._enclosure, limit_bytes)
+        await process.terminate(0)
 
     def _lateness(self) -> str:
-        return f"not ready within {self._workload.cold_start_timeout_s:g} s"
+        return (
+            f"not ready within its cold_start_timeout of {self._workload.cold_start_timeout_s:g} s;"
+            " find out what its start waits for, or raise the limit"
+        )

@@ -14,7 +14,9 @@ from pathlib import Path
 import aiohttp
 
 from hotplate.deploy import logfile
-from hotplate.deploy.attempt import REPLICA_DIR, Surroundings
+from hotplate.deploy.attempt import Surroundings
+from hotplate.deploy.cgroups import Cgroups, end_groups
+from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.engine import (
     Engine,
     Replica,
@@ -60,9 +62,11 @@ class LocalEngine(Engine):
         machine: Machine,
         settings: LocalSettings | None = None,
         rng: random.Random | None = None,
+        cgroups: Cgroups | None = None,
     ) -> None:
         """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
         self._records = Records(directory)
+        self._cgroups = cgroups or Cgroups(directory, machine.capacity.memory_bytes)
         self._runtime = runtime
         self._machine = machine
         self._settings = settings or LocalSettings()
@@ -80,7 +84,9 @@ class LocalEngine(Engine):
             # Each check on a connection of its own: several workers may share the socket.
             connector=aiohttp.TCPConnector(force_close=True, limit=0)
         )
-        self._around = Surroundings(self._runtime, self._records, http, self._settings)
+        self._around = Surroundings(
+            self._runtime, self._records, self._cgroups, http, self._settings
+        )
         self._adopt()
         loop = asyncio.get_running_loop()
         self._settle_timer = loop.call_later(self._settings.settle_after_s, self._settle)
@@ -132,27 +138,38 @@ class LocalEngine(Engine):
         await asyncio.wait(tasks)
         await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
         await self._around.http.close()
+        self._cgroups.close()
 
     def _adopt(self) -> None:
         """Take over what still runs; clear away the rest."""
         unknown = set(self._records.ids())
         for record in self._records.load():
-            if process := Process.adopt(record.pid, record.start_time):
+            enclosure = self._cgroups.adopt(
+                self._records.groups(record.id),
+                self._records.work(record.id),
+                record.workload.resources.memory_bytes,
+            )
+            if process := Process.adopt(record.pid, record.start_time, enclosure):
                 self._replicas[record.id] = LocalReplica.adopt(
-                    record, process, self._around, self._changed
+                    record, process, enclosure, self._around, self._changed
                 )
                 unknown.discard(record.id)
-        if unknown:
-            self._do(self._clear_away(unknown))
+        groups = [group for replica in unknown for group in self._records.groups(replica)]
+        groups += self._cgroups.leftovers(self._replicas)
+        if unknown or groups:
+            self._do(self._clear_away(unknown, groups))
 
-    async def _clear_away(self, replicas: Collection[str]) -> None:
+    async def _clear_away(self, unknown: Collection[str], groups: Collection[Path]) -> None:
         """End what still runs of replicas without a (readable) record, and their folders."""
-        folders = [str(self._records.work(replica)) for replica in replicas]
-        strays = Process.find(REPLICA_DIR, folders)
-        if strays:
+        folders = [str(self._records.work(replica)) for replica in unknown]
+        if strays := Process.find(REPLICA_DIR, folders):
             log.warning("%d processes of replicas without a record are ended", len(strays))
-        await asyncio.gather(*(stray.terminate(_STRAY_GRACE_S) for stray in strays))
-        for replica in replicas:
+            await asyncio.gather(*(stray.terminate(_STRAY_GRACE_S) for stray in strays))
+        try:
+            await end_groups(groups)
+        except OSError:
+            log.exception("a control group that nobody needs could not be removed")
+        for replica in unknown:
             await asyncio.to_thread(self._records.end, replica)
 
     def _settle(self) -> None:

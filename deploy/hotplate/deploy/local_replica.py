@@ -10,12 +10,16 @@ from hotplate.cache.room import full, is_full
 from hotplate.deploy import logfile
 from hotplate.deploy.attempt import Attempt, Surroundings
 from hotplate.deploy.backoff import Backoff
+from hotplate.deploy.enclosure import Enclosure
 from hotplate.deploy.engine import Replica, ReplicaState, Workload
 from hotplate.deploy.errors import DeployError, PrepareFailed
 from hotplate.deploy.phases import PhaseLog, unix_now
 from hotplate.deploy.placement import Place
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record
+
+LAST_LINE_CHARS = 500
+"""So much of a log's last line stands in a reason: enough for an exception's own."""
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +59,19 @@ class LocalReplica:
 
     @classmethod
     def adopt(
-        cls, record: Record, process: Process, around: Surroundings, changed: Callable[[], None]
+        cls,
+        record: Record,
+        process: Process,
+        enclosure: Enclosure,
+        around: Surroundings,
+        changed: Callable[[], None],
     ) -> LocalReplica:
         """A replica whose process an earlier engine has started."""
         replica = cls(record.id, record.workload, around, changed)
         replica.created_at = record.created_at
         replica.place = record.place
         replica._restarts = record.restarts
-        replica._attempt = Attempt.adopt(record, process, around)
+        replica._attempt = Attempt.adopt(record, process, enclosure, around)
         ready = record.ready_at is not None
         replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
         replica._follow(record.place)
@@ -111,8 +120,7 @@ class LocalReplica:
     async def stop(self) -> None:
         """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
         await self._end_task()
-        if self._attempt.process is not None:
-            await self._attempt.process.terminate(self.workload.stop_grace_s)
+        await self._attempt.end(self.workload.stop_grace_s)
         self.place = None
 
     async def leave(self) -> None:
@@ -147,8 +155,7 @@ class LocalReplica:
                 return
             # A bug in the runtime must not cost the other replicas their engine.
             log.exception("replica %s: the attempt broke", self.id)
-            if self._attempt.process is not None:
-                await self._attempt.process.terminate(self.workload.stop_grace_s)
+            await self._attempt.end(self.workload.stop_grace_s)
             self._ended(f"{type(error).__name__}: {error}")
 
     def _ended(self, reason: str, *, retry: bool = True) -> None:
@@ -160,7 +167,11 @@ class LocalReplica:
         if self._attempt.process is not None and ready_at is None:
             # Nothing but the last line says why a program ended at its start.
             last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
-            reason += f"; its log ends with: {last_line.strip()}" if last_line else ""
+            reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
+        if self._attempt.verdict:
+            said = f"hotplate: {self._attempt.verdict}"
+            logfile.append(self._around.records.log_path(self.id), [said])
+            self._log_tail = (*self._log_tail, said)[-lines:]
         self._attempt.process = None
         self.place = None
         log.warning("replica %s: %s", self.id, reason)
@@ -230,3 +241,9 @@ class LocalReplica:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+
+def shortened(line: str) -> str:
+    """The line without its margins, and no longer than a reason may have it."""
+    text = line.strip()
+    return text if len(text) <= LAST_LINE_CHARS else f"{text[:LAST_LINE_CHARS]} …"

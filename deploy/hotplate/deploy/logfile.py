@@ -13,6 +13,8 @@ KEPT_BYTES = 8 << 20
 """… to its last part of this size."""
 
 _BLOCK_BYTES = 64 << 10
+_TAIL_BYTES = 4 << 20
+"""A tail goes back no further, however long its lines are."""
 
 
 def tail(path: Path, lines: int) -> list[str]:
@@ -24,13 +26,15 @@ def tail(path: Path, lines: int) -> list[str]:
     except FileNotFoundError:
         return []
     with file:
-        position = file.seek(0, os.SEEK_END)
-        text = b""
-        while position > 0 and text.count(b"\n") <= lines:
+        position = end = file.seek(0, os.SEEK_END)
+        blocks: list[bytes] = []
+        breaks = 0
+        while position > 0 and breaks <= lines and end - position < _TAIL_BYTES:
             step = min(_BLOCK_BYTES, position)
             position = file.seek(position - step)
-            text = file.read(step) + text
-    return text.decode(errors="replace").splitlines()[-lines:]
+            blocks.append(file.read(step))
+            breaks += blocks[-1].count(b"\n")
+    return b"".join(reversed(blocks)).decode(errors="replace").splitlines()[-lines:]
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
@@ -39,19 +43,27 @@ def append(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def trim(path: Path, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
+def trim(path: Path, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -> int:
     """Cut a log above `max_bytes` to its last `kept_bytes`, in place: its writer appends on.
 
-    Lines written in that instant may be lost.
+    It begins with a line that says so then. Lines written in that instant may be lost. Returns
+    its size.
     """
     try:
-        if path.stat().st_size <= max_bytes:
-            return
+        size = path.stat().st_size
     except FileNotFoundError:
-        return
+        return 0
+    if size <= max_bytes:
+        return size
     with path.open("r+b") as file:
         file.seek(-kept_bytes, os.SEEK_END)
-        kept = file.read()
+        kept = file.read(kept_bytes)
         file.truncate(0)
+    note = (
+        f"hotplate: this log had grown to {size >> 10} KiB; all but its last part was cut away "
+        f"(a log may have {max_bytes >> 10} KiB)\n"
+    )
+    first, _, whole_lines = kept.partition(b"\n")
     with path.open("ab") as file:
-        file.write(kept.partition(b"\n")[2])
+        file.write(note.encode() + (whole_lines or first))
+    return path.stat().st_size

@@ -13,15 +13,33 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hotplate.deploy.errors import SpawnFailed
 
 _SWEEP_PAUSE_S = 0.005
 """First pause while killed processes vanish from /proc; nothing tells us when they have."""
+
+
+class Others(Protocol):
+    """Processes that end with another one though they may be in no session of its."""
+
+    def members(self) -> Collection[int]:
+        """Who they are now; zombies may be among them."""
+
+    def seal(self) -> None:
+        """Let no more of them come into being, if that can be had."""
+
+
+class _Nobody:
+    def members(self) -> Collection[int]:
+        return ()
+
+    def seal(self) -> None:
+        pass
 
 
 class Process:
@@ -30,11 +48,13 @@ class Process:
     Made within a running event loop, which sees its death at once. A child is always reaped.
     """
 
-    def __init__(self, pid: int, start_time: str, pidfd: int) -> None:
+    def __init__(self, pid: int, start_time: str, pidfd: int, others: Others | None = None) -> None:
+        """`others` names processes outside its session that end with it."""
         self.pid = pid
         self.start_time = start_time
         """Ticks since boot and the boot's id: with `pid`, never the same for two processes."""
         self._pidfd = pidfd
+        self._others = others or _Nobody()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int | None] = self._loop.create_future()
         self._burial: asyncio.Task[None] | None = None
@@ -49,6 +69,7 @@ class Process:
         log_path: str | Path,
         stdin_json: Any = None,
         pass_fds: Collection[int] = (),
+        others: Others | None = None,
     ) -> Process:
         """Start `argv` with exactly `env`, output appended to `log_path`.
 
@@ -76,10 +97,10 @@ class Process:
             os.close(log)
             os.close(stdin)
         child.returncode = 0  # we reap it ourselves: Popen must not wait for it when collected
-        return cls(child.pid, _stat(child.pid).start_time, os.pidfd_open(child.pid))
+        return cls(child.pid, _stat(child.pid).start_time, os.pidfd_open(child.pid), others)
 
     @classmethod
-    def adopt(cls, pid: int, start_time: str) -> Process | None:
+    def adopt(cls, pid: int, start_time: str, others: Others | None = None) -> Process | None:
         """The process with this pid and start time; None if it is no more."""
         try:
             pidfd = os.pidfd_open(pid)
@@ -88,7 +109,7 @@ class Process:
         try:
             stat = _stat(pid)
             if stat.start_time == start_time and not stat.dead:
-                return cls(pid, start_time, pidfd)
+                return cls(pid, start_time, pidfd, others)
             if stat.dead:
                 _reap(pid)
         except ProcessLookupError:
@@ -102,12 +123,9 @@ class Process:
 
         Finds what no record names: started just before we were killed, or left by a dead leader.
         """
-        wanted = {f"{variable}={value}".encode() for value in values}
         found = []
-        for pid in _pids():
-            with contextlib.suppress(OSError):  # gone, or somebody else's
-                if wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
-                    continue
+        for pid in marked(variable, values):
+            with contextlib.suppress(ProcessLookupError):
                 if process := cls.adopt(pid, _stat(pid).start_time):
                     found.append(process)
         return found
@@ -118,7 +136,7 @@ class Process:
         return self._burial is None
 
     async def wait(self) -> int | None:
-        """Return once it and its whole session are gone.
+        """Return once it, its whole session and `others` are gone.
 
         The exit code, negative for a signal; None if it was not our child.
         """
@@ -156,7 +174,8 @@ class Process:
 
     async def _bury(self) -> None:
         try:
-            await _end_session(self.pid)
+            self._others.seal()
+            await end_all(lambda: {*_session_members(self.pid), *self._others.members()})
         finally:
             # Last, because until then nobody else can get this pid or session id.
             code = _reap(self.pid)
@@ -230,15 +249,37 @@ def _document(content: Any) -> int:
     return fd
 
 
-async def _end_session(session: int) -> None:
-    """SIGKILL all that is left of a session whose leader has died, and wait until it is gone."""
+def marked(variable: str, values: Collection[str]) -> list[int]:
+    """Processes that were started with an environment where `variable` is one of `values`."""
+    wanted = {f"{variable}={value}".encode() for value in values}
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):  # gone, or somebody else's
+            if not wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+                found.append(pid)
+    return found
+
+
+async def end_all(members: Callable[[], Collection[int]]) -> None:
+    """SIGKILL what `members` names, again and again until nothing of it runs."""
     pause_s = _SWEEP_PAUSE_S
-    while rest := _session_members(session):
+    killed: set[int] = set()
+    while rest := {pid for pid in members() if _runs(pid)}:
         for pid in rest:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, 1.0)
+        # Those that are new have been forked meanwhile: no time to lose.
+        pause_s = _SWEEP_PAUSE_S if rest - killed else min(2 * pause_s, 1.0)
+        killed |= rest
+
+
+def _runs(pid: int) -> bool:
+    """Whether it is there, and no zombie."""
+    try:
+        return not _stat(pid).dead
+    except ProcessLookupError:
+        return False
 
 
 def _session_members(session: int) -> list[int]:

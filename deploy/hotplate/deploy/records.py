@@ -2,6 +2,7 @@
 
 <dir>/replicas/<id>/state.json    the record: workload, process, place, phases
 <dir>/replicas/<id>/log           output of its processes
+<dir>/replicas/<id>/groups        folders of its control groups, one a line
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
 <dir>/ended/<id>.log              logs of replicas that are gone
 """
@@ -12,7 +13,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,19 @@ class Records:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         return folder
+
+    def note_groups(self, replica: str, folders: Sequence[Path]) -> None:
+        """Keep where its control groups are: written before anything runs in them."""
+        path = self._replicas / replica / "groups"
+        path.write_text("".join(f"{folder}\n" for folder in folders))
+
+    def groups(self, replica: str) -> list[Path]:
+        """Folders of its control groups; none where there are none."""
+        try:
+            text = (self._replicas / replica / "groups").read_text()
+        except OSError:
+            return []
+        return [Path(line) for line in text.splitlines()]
 
     def save(self, record: Record) -> None:
         """Write the record; a crash leaves the old one or the new one."""

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hotplate.deploy import logfile
-from hotplate.deploy.attempt import REPLICA_DIR
+from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.endings import ending
 from hotplate.deploy.phases import unix_now
 from hotplate.deploy.processes import Process
