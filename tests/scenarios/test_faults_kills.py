@@ -129,6 +129,11 @@ async def test_a_killed_gateway_comes_back_on_the_same_ports(harmed: Platform, u
 
     assert (await until(answered, 10))["pid"] == before["pid"]
     assert [harmed.pid("control-plane"), harmed.pid("agent")] == others
+    events = await harmed.hotplate("events")
+    assert "the gateway has ended: killed by signal 9" in events
+    assert "the requests that it had were cut, and can be sent again; it is started" in events
+    assert "the gateway works again after" in events
+    assert "the one before it: killed by signal 9" in await harmed.hotplate("status")
 
 
 async def test_replicas_answer_without_the_agent_and_new_ones_start_after_it_is_back(

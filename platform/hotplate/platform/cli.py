@@ -57,11 +57,11 @@ def _add_questions(commands: Commands) -> None:
     questions = {
         "status": "what runs, and why so much of it",
         "logs": "what the replicas of a deployment print",
-        "events": "what happened to a deployment",
+        "events": "what happened to a deployment, or to all and to the platform",
     }
     for name, text in questions.items():
         command = commands.add_parser(name, help=text)
-        needs_name = name != "status"
+        needs_name = name == "logs"
         command.add_argument("name", metavar="NAME", nargs=None if needs_name else "?")
         command.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
         command.add_argument("--endpoint", help="URL of a platform elsewhere")
@@ -72,6 +72,8 @@ def _add_questions(commands: Commands) -> None:
             command.add_argument("--lines", type=int, default=100, help="last lines per replica")
         if name == "events":
             command.add_argument("--lines", type=int, default=100, help="last events")
+        if name in ("logs", "events"):
+            command.add_argument("-f", "--follow", action="store_true", help="and those that come")
 
 
 def _add_roles(commands: Commands) -> None:

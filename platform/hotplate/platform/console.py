@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -17,31 +18,37 @@ from rich.table import Table
 
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
+from hotplate.platform.health_page import show_platform, show_what_is_left
 
 BAR_CELLS = 40
 SHOWN_DECISIONS = 10
 TIMEOUT_S = 30
+FOLLOW_S = 1.0
+"""Between two questions of `--follow`."""
+
+Shown = dict[str, list[str]]
+"""The lines last shown, per replica, or of all events under ""."""
 
 
 def answer(arguments: argparse.Namespace) -> int:
     """Ask the platform and print. Raises `Unreachable` or `NotFound`."""
     ask = Asker.of(arguments)
     console = Console(highlight=False, soft_wrap=True)
-    if arguments.question == "logs":
-        _logs(console, ask, arguments)
-    elif arguments.question == "events":
-        for event in reversed(ask(f"/{arguments.name}/events?count={arguments.lines}")):
-            console.print(f"{_time(event['at'])}  {event['kind']:16} {escape(event['message'])}")
-    elif arguments.name:
-        cold_starts = ask(f"/{arguments.name}/cold_starts?count=1")
-        show_deployment(console, ask(f"/{arguments.name}"), cold_starts)
-    else:
-        _show_all(console, ask(""))
-    return 0
+    if arguments.question == "status" and arguments.name:
+        cold_starts = ask(f"/deployments/{arguments.name}/cold_starts?count=1")
+        show_deployment(console, ask(f"/deployments/{arguments.name}"), cold_starts)
+        return 0
+    answered = {"status": _status, "logs": _logs, "events": _events}[arguments.question]
+    before: Shown = {}
+    while True:
+        before = answered(console, ask, arguments, before)
+        if not getattr(arguments, "follow", False):
+            return 0
+        threading.Event().wait(FOLLOW_S)
 
 
 class Asker:
-    """GETs below `/api/v1/hotplate/deployments`."""
+    """GETs below `/api/v1/hotplate`."""
 
     def __init__(self, endpoint: str, token: str) -> None:
         self._endpoint = endpoint.rstrip("/")
@@ -62,7 +69,7 @@ class Asker:
         return Asker(noted["url"], arguments.token or data.secret("admin-token"))
 
     def __call__(self, path: str) -> Any:
-        url = f"{self._endpoint}/api/v1/hotplate/deployments{path}"
+        url = f"{self._endpoint}/api/v1/hotplate{path}"
         request = urllib.request.Request(url, headers={"X-YATAI-API-TOKEN": self._token})
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
@@ -83,6 +90,56 @@ def _failure(error: urllib.error.HTTPError) -> PlatformError:
     except (ValueError, KeyError, TypeError):
         message = body.strip() or f"HTTP {error.code}"
     return NotFound(message) if error.code == 404 else Unreachable(message)
+
+
+def _status(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
+    try:
+        _show_all(console, ask("/deployments"))
+        show_platform(console, ask("/platform"))
+    except Unreachable:
+        if not arguments.endpoint:
+            show_what_is_left(console, DataDir.named(arguments.data))
+        raise
+    return before
+
+
+def _events(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
+    """Of one deployment; without a name of all, and of the platform itself."""
+    where = f"/deployments/{arguments.name}" if arguments.name else ""
+    try:
+        found = ask(f"{where}/events?count={arguments.lines}")
+    except Unreachable as error:
+        if arguments.name or arguments.endpoint:
+            raise
+        found = platform_events(DataDir.named(arguments.data), arguments.lines)
+        console.print(f"[red]{escape(str(error))}[/] What is noted of the platform itself:")
+    lines = [event_line(event, named=bool(arguments.name)) for event in reversed(found)]
+    _print_fresh(console, before.get("", []), lines)
+    return {"": lines}
+
+
+def platform_events(data: DataDir, count: int) -> list[dict[str, Any]]:
+    """The platform's own events as its API has them, read from the data directory."""
+    return [vars(event) | {"at": event.at.isoformat()} for event in data.events.events(count)]
+
+
+def event_line(event: dict[str, Any], *, named: bool) -> str:
+    """When, of what, which kind, and the sentence."""
+    of = "" if named else f"{event['deployment'] or 'platform':16} "
+    return f"{_moment(event['at'])}  {of}{event['kind']:16} {escape(event['message'])}"
+
+
+def fresh(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
+    """What has come at the end of `after` since `before`; both are the last lines of a log."""
+    for known in range(min(len(before), len(after)), 0, -1):
+        if list(before[-known:]) == list(after[:known]):
+            return after[known:]
+    return after
+
+
+def _print_fresh(console: Console, before: Sequence[str], lines: Sequence[str]) -> None:
+    for line in fresh(before, lines):
+        console.print(line)
 
 
 def _show_all(console: Console, deployments: Sequence[dict[str, Any]]) -> None:
@@ -169,16 +226,24 @@ def phase_chart(phases: Sequence[dict[str, Any]], cells: int = BAR_CELLS) -> lis
     return lines
 
 
-def _logs(console: Console, ask: Asker, arguments: argparse.Namespace) -> None:
+def _logs(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
     query = urllib.parse.urlencode({"replica": arguments.replica, "lines": arguments.lines})
-    logs = ask(f"/{arguments.name}/logs?{query}")
-    if not logs:
+    logs: Shown = ask(f"/deployments/{arguments.name}/logs?{query}")
+    if not logs and not before:
         console.print(f"deployment '{arguments.name}' has no replicas now")
     for replica, lines in logs.items():
-        console.print(f"[bold]{replica}[/]")
-        for line in lines:
-            console.print(f"  {escape(line)}")
+        if replica not in before or fresh(before[replica], lines):
+            console.print(f"[bold]{replica}[/]")
+        _print_fresh(console, before.get(replica, []), [f"  {escape(line)}" for line in lines])
+    return logs
 
 
 def _time(text: str) -> str:
     return datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")
+
+
+def _moment(text: str) -> str:
+    """With the day, where it is not today."""
+    at = datetime.fromisoformat(text).astimezone()
+    today = at.date() == datetime.now(UTC).astimezone().date()
+    return at.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S")

@@ -20,13 +20,16 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.cache import descriptors
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
+from hotplate.cache.room import Room
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, detect
 from hotplate.deploy.quantities import resources_of
 from hotplate.platform.api.application import make_app
 from hotplate.platform.api.listener import Listener
+from hotplate.platform.api.platform_pages import PlatformPages
 from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.checks import checks
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -34,7 +37,9 @@ from hotplate.platform.controller.routing import Addresses
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
+from hotplate.platform.health import Health, disks_of
 from hotplate.platform.ports import is_everywhere, is_free
+from hotplate.platform.role_state import role_states
 from hotplate.platform.roles import log_to_stderr
 from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import PlatformSettings
@@ -84,12 +89,26 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
     )
     app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
+    folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
+    rooms = [Room(folder, reserve_bytes) for folder in folders]
+    health = Health(checks(controller.gateways, agent, store, rooms), data.events)
+    app.add_routes(
+        PlatformPages(
+            store,
+            data.events,
+            engine.capacity,
+            roles=lambda: [state.as_json() for state in role_states(data)],
+            disks=lambda: disks_of(folders),
+            short=lambda: health.short,
+        ).routes()
+    )
     _add_internal(app, controller, registry, data.secret("cluster-token"), settings.drain_s)
     descriptors.allow_many()
     listener = Listener(app)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    watching = asyncio.create_task(health.run(), name="health")
     try:
         await listener.start(settings.host, settings.port)
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
@@ -97,6 +116,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         await listener.stop()
         await controller.gateways.close()
     finally:
+        watching.cancel()
         await listener.close()
         await engine.close()
         await bentos.close()

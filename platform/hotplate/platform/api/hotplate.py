@@ -62,8 +62,8 @@ class Hotplate:
         detail = {
             "config": deployment.latest.config,
             "revisions": [_revision(revision, deployment) for revision in revisions],
-            "decisions": _plain(decisions),
-            "events": _plain(events),
+            "decisions": plain(decisions),
+            "events": plain(events),
         }
         return web.json_response(self._summary(request, deployment) | detail)
 
@@ -71,17 +71,17 @@ class Hotplate:
         """Why there are as many replicas as there are; newest first."""
         key = (await named_deployment(self._store, request)).id
         limit = query_number(request, "count", 100)
-        return web.json_response(_plain(await self._store.run(self._store.decisions, key, limit)))
+        return web.json_response(plain(await self._store.run(self._store.decisions, key, limit)))
 
     async def events(self, request: web.Request) -> web.Response:
         key = (await named_deployment(self._store, request)).id
         limit = query_number(request, "count", 100)
-        return web.json_response(_plain(await self._store.run(self._store.events, key, limit)))
+        return web.json_response(plain(await self._store.run(self._store.events, key, limit)))
 
     async def cold_starts(self, request: web.Request) -> web.Response:
         key = (await named_deployment(self._store, request)).id
         limit = query_number(request, "count", 100)
-        return web.json_response(_plain(await self._store.run(self._store.cold_starts, key, limit)))
+        return web.json_response(plain(await self._store.run(self._store.cold_starts, key, limit)))
 
     async def logs(self, request: web.Request) -> web.Response:
         """The last lines per replica; `replica` empty = of all."""
@@ -119,7 +119,7 @@ def _revision(revision: Revision, deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _plain(records: Iterable[object]) -> list[dict[str, Any]]:
+def plain(records: Iterable[object]) -> list[dict[str, Any]]:
     """Records as JSON: moments in ISO 8601."""
     return [
         {

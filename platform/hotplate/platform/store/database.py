@@ -50,6 +50,8 @@ class Database:
             why = " ".join(str(getattr(error, "orig", error)).split())
             raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._failed = False
+        """Whether a transaction has failed since a write was tried on purpose."""
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs one of the store's methods in the store's thread, so the loop never waits.
@@ -74,6 +76,7 @@ class Database:
             with Session(self._engine) as session, session.begin():
                 yield session
         except OperationalError as error:
+            self._failed = True
             raise StoreFailed(
                 f"the database cannot be used now ({' '.join(str(error.orig).split())}); "
                 "nothing was changed, so try again when it can"

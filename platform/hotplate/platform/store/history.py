@@ -77,6 +77,21 @@ class History(Database):
                 for row in _newest(session, EventRow, deployment_id, limit)
             ]
 
+    def events_of_all(self, organization_id: int, limit: int = 100) -> list[EventRecord]:
+        """What happened to any deployment of an organization."""
+        query = (
+            select(EventRow, DeploymentRow.name)
+            .join(DeploymentRow, DeploymentRow.id == EventRow.deployment_id)
+            .where(DeploymentRow.organization_id == organization_id)
+            .order_by(EventRow.id.desc())
+            .limit(limit)
+        )
+        with self._session() as session:
+            return [
+                EventRecord(row.at, name, row.kind, row.message)
+                for row, name in session.execute(query)
+            ]
+
     def put_cold_start(self, deployment_id: int, cold_start: ColdStart) -> None:
         """Adds a replica's start, or replaces what is known of it."""
         with self._session() as session:
@@ -109,6 +124,12 @@ class History(Database):
                 )
                 for row in _newest(session, ColdStartRow, deployment_id, limit)
             ]
+
+    def check(self) -> None:
+        """After a transaction that failed, write something. Raises StoreFailed while that fails."""
+        if self._failed:
+            self.put_learnt("check", utc_now().isoformat())
+            self._failed = False
 
     def put_learnt(self, key: str, value: Any) -> None:
         """Keeps a JSON value under a key."""

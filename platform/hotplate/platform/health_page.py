@@ -1,0 +1,78 @@
+"""The platform as a whole, for people: from its API, or from the data directory when it is down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from hotplate.deploy import logfile
+from hotplate.deploy.quantities import GIB
+from hotplate.platform.data_dir import DataDir
+from hotplate.platform.role_state import SUPERVISOR, role_states
+
+LOG_LINES = 5
+
+
+def show_platform(console: Console, page: Mapping[str, Any]) -> None:
+    """What `/api/v1/hotplate/platform` answers."""
+    console.print("\n[bold]platform[/]")
+    for role in page["roles"]:
+        console.print(f"  {role_line(role)}")
+    for node in page["nodes"]:
+        console.print(f"  {node['name']:14} {_taken(node['taken'], node['in_all'])}")
+    for disk in page["disks"]:
+        free, total = disk["free_bytes"] / GIB, disk["total_bytes"] / GIB
+        console.print(f"  {'disk':14} {free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}")
+    for sentence in page["short"]:
+        console.print(f"  [red]{escape(sentence)}[/]")
+
+
+def role_line(role: Mapping[str, Any]) -> str:
+    """One process: since when it runs, and how the one before it ended."""
+    since = datetime.fromtimestamp(role["since"], UTC).astimezone().strftime("%m-%d %H:%M:%S")
+    line = f"{role['name']:14} "
+    line += f"runs since {since} (pid {role['pid']})" if role["runs"] else "[red]does not run[/]"
+    if role["restarts"]:
+        times = "once" if role["restarts"] == 1 else f"{role['restarts']} times"
+        line += f", started again {times}; the one before it: {escape(role['last_end'])}"
+    return line
+
+
+def _taken(taken: Mapping[str, float], in_all: Mapping[str, float]) -> str:
+    gib = f"{taken['memory_bytes'] / GIB:.1f} of {in_all['memory_bytes'] / GIB:.1f} GiB"
+    return (
+        f"{taken['cpus']:.1f} of {in_all['cpus']:.1f} CPUs, {gib} of memory and "
+        f"{taken['gpus']:g} of {in_all['gpus']:g} GPUs taken"
+    )
+
+
+def show_what_is_left(console: Console, data: DataDir) -> None:
+    """Who still runs, the control plane's last words, and what to do, with nobody to ask."""
+    states = role_states(data)
+    if not states:
+        return
+    for state in states:
+        console.print(f"  {role_line(state.as_json())}")
+    path = data.root / "logs" / "control-plane.log"
+    for line in logfile.tail(path, LOG_LINES):
+        console.print(f"  [dim]| {escape(line)}[/]")
+    console.print(what_to_do([state.name for state in states if state.runs], data))
+
+
+def what_to_do(running: Sequence[str], data: DataDir) -> str:
+    """The advice for a platform whose control plane does not answer."""
+    if SUPERVISOR in running:
+        return (
+            "the control plane is being started again by 'hotplate up'; ready replicas go on "
+            f"answering meanwhile (log: {data.root}/logs/control-plane.log)"
+        )
+    if running:
+        return (
+            "'hotplate up' has ended and some of its parts have not: run "
+            f"'hotplate up --data {data.root}', which takes them over and cuts no request"
+        )
+    return f"nothing of the platform runs: start it with 'hotplate up --data {data.root}'"
