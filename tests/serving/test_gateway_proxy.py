@@ -255,11 +255,12 @@ async def test_an_early_answer_arrives_and_ends_both_connections(kitchen: Kitche
     kitchen.backend.on("/early", early, raw=True)
     await kitchen.wake()
     caller = await kitchen.caller()
-    caller.send_raw(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\npart")
+    caller.send_raw(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+    caller.send_raw(bytes(100_000))
     answer = await caller.answer()
     assert (answer.status, answer.body) == (403, b"no, thanks")
     assert answer.headers["connection"] == "close"
-    caller.send_raw(bytes(999_996))
+    caller.send_raw(bytes(900_000))
     assert await caller.ended()
     assert (await kitchen.ask("/after")).body == b"ok /after"
     assert kitchen.backend.connections == 2

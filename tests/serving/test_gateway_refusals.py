@@ -95,12 +95,41 @@ async def test_a_body_over_the_limit_is_a_413_announced_or_not(kitchen: Kitchen)
     assert not kitchen.backend.requests
     caller = await kitchen.caller()
     caller.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n8\r\n12345678\r\n")
-    await until(lambda: kitchen.backend.requests)
     caller.send_raw(b"8\r\n12345678\r\n")
     answer = await caller.answer()
     assert (answer.status, answer.headers["connection"]) == (413, "close")
-    await until(lambda: kitchen.server.queue.in_flight == 0)
+    assert not kitchen.backend.requests, "it never had a slot"
     assert (await kitchen.ask("/echo", method="POST", body=b"x" * 10)).status == 200
+
+
+async def test_a_body_that_grows_over_the_limit_in_its_slot_gives_the_slot_back(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.serve(body_limit_bytes=100_000)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    piece = b"fa00\r\n" + bytes(64_000) + b"\r\n"
+    caller.send_raw(
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + piece + b"2710\r\n" + bytes(5000)
+    )
+    await until(lambda: kitchen.backend.requests)
+    caller.send_raw(bytes(5000) + b"\r\n" + piece)
+    assert (await caller.answer()).status == 413
+    await until(lambda: kitchen.server.queue.in_flight == 0)
+
+
+async def test_a_refused_body_that_was_sent_ahead_is_answered_in_its_turn(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.serve(body_limit_bytes=10)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/slow")
+    caller.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
+    await until(lambda: kitchen.backend.running == 1)
+    kitchen.backend.gate.set()
+    assert (await caller.answer()).body == b"slow"
+    assert (await caller.answer()).status == 413
 
 
 async def test_a_refused_body_is_read_to_its_end_so_that_the_answer_arrives(

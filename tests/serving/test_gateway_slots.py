@@ -92,7 +92,8 @@ async def test_a_caller_that_leaves_in_the_middle_of_its_body_frees_the_slot_wit
 ) -> None:
     await kitchen.wake()
     caller = await kitchen.caller()
-    caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\npart")
+    caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+    caller.send_raw(bytes(90_000))
     await until(lambda: kitchen.backend.requests)
     caller.leave()
     await until(lambda: kitchen.server.queue.in_flight == 0)

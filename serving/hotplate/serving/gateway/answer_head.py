@@ -13,6 +13,7 @@ REASONS = {
     200: b"OK",
     400: b"Bad Request",
     401: b"Unauthorized",
+    408: b"Request Timeout",
     413: b"Content Too Large",
     414: b"URI Too Long",
     415: b"Unsupported Media Type",

@@ -1,5 +1,6 @@
 """GatewayError (every one is answered as `{"error": {"code", "message"}}`)
 ├── BadRequest            400  the request cannot be read as HTTP/1.1
+│   ├── RequestSlow       408  its header or body does not arrive
 │   ├── TargetTooLong     414
 │   ├── HeadTooLarge      431
 │   ├── UnknownCoding     501  a transfer coding other than chunked
@@ -10,6 +11,7 @@
 ├── QueueFull             429  too many requests, or bytes, are waiting already
 ├── ReplicaFailed         502  the replica ended the connection, or answered no HTTP
 ├── RouteRefused          503  the control plane said to refuse
+├── TooManyConnections    503  more callers hold a connection to the route than may
 ├── NotReady              503  no replica became ready in time
 ├── RouteClosed           503  the route, or this gateway, is going away
 └── DeadlineExceeded      504  the request's time is over
@@ -35,6 +37,13 @@ class BadRequest(GatewayError):
 
     code = "bad_request"
     status = 400
+
+
+class RequestSlow(BadRequest):
+    """The header, or a body, does not arrive in the time it has."""
+
+    code = "request_slow"
+    status = 408
 
 
 class TargetTooLong(BadRequest):
@@ -104,6 +113,13 @@ class RouteRefused(GatewayError):
     """The control plane wants every request refused; the message is its sentence."""
 
     code = "route_refused"
+    status = 503
+
+
+class TooManyConnections(GatewayError):
+    """The route's callers hold as many connections as they may."""
+
+    code = "too_many_connections"
     status = 503
 
 

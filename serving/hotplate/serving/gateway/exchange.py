@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.upstream import Upstream
 
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 """Methods that change nothing (RFC 9110, 9.2.1), so sending twice is harmless."""
@@ -78,7 +77,10 @@ class Exchange:
             return
         self.received += len(data)
         if self.received > self.server.route.body_limit_bytes:
-            self.fail(body_too_large(self.received, self.server.route))
+            if self.front.serves(self):
+                self.fail(body_too_large(self.received, self.server.route))
+            else:  # it is refused when its turn comes
+                self._drop_body()
         elif self.upstream is not None:
             self.upstream.write(self._framed(data))
         else:
@@ -91,6 +93,20 @@ class Exchange:
         self.request_done = True
         if self.upstream is not None and self.front is not None and self.request.chunked:
             self.upstream.write(LAST_CHUNK)
+
+    def arrived(self, enough_bytes: int) -> bool:
+        """Whether so much of it is here that it may wait for a slot, or nothing more comes yet."""
+        return (
+            self.request_done
+            or self.received >= enough_bytes
+            or self.received > self.server.route.body_limit_bytes
+            or self.request.expects_continue
+        )
+
+    @property
+    def receiving(self) -> bool:
+        """Whether the replica has it and waits for more of its body."""
+        return self.upstream is not None and not self.request_done and not self.answered
 
     def take_tunnel(self, data: bytes) -> None:
         """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
@@ -146,7 +162,7 @@ class Exchange:
             pieces.append(LAST_CHUNK)
         upstream.write(b"".join(pieces))
         if request.expects_continue and not self.received and not self.request_done:
-            front.write(CONTINUE)
+            front.go_on()
         if had_body or not self.request_done:
             front.balance()
 
@@ -244,6 +260,10 @@ class Exchange:
 
     # Inside
 
+    def _drop_body(self) -> None:
+        self._body.clear()
+        self.buffered = 0
+
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self.request.chunked else data
 
@@ -257,9 +277,8 @@ class Exchange:
 
     def _let_go(self) -> None:
         """The caller's side is over. What was sent keeps its slot until the replica has ended."""
-        self._body.clear()
+        self._drop_body()
         self._out.clear()
-        self.buffered = 0
         upstream = self.upstream
         if upstream is None:
             self.server.withdraw(self)

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, cast
 from hotplate.serving.gateway.answer_head import error_body, own_answer
 from hotplate.serving.gateway.errors import BadRequest, GatewayError
 from hotplate.serving.gateway.exchange import Exchange
+from hotplate.serving.gateway.patience import Patience
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
+
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Front(asyncio.Protocol):
@@ -23,6 +27,7 @@ class Front(asyncio.Protocol):
         self.server = server
         self.write_paused = False
         self._limits = server.limits
+        self._patience = Patience(server.limits)
         self._loop = server.loop
         self._transport: asyncio.Transport
         self._reader: RequestReader | None = None
@@ -37,13 +42,17 @@ class Front(asyncio.Protocol):
         self._closed = False
         self._lingering: asyncio.TimerHandle | None = None
         self._idle_since = self._loop.time()
-        self._head_since: float | None = None
 
     # For the exchange
 
     def write(self, data: bytes) -> None:
         if not self._closed:
             self._transport.write(data)
+
+    def go_on(self) -> None:
+        """Asks the caller for the body that it has announced."""
+        self.write(CONTINUE)
+        self._patience.resumed(self._loop.time())
 
     def answer_error(self, exchange: Exchange, error: GatewayError) -> None:
         self._answer(exchange, error.status, error_body(error), error.retry_after_s)
@@ -64,6 +73,10 @@ class Front(asyncio.Protocol):
             self.close()
         else:
             self._linger()
+
+    def serves(self, exchange: Exchange) -> bool:
+        """Whether it is this one's turn."""
+        return self._active is exchange
 
     def close(self) -> None:
         """Closes once everything written is out."""
@@ -91,8 +104,14 @@ class Front(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+                self._patience.resumed(self._loop.time())
 
     # For the route
+
+    def turn_away(self, error: GatewayError) -> None:
+        """Answers with the error before anything was read, and closes."""
+        self._say(error)
+        self.close()
 
     def close_if_idle(self) -> None:
         """Closes a connection on which no request is being served."""
@@ -101,15 +120,18 @@ class Front(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Ends a caller that has been idle, or that sends or takes too slowly."""
+        limits = self._limits
         idle_s = now - self._idle_since
         if self._closed:
-            if idle_s >= self._limits.head_s:
+            if idle_s >= limits.take_s:
                 self._transport.abort()
-        elif self._active is None and idle_s >= self._limits.idle_s:
-            self.close()
-        elif self._head_since is not None and now - self._head_since >= self._limits.head_s:
-            self._refuse(BadRequest(f"No whole header came in {self._limits.head_s:g} s."))
+        elif self.write_paused and self._patience.takes_nothing(now, self._unsent_bytes):
+            self.cut()
+        elif (slow := self._slow(now)) is not None:
+            self._refuse(slow)
             self._advance()
+        elif self._active is None and not self._patience.arriving and idle_s >= limits.idle_s:
+            self.close()
 
     # asyncio.Protocol
 
@@ -133,10 +155,9 @@ class Front(asyncio.Protocol):
             reader.feed(data)
         except BadRequest as error:
             self._refuse(error)
-        if not reader.in_head:
-            self._head_since = None
-        elif self._head_since is None:
-            self._head_since = self._loop.time()
+        self._patience.read(
+            self._loop.time(), in_head=reader.in_head, awaits_body=self._awaits_body()
+        )
         if self._lingering is not None and self._reading is not None:
             if self._reading.request_done:
                 self.close()
@@ -146,11 +167,14 @@ class Front(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.write_paused = True
+        self._patience.full(self._loop.time(), self._unsent_bytes)
 
     def resume_writing(self) -> None:
         self.write_paused = False
         if self._active is not None and self._active.upstream is not None:
             self._active.upstream.resume_reading()
+        self._advance()
+        self.balance()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
@@ -165,6 +189,11 @@ class Front(asyncio.Protocol):
     # Inside
 
     def _accept(self, request: RequestHead) -> Exchange:
+        if len(self._ahead) >= self._limits.pipelined_most:
+            raise BadRequest(
+                f"{len(self._ahead)} requests came ahead of their answers; wait for some answers."
+            )
+        self._patience.next_part()
         self._reading = exchange = Exchange(self, self.server, request)
         self._ahead.append(exchange)
         return exchange
@@ -172,7 +201,7 @@ class Front(asyncio.Protocol):
     def _refuse(self, error: BadRequest) -> None:
         """The bytes make no sense from here on: answers what came before, then this, then ends."""
         self._reader = None
-        self._head_since = None
+        self._patience.next_part()
         reading = self._reading
         if reading is None or reading.request_done:
             self._ahead.append(error)
@@ -186,7 +215,7 @@ class Front(asyncio.Protocol):
         if self._advancing:
             return
         self._advancing = True
-        while self._ahead and self._active is None and not self._closed and not self._lingering:
+        while self._next_may_begin():
             following = self._ahead.popleft()
             if isinstance(following, BadRequest):
                 self._end_with(following)
@@ -194,6 +223,33 @@ class Front(asyncio.Protocol):
                 self._active = following
                 self.server.begin(following)
         self._advancing = False
+
+    @property
+    def _unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def _next_may_begin(self) -> bool:
+        if not self._ahead or self._active is not None or self._closed or self._lingering:
+            return False
+        # A caller that takes no answers is not owed more of them.
+        return not self.write_paused and not (
+            self._ahead[0] is self._reading and self._awaits_body()
+        )
+
+    def _awaits_body(self) -> bool:
+        """Whether the request that is being read is not here far enough to be served."""
+        reading = self._reading
+        if reading is None or reading.front is None or reading is self._active:
+            return False
+        return not reading.arrived(self._limits.read_ahead_bytes)
+
+    def _slow(self, now: float) -> BadRequest | None:
+        """Why the caller's time to send what it announced is over."""
+        if self._read_paused or self._reader is None:
+            return None
+        active = self._active
+        sending = active is not None and active is self._reading and active.receiving
+        return self._patience.slow(now, sending=sending)
 
     def _answer(
         self, exchange: Exchange, status: int, body: bytes, retry_after_s: float | None
@@ -217,10 +273,20 @@ class Front(asyncio.Protocol):
         self.finished(exchange)
 
     def _end_with(self, error: BadRequest) -> None:
+        self._say(error)
+        self._linger()
+
+    def _say(self, error: GatewayError) -> None:
         self.server.counters.refused(error.code)
         self.server.counters.answered(error.status)
-        self.write(own_answer(error.status, error_body(error), keep_alive=False))
-        self._linger()
+        self.write(
+            own_answer(
+                error.status,
+                error_body(error),
+                keep_alive=False,
+                retry_after_s=error.retry_after_s,
+            )
+        )
 
     def _linger(self) -> None:
         """Reads on for a moment: closing on unread bytes would take the answer away again."""

@@ -16,13 +16,25 @@ class Limits:
     target_bytes: int = 16 << 10
     """Request target, bytes; above it 414."""
     read_ahead_bytes: int = 64 << 10
-    """Body bytes kept of a request that no replica has yet; then reading pauses."""
+    """Body bytes kept of a request that no replica has yet; then reading pauses. A request waits
+    for a slot only once this much of its body has come, or all: a slow caller holds no slot."""
     pipelined: int = 16
     """Requests read ahead on one connection; then reading pauses."""
+    pipelined_most: int = 128
+    """Requests that may come ahead in what was read at once; more is a 400."""
+    connections: int = 4096
+    """Callers' connections of one route; one more is answered 503 and closed."""
     idle_s: float = 75.0
     """A caller's connection without a request is closed after this (nginx's figure)."""
     head_s: float = 30.0
-    """Time a caller has to send a header section, or to take the end of an answer."""
+    """Time a caller has to send a header section; above it 408."""
+    body_s: float = 30.0
+    """Time a caller has to send the first `read_ahead_bytes` of a body, or all of it, and later
+    between two pieces; above it 408."""
+    take_s: float = 30.0
+    """A caller that takes no byte of its answer for this long is cut off."""
+    sweep_s: float = 5.0
+    """How often slow and idle callers are looked for, while there are any callers."""
     linger_s: float = 2.0
     """Time in which the rest of an unwanted body is thrown away, so that the answer arrives."""
     connect_s: float = 5.0

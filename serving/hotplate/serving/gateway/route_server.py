@@ -9,7 +9,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 
-from hotplate.serving.gateway.admission import Local, admit
+from hotplate.serving.gateway.admission import Local, admit, body_too_large
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
@@ -18,6 +18,7 @@ from hotplate.serving.gateway.errors import (
     QueueFull,
     RouteClosed,
     RouteRefused,
+    TooManyConnections,
 )
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
@@ -31,8 +32,6 @@ from hotplate.serving.gateway.waiting import Ticket
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
-SWEEP_S = 10.0
-"""How often idle callers are looked for, while there are any callers."""
 
 
 class Change(enum.Enum):
@@ -132,6 +131,11 @@ class RouteServer:
 
     # Fronts
 
+    @property
+    def callers(self) -> int:
+        """Connections of callers that are open."""
+        return len(self._fronts)
+
     def new_id(self) -> bytes:
         return b"%b-%x" % (_REQUEST_ID_PREFIX, next(_REQUEST_IDS))
 
@@ -139,8 +143,12 @@ class RouteServer:
         self._fronts.add(front)
         if self.closing:
             front.close()
-        else:
-            self._sweep.set(self.loop.time() + SWEEP_S)
+            return
+        open_ = len(self._fronts) - 1
+        if open_ >= self.limits.connections:
+            message = f"{self.route.name}: {open_} connections are open; use fewer, or come later."
+            front.turn_away(TooManyConnections(message, retry_after_s=5))
+        self._sweep.set(self.loop.time() + self.limits.sweep_s)
 
     def closed(self, front: Front) -> None:
         self._fronts.discard(front)
@@ -156,6 +164,8 @@ class RouteServer:
         try:
             if self.closing:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
+            if exchange.received > self.route.body_limit_bytes:
+                raise body_too_large(exchange.received, self.route)
             terms = admit(self.route, exchange.request, ready=queue.ready, limits=self.limits)
         except GatewayError as error:
             exchange.fail(error)
@@ -333,7 +343,7 @@ class RouteServer:
         for front in list(self._fronts):
             front.sweep(now)
         if self._fronts:
-            self._sweep.set(now + SWEEP_S)
+            self._sweep.set(now + self.limits.sweep_s)
 
     # Inside: the listener
 

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvloop
 
+from hotplate.cache import descriptors
 from hotplate.serving.gateway.admin import Admin
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
@@ -46,7 +47,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    gateway = Gateway(settings.limits)
+    gateway = Gateway(_shared(settings.limits, descriptors.allow_many()))
     file = TableFile(settings.state_dir)
     link = Link(gateway, file, url=settings.control_plane, token=settings.token)
     admin = Admin(gateway, link)
@@ -74,6 +75,11 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task  # the link only ends by itself by a bug, which is raised here
+
+
+def _shared(limits: Limits, descriptors_most: int) -> Limits:
+    """No route may take so many connections that there are none left for the others."""
+    return replace(limits, connections=min(limits.connections, descriptors_most // 4))
 
 
 def run(settings: GatewaySettings, ready: Callable[[int], None]) -> None:

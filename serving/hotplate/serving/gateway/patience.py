@@ -1,0 +1,77 @@
+"""How long a caller may take to send its requests and to take its answers. Pure: time is told."""
+
+from __future__ import annotations
+
+from hotplate.serving.gateway.errors import RequestSlow
+from hotplate.serving.gateway.limits import Limits
+
+
+class Patience:
+    """With one connection."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._arriving_since: float | None = None
+        """When what is needed to serve the next request began to come."""
+        self._in_head = False
+        self._read_at = 0.0
+        """When something came last, or reading went on."""
+        self._unsent_bytes = 0
+        self._taken_at = 0.0
+        """When the caller took something last, of which `_unsent_bytes` are left."""
+
+    # Sending
+
+    @property
+    def arriving(self) -> bool:
+        """Whether a request has begun to come and cannot be served yet."""
+        return self._arriving_since is not None
+
+    def next_part(self) -> None:
+        """A header came whole, or nothing more is read: what comes next has its own time."""
+        self._arriving_since = None
+
+    def read(self, now: float, *, in_head: bool, awaits_body: bool) -> None:
+        """Bytes came; of a request that cannot be served yet, they leave it where these say."""
+        self._read_at = now
+        self._in_head = in_head
+        if not (in_head or awaits_body):
+            self._arriving_since = None
+        elif self._arriving_since is None:
+            self._arriving_since = now
+
+    def resumed(self, now: float) -> None:
+        """We read on after a pause, which was not the caller's."""
+        self._read_at = now
+        if self._arriving_since is not None:
+            self._arriving_since = now
+
+    def slow(self, now: float, *, sending: bool) -> RequestSlow | None:
+        """Why the caller's time to send is over; `sending`: a request is served whose body still
+        comes."""
+        limits = self._limits
+        if self._arriving_since is not None:
+            limit_s = limits.head_s if self._in_head else limits.body_s
+            if now - self._arriving_since < limit_s:
+                return None
+            what = "header" if self._in_head else "body"
+            return RequestSlow(
+                f"The request's {what} did not come in {limit_s:g} s; send it again."
+            )
+        if sending and now - self._read_at >= limits.body_s:
+            return RequestSlow(
+                f"Nothing more of the body came in {limits.body_s:g} s; send it again."
+            )
+        return None
+
+    # Taking
+
+    def full(self, now: float, unsent_bytes: int) -> None:
+        """So much waits for the caller that nothing more is to be written."""
+        self._taken_at, self._unsent_bytes = now, unsent_bytes
+
+    def takes_nothing(self, now: float, unsent_bytes: int) -> bool:
+        """Whether the caller has taken no byte of what waits for too long."""
+        if unsent_bytes < self._unsent_bytes:
+            self._taken_at, self._unsent_bytes = now, unsent_bytes
+        return now - self._taken_at >= self._limits.take_s

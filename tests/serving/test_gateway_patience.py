@@ -1,0 +1,204 @@
+"""Callers that are slow: they hold no slot, are told so or cut off, and others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.patience import Patience
+from tests.serving.backends import Connection, Request
+from tests.serving.callers import until
+from tests.serving.conftest import Kitchen
+
+HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
+LIMITS = Limits()
+WHOLE = LIMITS.read_ahead_bytes
+
+
+def test_a_header_and_a_body_have_their_time_each_and_dripping_wins_none() -> None:
+    patience = Patience(Limits(head_s=30, body_s=20))
+    for now in range(30):
+        patience.read(now, in_head=True, awaits_body=False)
+        assert patience.slow(now, sending=False) is None
+    assert "header did not come in 30 s" in str(patience.slow(30, sending=False))
+    patience.next_part()
+    patience.read(40, in_head=False, awaits_body=True)
+    patience.read(59, in_head=False, awaits_body=True)
+    assert patience.slow(59, sending=False) is None
+    assert "body did not come in 20 s" in str(patience.slow(60, sending=False))
+    patience.read(61, in_head=False, awaits_body=False)
+    assert patience.slow(1000, sending=False) is None
+
+
+def test_a_body_that_a_replica_waits_for_may_last_but_not_stand_still() -> None:
+    patience = Patience(Limits(body_s=20))
+    for now in range(0, 200, 19):
+        patience.read(now, in_head=False, awaits_body=False)
+        assert patience.slow(now + 19, sending=True) is None
+    assert "Nothing more of the body" in str(patience.slow(now + 20, sending=True))
+
+
+def test_the_time_in_which_we_do_not_read_is_not_the_callers() -> None:
+    patience = Patience(Limits(body_s=20))
+    patience.read(0, in_head=False, awaits_body=True)
+    patience.resumed(100)
+    assert patience.slow(119, sending=True) is None
+    assert patience.slow(120, sending=True) is not None
+
+
+def test_a_caller_that_takes_a_little_is_slow_and_one_that_takes_nothing_is_cut() -> None:
+    patience = Patience(Limits(take_s=30))
+    patience.full(0, 1000)
+    assert not patience.takes_nothing(29, 1000)
+    assert not patience.takes_nothing(30, 999)
+    assert not patience.takes_nothing(59, 999)
+    assert patience.takes_nothing(60, 999)
+
+
+def hurried(kitchen: Kitchen, **limits: float) -> None:
+    """Short times instead of the usual ones, for the connections that follow."""
+    kitchen.limit(sweep_s=0.05, **limits)
+
+
+async def test_a_slow_header_is_a_408(kitchen: Kitchen) -> None:
+    hurried(kitchen, head_s=0.2)
+    caller = await kitchen.caller()
+    caller.send_raw(b"GET / HTTP/1.1\r\nHost")
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (408, "request_slow")
+    assert await caller.ended()
+
+
+async def test_slow_bodies_by_the_hundred_hold_no_slot_and_no_place(kitchen: Kitchen) -> None:
+    hurried(kitchen, body_s=0.5)
+    await kitchen.serve(queue_limit=5)
+    await kitchen.wake()
+    slow = [await kitchen.caller() for _ in range(200)]
+    for number, caller in enumerate(slow):
+        framing = b"Transfer-Encoding: chunked" if number % 2 else b"Content-Length: 9"
+        caller.send_raw(HEAD + framing + b"\r\n\r\n" + b"5\r\n")
+    for _ in range(20):
+        assert (await kitchen.ask("/echo", method="POST", body=b"quick")).body == b"quick"
+    for caller in slow:
+        answer = await caller.answer()
+        assert (answer.status, answer.error["code"]) == (408, "request_slow")
+    assert len(kitchen.backend.requests) == 20
+
+
+async def test_a_body_that_stands_still_in_its_slot_gives_the_slot_back(kitchen: Kitchen) -> None:
+    hurried(kitchen, body_s=0.2)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(HEAD + b"Content-Length: 1000000\r\n\r\n" + bytes(WHOLE))
+    await until(lambda: kitchen.backend.requests)
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (408, "request_slow")
+    await until(lambda: kitchen.server.queue.in_flight == 0)
+    assert (await kitchen.ask("/next")).status == 200
+
+
+async def test_a_caller_that_waits_to_be_asked_for_its_body_is_not_slow(kitchen: Kitchen) -> None:
+    hurried(kitchen, body_s=0.2)
+    caller = await kitchen.caller()
+    caller.send_raw(HEAD + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+    await until(lambda: kitchen.server.queue.queued == 1)
+    await asyncio.sleep(0.4)
+    await kitchen.wake()
+    assert (await caller.head())[0] == 100
+    caller.send_raw(b"abc")
+    assert (await caller.answer()).body == b"abc"
+
+
+async def test_a_large_body_that_waits_for_a_slot_is_not_slow(kitchen: Kitchen) -> None:
+    hurried(kitchen, body_s=0.2)
+    caller = await kitchen.caller()
+    body = bytes(1 << 20)
+    caller.send("/echo", method="POST", body=body)
+    await until(lambda: kitchen.server.queue.queued == 1)
+    await asyncio.sleep(0.4)
+    await kitchen.wake()
+    assert (await caller.answer()).body == body
+
+
+async def test_an_answer_that_is_not_read_is_cut_and_its_slot_comes_back_with_its_end(
+    kitchen: Kitchen,
+) -> None:
+    hurried(kitchen, take_s=0.2)
+
+    async def flood(request: Request, connection: Connection) -> None:
+        connection.begin_chunks()
+        for _ in range(200):
+            connection.chunk(bytes(1 << 16))
+            await connection.writer.drain()
+        await kitchen.backend.gate.wait()
+        connection.writer.write(b"0\r\n\r\n")
+
+    kitchen.backend.on("/flood", flood)
+    await kitchen.wake()
+    with deaf(kitchen.route.port, b"GET /flood HTTP/1.1\r\nHost: a\r\n\r\n"):
+        await until(lambda: kitchen.backend.running == 1)
+        await until(lambda: not kitchen.server.callers)
+        assert kitchen.server.queue.in_flight == 1, "its handler is still running"
+        kitchen.backend.gate.set()
+        await until(lambda: kitchen.server.queue.in_flight == 0)
+    assert (await kitchen.ask("/next")).status == 200
+
+
+async def test_requests_without_end_from_a_caller_that_reads_nothing_are_not_answered_for_ever(
+    kitchen: Kitchen,
+) -> None:
+    hurried(kitchen)
+    ask = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n" * 100
+    with deaf(kitchen.route.port, ask) as sock:
+        loop = asyncio.get_running_loop()
+        sent = 0
+        with pytest.raises((TimeoutError, ConnectionError)):
+            async with asyncio.timeout(1):
+                while sent < 200 << 20:
+                    await loop.sock_sendall(sock, ask)
+                    sent += len(ask)
+    answers = kitchen.server.counters.answers[2]
+    assert answers * len(ask) / 100 < sent / 2, "most was never answered"
+    assert answers < 100_000
+
+
+async def test_more_requests_ahead_than_anybody_sends_are_refused(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/slow")
+    caller.send_raw(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
+    await until(lambda: kitchen.backend.running == 1)
+    kitchen.backend.gate.set()
+    answered = 0
+    while (answer := await caller.answer()).status == 200:
+        answered += 1
+    assert "requests came ahead of their answers" in answer.error["message"]
+    assert await caller.ended()
+    assert answered == len(kitchen.backend.requests) <= LIMITS.pipelined_most + 1
+
+
+async def test_a_connection_too_many_is_told_so_and_other_routes_are_open(
+    kitchen: Kitchen,
+) -> None:
+    kitchen.limit(connections=20)
+    held = [await kitchen.caller() for _ in range(20)]
+    await until(lambda: kitchen.server.callers == 20)
+    refused = await (await kitchen.caller()).answer()
+    assert (refused.status, refused.error["code"]) == (503, "too_many_connections")
+    assert "20 connections are open" in refused.error["message"]
+    held[0].leave()
+    await until(lambda: kitchen.server.callers == 19)
+    assert (await kitchen.ask("/livez")).status == 200
+
+
+def deaf(port: int, data: bytes) -> socket.socket:
+    """A caller that never reads, with little room for what it does not read."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    sock.sendall(data)
+    sock.setblocking(False)
+    return sock
