@@ -202,6 +202,19 @@ async def test_an_origin_that_is_down_is_named(bench: Bench) -> None:
             await client.tree("0" * 64)
 
 
+async def test_a_tree_goes_only_when_nobody_has_asked_for_it_lately(bench: Bench) -> None:
+    digest = bench.first.digest
+    async with bench.client() as client:
+        await client.tree(digest, wait="all")
+        assert not await client.delete(digest, idle_s=60)
+        assert (await client.idle_s())[digest] < 60
+        assert await client.delete(digest, idle_s=0)
+        assert await client.idle_s() == {}
+        assert (await client.tree(digest, wait="all")).complete
+    async with bench.client() as client:  # one that was kept counts as asked for at the start
+        assert (await client.idle_s())[digest] < 60
+
+
 async def test_a_deleted_tree_leaves_what_others_share(bench: Bench) -> None:
     async with bench.client() as client:
         first = await client.tree(bench.first.digest, wait="all")

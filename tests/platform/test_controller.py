@@ -274,11 +274,13 @@ async def test_nothing_is_kept_of_past_revisions_and_deleted_deployments(world: 
     learnt = controller._tracked[made.id].memory_key("Echo")
     assert world.store.learnt(learnt) is not None
     assert b"default/echo" in generate_latest(world.registry)
+    assert controller.manifests() == frozenset({"f" * 64})
     world.store.delete_deployment(made.id)
     controller.poke(made.id)
     await until(lambda: world.status(made) == "gone")
     await until(lambda: not controller._tracked and not controller._scaling._deciders)
     assert world.store.learnt(learnt) is None
+    assert controller.manifests() == frozenset()
     assert b"default/echo" not in generate_latest(world.registry)
 
 

@@ -26,6 +26,8 @@ STOP_S = 45.0
 ASLEEP_S = 40.0
 POLL_S = 0.1
 DEPLOYMENT_PORTS = 60
+UNUSED_FILES_S = 3
+"""So that it is seen what becomes of files that nobody uses any more."""
 
 
 class Platform:
@@ -49,6 +51,7 @@ class Platform:
             "[platform]\n"
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {256 << 20}\n"
+            f"unused_files_s = {UNUSED_FILES_S}\n"
         )
 
     # Its life ------------------------------------------------------------------------------

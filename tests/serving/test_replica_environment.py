@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,23 @@ async def test_a_disk_that_is_full_fails_a_build_in_a_sentence(tmp_path: Path) -
         with pytest.raises(EnvironmentFailed, match=r"full.*; free some space") as failed:
             await ensure(environments, bento)
         assert failed.value.no_room
+
+
+async def test_environments_that_nobody_uses_go_but_for_the_last_used_ones(tmp_path: Path) -> None:
+    root = tmp_path / "environments"
+    environments = Environments(root)
+    bentos = [bento_with_wheel(tmp_path / f"bento{n}", f"number = {n}") for n in range(3)]
+    made = [await ensure(environments, bento) for bento in bentos]
+    same = shutil.copytree(bentos[0], tmp_path / "same")
+    assert (await ensure(environments, same)).python == made[0].python
+    (root / ".gone-by-a-kill").mkdir()
+    gone = await environments.sweep({"same"}, spare=1)
+    assert list(gone) == [made[1].digest]
+    assert [each.python.exists() for each in made] == [True, False, True]
+    assert not list(root.glob(".gone-*"))
+    assert (await ensure(environments, bentos[1])).built
+    await environments.sweep({"bento1"}, spare=0)
+    assert {path.name for path in root.iterdir()} == {".used", made[1].digest}
 
 
 async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(

@@ -52,9 +52,18 @@ class AgentClient:
         """How far a tree has got that somebody asked for."""
         return _tree(await self._call("GET", f"/v1/trees/{manifest}"))
 
-    async def delete(self, manifest: str) -> None:
-        """Removes a tree, and the blobs that no other tree names."""
-        await self._call("DELETE", f"/v1/trees/{manifest}")
+    async def idle_s(self) -> dict[str, float]:
+        """For how long nobody has asked for each tree of the node, by manifest."""
+        found: dict[str, float] = (await self._call("GET", "/v1/trees"))["idle_s"]
+        return found
+
+    async def delete(self, manifest: str, idle_s: float = 0.0) -> bool:
+        """Removes a tree, and the blobs that no other tree names; whether it did.
+
+        A tree that somebody has asked for in the last `idle_s` stays.
+        """
+        answer = await self._call("DELETE", f"/v1/trees/{manifest}?idle_s={idle_s}")
+        return bool(answer["deleted"])
 
     async def status(self) -> dict[str, Any]:
         """`origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""

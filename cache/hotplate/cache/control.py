@@ -40,6 +40,7 @@ def application(node: Node, metrics: Metrics, token: str) -> web.Application:
             web.get("/healthz", control.healthz),
             web.get("/metrics", control.metrics),
             web.get("/v1/status", control.status),
+            web.get("/v1/trees", control.list_trees),
             web.put(_TREE, control.put_tree),
             web.get(_TREE, control.get_tree),
             web.delete(_TREE, control.delete_tree),
@@ -70,9 +71,16 @@ class _Control:
             raise tree.error
         return web.json_response(_tree_json(tree))
 
+    async def list_trees(self, request: web.Request) -> web.Response:
+        return web.json_response({"idle_s": self._node.idle_s()})
+
     async def delete_tree(self, request: web.Request) -> web.Response:
-        await self._node.delete(request.match_info["manifest"])
-        return web.json_response({})
+        try:
+            idle_s = float(request.query.get("idle_s", "0"))
+        except ValueError:
+            raise web.HTTPBadRequest(reason="idle_s is not a number") from None
+        deleted = await self._node.delete(request.match_info["manifest"], idle_s)
+        return web.json_response({"deleted": deleted})
 
     async def status(self, request: web.Request) -> web.Response:
         holdings = self._node.holdings

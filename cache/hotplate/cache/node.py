@@ -74,6 +74,9 @@ class Node:
         self._trees: dict[str, Tree] = {}
         self._starting: dict[str, asyncio.Task[Tree]] = {}
         self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
+        self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
+        self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
+        self._began = asyncio.get_running_loop().time()
         for folder in (self.trees_root, self._manifests):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -96,11 +99,17 @@ class Node:
         for digest in set(self._disk.digests()).difference(*self._named.values()):
             self._disk.discard(digest)
 
+    def idle_s(self) -> dict[str, float]:
+        """For how long nobody has asked for each tree that is kept here, by digest."""
+        now = asyncio.get_running_loop().time()
+        return {digest: now - self._asked_at.get(digest, self._began) for digest in self._named}
+
     async def bring(self, digest: str) -> Tree:
         """Starts to bring a tree here, or joins who did; one that failed is tried again.
 
         Raises UnknownManifest, ChunkCorrupt, OriginUnavailable, NoSpace.
         """
+        self._asked_at[digest] = asyncio.get_running_loop().time()
         tree = self._trees.get(digest)
         if tree is not None and tree.error is None:
             return tree
@@ -135,18 +144,27 @@ class Node:
             raise refusal
         return tree, entry
 
-    async def delete(self, digest: str) -> None:
-        """Removes a tree, and the blobs that no other tree of this node names."""
+    async def delete(self, digest: str, idle_s: float = 0.0) -> bool:
+        """Removes a tree, and the blobs that no other tree of this node names.
+
+        One that somebody has asked for in the last `idle_s` stays. Whether it was removed.
+        """
         if digest not in self._named:
             raise UnknownManifest(f"this node has no tree {digest}")
-        unused = self._named.pop(digest).difference(*self._named.values())
-        (self._manifests / f"{digest}.json").unlink(missing_ok=True)
-        tree = self._trees.pop(digest, None)
-        if tree is not None:
-            await _cancel(tree)
-        await asyncio.to_thread(shutil.rmtree, self.trees_root / digest, ignore_errors=True)
-        for blob_digest in unused:
-            await self.holdings.drop(blob_digest)
+        async with self._changing:
+            asked = self.idle_s().get(digest, 0.0) < idle_s or digest in self._starting
+            if asked or digest not in self._named:
+                return False
+            self._asked_at.pop(digest, None)
+            unused = self._named.pop(digest).difference(*self._named.values())
+            (self._manifests / f"{digest}.json").unlink(missing_ok=True)
+            tree = self._trees.pop(digest, None)
+            if tree is not None:
+                await _cancel(tree)
+            await asyncio.to_thread(shutil.rmtree, self.trees_root / digest, ignore_errors=True)
+            for blob_digest in unused:
+                await self.holdings.drop(blob_digest)
+        return True
 
     async def close(self, flush_s: float) -> None:
         await self.holdings.close(flush_s)
@@ -155,6 +173,10 @@ class Node:
 
     async def _start(self, digest: str) -> Tree:
         manifest = await asyncio.to_thread(self._manifest, digest)
+        async with self._changing:
+            return await self._hold(digest, manifest)
+
+    async def _hold(self, digest: str, manifest: Manifest) -> Tree:
         self._named[digest] = set(_blob_digests(manifest).values())
         old = self._trees.get(digest)
         if old is not None:

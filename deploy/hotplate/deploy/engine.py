@@ -74,6 +74,11 @@ class Workload:
     stop_grace_s: float = 30.0
     """From SIGTERM to SIGKILL."""
 
+    @property
+    def manifests(self) -> tuple[str, ...]:
+        """Digests of the manifests of all the files that it needs."""
+        return (self.bento_manifest, *(model.manifest for model in self.models))
+
 
 class ReplicaState(StrEnum):
     PENDING = "pending"

@@ -34,6 +34,7 @@ from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.routing import Addresses
+from hotplate.platform.controller.sweeper import Sweeper
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
@@ -74,8 +75,9 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     _add_admin(store, data.secret("admin-token"))
     machine = detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    environments = Environments(data.folder("environments"), disk_reserve_bytes=reserve_bytes)
     bentos = BentoRuntime(
-        Environments(data.folder("environments"), disk_reserve_bytes=reserve_bytes),
+        environments,
         agent,
         agent_socket=data.agent_socket,
         trees=data.folder("agent") / "trees",
@@ -87,6 +89,13 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     PlatformCollector(registry=registry)
     controller = Controller(
         store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
+    )
+    sweeper = Sweeper(
+        controller.manifests,
+        agent,
+        environments,
+        unused_files_s=settings.unused_files_s,
+        spare_environments=settings.spare_environments,
     )
     app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
     folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
@@ -112,7 +121,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     try:
         await listener.start(settings.host, settings.port)
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
-        await _until(stopped, controller.run())
+        await _until(stopped, controller.run(), sweeper.run())
         await listener.stop()
         await controller.gateways.close()
     finally:
@@ -124,15 +133,14 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         store.close()
 
 
-async def _until(stopped: asyncio.Event, work: Awaitable[None]) -> None:
-    """Run `work` until the event is set; its failure is ours."""
-    working = asyncio.ensure_future(work)
+async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
+    """Run all of `work` until the event is set; its first failure is ours."""
+    working = asyncio.gather(*work)
     waiting = asyncio.create_task(stopped.wait())
-    await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    working.cancel()
+    waiting.add_done_callback(lambda _: working.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await working
+    waiting.cancel()
 
 
 def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:

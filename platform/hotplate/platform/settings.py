@@ -43,12 +43,20 @@ class PlatformSettings:
     drain_s: float = 30.0
     """How long running requests may take to end when the platform stops."""
 
+    unused_files_s: float = 600.0
+    """Files that no deployment uses stay unpacked on a node this long after they were used."""
+    spare_environments: int = 5
+    """Python environments that are kept though no deployment uses them: those used last."""
+
     def __post_init__(self) -> None:
         _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
         _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
         _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
         reserve_bytes = self.disk_reserve_bytes
         _check("disk_reserve_bytes", reserve_bytes, reserve_bytes >= 0, "0 or more")
+        _check("unused_files_s", self.unused_files_s, self.unused_files_s >= 0, "0 or more")
+        spare = self.spare_environments
+        _check("spare_environments", spare, spare >= 0, "0 or more")
         first, last = self.port_range()
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"

@@ -57,6 +57,10 @@ class Controller:
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self._stopping = False
+        self._listed = False
+        """Whether every deployment of the store has been heard of."""
+        self._unread: set[int] = set()
+        """Those heard of whose services are not known yet."""
         self._unknown: dict[int, int] = {}
         """Failed steps per deployment not yet read: a route table without it would end it."""
         self._scaling = Scaling()
@@ -100,6 +104,18 @@ class Controller:
                 found[name] = await self._engine.logs(name, lines)
         return found
 
+    def manifests(self) -> frozenset[str] | None:
+        """Manifests of all files that replicas use or would use; None while not all are known."""
+        if not self._listed or self._unread:
+            return None
+        return frozenset(
+            manifest
+            for tracked in self._tracked.values()
+            for services in tracked.services.values()
+            for service in services
+            for manifest in service.workload.manifests
+        )
+
     def instance_types(self) -> Sequence[dict[str, Any]]:
         return instance_types(self._rules.instance_types)
 
@@ -112,6 +128,7 @@ class Controller:
             for deployment in await self._store.run(self._store.wanted_deployments):
                 self._unknown[deployment.id] = 0
                 self._look_at(deployment.id)
+            self._listed = True
             await self._step_all()
             await self._engine.settle()
             async with asyncio.TaskGroup() as group:
@@ -165,6 +182,8 @@ class Controller:
         self.ready.set()
 
     def _look_at(self, deployment_id: int) -> None:
+        if deployment_id not in self._tracked:
+            self._unread.add(deployment_id)
         self._dirty.add(deployment_id)
         self._wake.set()
 
@@ -288,6 +307,7 @@ class Controller:
         known = self._tracked.get(deployment_id)
         running = {replica.key for replica in self._engine.replicas()}
         tracked = await self._store.run(self._loader.load, deployment_id, running, known)
+        self._unread.discard(deployment_id)
         if tracked is None:
             self._tracked.pop(deployment_id, None)
         else:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +23,13 @@ from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import for_build
 from hotplate.serving.replica.recipe import Recipe, read_recipe
+from hotplate.serving.replica.usage import Usage, superfluous
 
 BUILD_LOG = "build.log"
 LOG_TAIL_LINES = 20
 ROOM_CHECK_S = 0.2
 """Between looks at the disk while a step runs: a fast disk takes a few 100 MiB meanwhile."""
+_GONE = ".gone-"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Environments:
 
     `<root>/<digest>/<attempt>/` is a virtual environment; `<root>/<digest>/ready`, written last,
     names the attempt that succeeded. An attempt that a kill left behind, and which may still be
-    written by its `uv`, is never built upon.
+    written by its `uv`, is never built upon. `<root>/.used/` says who uses which.
     """
 
     def __init__(self, root: Path, uv: str | None = None, disk_reserve_bytes: int = 0) -> None:
@@ -53,6 +55,7 @@ class Environments:
         self._root = root
         self._room = Room(root, disk_reserve_bytes)
         self._uv = uv or find_uv_bin()
+        self._usage = Usage(root / ".used")
         self._building: dict[str, asyncio.Task[Path]] = {}
 
     async def ensure(
@@ -60,11 +63,13 @@ class Environments:
     ) -> Environment:
         """The environment of an unpacked bento; built now if there is none yet.
 
-        `image` is the mapping of that name in `bento.yaml`; `build_env` is set while building.
+        A bento is known by the name of its folder, the digest of its files. `image` is the mapping
+        of that name in `bento.yaml`; `build_env` is set while building.
         A caller that is cancelled leaves the build going on for the others. Raises
         `BentoUnusable`, `EnvironmentFailed`.
         """
         recipe = await asyncio.to_thread(read_recipe, bento, image, build_env)
+        self._usage.note(recipe.digest, bento.name)  # on the loop, as is its opposite in `sweep`
         building = self._building.get(recipe.digest)
         if building is None:
             if python := await asyncio.to_thread(self._ready, recipe.digest):
@@ -75,6 +80,22 @@ class Environments:
     def log_path(self, digest: str) -> Path:
         """Where the output of the last build of an environment is."""
         return self._root / digest / BUILD_LOG
+
+    async def sweep(self, wanted: Set[str], spare: int) -> dict[str, str]:
+        """Remove what no `wanted` bento uses, but for the `spare` ones used last; with reasons.
+
+        An environment of which no use is on record stays.
+        """
+        uses = [use for use in self._usage.read() if use.environment not in self._building]
+        gone = superfluous(uses, wanted, spare)
+        for digest in gone:
+            with suppress(FileNotFoundError):
+                # Nobody who asks from now on takes for an environment what is being removed.
+                (self._root / digest).rename(self._root / f"{_GONE}{uuid.uuid4().hex}")
+            self._usage.forget(digest)
+        for folder in self._root.glob(f"{_GONE}*"):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        return gone
 
     async def close(self) -> None:
         """Stop what is being built."""

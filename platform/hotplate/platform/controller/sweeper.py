@@ -1,0 +1,83 @@
+"""Takes from this node what no deployment uses any more: unpacked files and environments.
+
+What was pushed stays at the origin, as in any registry; here it is only a copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Set
+from typing import Protocol
+
+from hotplate.cache.errors import CacheError
+
+log = logging.getLogger("hotplate.sweeper")
+
+PERIOD_S = 60.0
+"""How often it looks; more often where files may go sooner than that."""
+
+
+class Agent(Protocol):
+    async def idle_s(self) -> Mapping[str, float]: ...
+
+    async def delete(self, manifest: str, idle_s: float) -> bool: ...
+
+
+class Environments(Protocol):
+    async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]: ...
+
+
+class Sweeper:
+    """`wanted` says which manifests deployments use, or None while that is not known."""
+
+    def __init__(
+        self,
+        wanted: Callable[[], Set[str] | None],
+        agent: Agent,
+        environments: Environments,
+        *,
+        unused_files_s: float,
+        spare_environments: int,
+    ) -> None:
+        self._wanted = wanted
+        self._agent = agent
+        self._environments = environments
+        self._unused_files_s = unused_files_s
+        self._spare_environments = spare_environments
+
+    async def run(self) -> None:
+        """Sweep again and again, until cancelled."""
+        period_s = min(PERIOD_S, max(1.0, self._unused_files_s))
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                await self.sweep()
+            except (CacheError, OSError) as error:
+                log.warning("what nobody uses stays until the next try: %s", error)
+
+    async def sweep(self) -> None:
+        """Once. Raises CacheError where the agent cannot be asked, OSError of a disk."""
+        idle_s = await self._agent.idle_s()
+        for manifest, reason in unused(idle_s, self._wanted(), self._unused_files_s).items():
+            # Whoever asks for it in this moment is heard by the agent first.
+            if await self._agent.delete(manifest, idle_s=self._unused_files_s):
+                log.info("files %s are removed from this node: %s", manifest, reason)
+        if (wanted := self._wanted()) is not None:
+            gone = await self._environments.sweep(wanted, self._spare_environments)
+            for digest, reason in gone.items():
+                log.info("environment %s is removed: %s", digest, reason)
+
+
+def unused(idle_s: Mapping[str, float], wanted: Set[str] | None, after_s: float) -> dict[str, str]:
+    """The manifests whose files may go, with the reason.
+
+    `idle_s` says for how long nobody has asked for each one; `wanted` None = not known: all stay.
+    """
+    if wanted is None:
+        return {}
+    return {
+        manifest: f"no deployment uses them, and nobody asked for them for {idle:.0f} s"
+        for manifest, idle in idle_s.items()
+        if manifest not in wanted and idle >= after_s
+    }

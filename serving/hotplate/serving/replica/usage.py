@@ -1,0 +1,61 @@
+"""Which bentos have used which environment, and which environments may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is on record of one environment."""
+
+    environment: str
+    bentos: frozenset[str]
+    last_at: float
+    """Unix seconds."""
+
+
+def superfluous(uses: Iterable[Use], wanted: Set[str], spare: int) -> dict[str, str]:
+    """The environments that may go, with the reason: those that no `wanted` bento uses.
+
+    The `spare` ones that were used last stay all the same: the next deploy is often like one of
+    the last, and to build them again takes long.
+    """
+    idle = sorted(
+        (use for use in uses if not use.bentos & wanted),
+        key=lambda use: (-use.last_at, use.environment),
+    )
+    reason = f"no deployment uses it, and {spare} that nobody uses were used later"
+    return {use.environment: reason for use in idle[max(0, spare) :]}
+
+
+class Usage:
+    """The record: a file `<root>/<environment>/<bento>`, as old as the last use. Does file I/O."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def note(self, environment: str, bento: str) -> None:
+        """That bento uses the environment now."""
+        folder = self._root / environment
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / bento).touch()
+
+    def forget(self, environment: str) -> None:
+        """The environment is gone."""
+        folder = self._root / environment
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+
+    def read(self) -> list[Use]:
+        """Every environment of which a use is on record."""
+        if not self._root.exists():
+            return []
+        uses = []
+        for folder in self._root.iterdir():
+            times = {file.name: file.stat().st_mtime for file in folder.iterdir()}
+            uses.append(Use(folder.name, frozenset(times), max(times.values(), default=0.0)))
+        return uses
