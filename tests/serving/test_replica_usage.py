@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hotplate.serving.replica.usage import Use, superfluous
+import os
+from pathlib import Path
+
+from hotplate.serving.replica.usage import Usage, Use, superfluous
 
 
 def use(name: str, last_at: float, *bentos: str) -> Use:
@@ -23,3 +26,16 @@ def test_the_spare_ones_are_those_used_last_and_the_others_go_with_a_reason() ->
 
 def test_with_room_for_all_nothing_goes() -> None:
     assert superfluous([use("a", 1, "x")], set(), spare=5) == {}
+
+
+def test_the_record_of_an_environment_does_not_grow_with_the_bentos_that_have_used_it(
+    tmp_path: Path,
+) -> None:
+    usage = Usage(tmp_path)
+    for at, bento in enumerate(("a", "b", "c", "d")):
+        usage.note("env", bento)
+        os.utime(tmp_path / "env" / bento, (at, at))
+    usage.trim("env", {"b"})
+    assert usage.read() == [use("env", 3, "b", "d")]
+    usage.forget("env")
+    assert usage.read() == []

@@ -93,6 +93,9 @@ class Environments:
                 # Nobody who asks from now on takes for an environment what is being removed.
                 (self._root / digest).rename(self._root / f"{_GONE}{uuid.uuid4().hex}")
             self._usage.forget(digest)
+        for use in uses:
+            if use.environment not in gone:
+                self._usage.trim(use.environment, wanted)
         for folder in self._root.glob(f"{_GONE}*"):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         return gone

@@ -50,6 +50,13 @@ class Usage:
             file.unlink()
         folder.rmdir()
 
+    def trim(self, environment: str, wanted: Set[str]) -> None:
+        """Drop the records of bentos that are not wanted any more, but for the last use of all."""
+        files = sorted((self._root / environment).iterdir(), key=lambda file: file.stat().st_mtime)
+        for file in files[:-1]:
+            if file.name not in wanted:
+                file.unlink()
+
     def read(self) -> list[Use]:
         """Every environment of which a use is on record."""
         if not self._root.exists():
