@@ -192,3 +192,12 @@ def test_what_is_deleted_ends_from_the_outside_to_the_inside() -> None:
     front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
     assert plan(situation(of, front, back, services=pair)).draining == {"front"}
     assert plan(situation(of, back, services=pair)).draining == {"back"}
+
+
+def test_a_scale_up_that_does_not_fit_is_said_beside_what_serves() -> None:
+    waiting = replica("b", 1, ReplicaState.PENDING, reason="needs 2.0 CPUs: 2.0 of 2.0 are taken")
+    of = deployment(OLD, OLD)
+    step = plan(situation(of, replica("a"), waiting, desired={key(1): 2}))
+    said = "1 replica ready; 1 replica waits for room: needs 2.0 CPUs: 2.0 of 2.0 are taken"
+    assert (step.status, step.reason) == ("running", said)
+    assert {scale.count for scale in step.scales} == {2}

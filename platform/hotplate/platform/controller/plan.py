@@ -272,7 +272,16 @@ def _steady(situation: Situation, targets: Mapping[WorkloadKey, int]) -> tuple[s
         status = "deploying" if kept else "scaled-to-zero"
         return status, waiting or f"waking: {counted(len(mine))} starting"
     ready = sum(r.state is ReplicaState.READY for r in mine)
-    return "running", f"{counted(ready)} ready"
+    return "running", f"{counted(ready)} ready{_without_room(mine)}"
+
+
+def _without_room(replicas: Sequence[Replica]) -> str:
+    """What is said of replicas that are wanted and do not fit."""
+    waiting = [r for r in replicas if r.state is ReplicaState.PENDING and r.reason]
+    if not waiting:
+        return ""
+    wait = "waits" if len(waiting) == 1 else "wait"
+    return f"; {counted(len(waiting))} {wait} for room: {waiting[0].reason}"
 
 
 def _is_ill(replica: Replica) -> bool:
