@@ -5,7 +5,8 @@ exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `li
 `log_mib` (as much log at once), `daemon` (double-forks one; "bare": with an empty environment),
 `bomb` (so many generations of children that each fork twice), `eats_mib` (takes that memory before
 it is ready, in a child if `eats_in_child`).
-It answers 503 while a file `unready` is in its directory.
+It answers 503 while a file `unready` is in its directory, and nothing while there
+is one named `deaf`; it exits with 0 when there is one named `done`.
 """
 
 import json
@@ -98,6 +99,10 @@ def serve(listener: socket.socket, folder: Path) -> None:
     while True:
         connection, _ = listener.accept()
         connection.recv(65536)
+        while (folder / "deaf").exists():
+            select.select([], [], [], 0.01)
+        if (folder / "done").exists():
+            sys.exit(0)
         status = "503 Not Ready" if (folder / "unready").exists() else "200 OK"
         connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
         connection.close()

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.backoff import BackoffSettings
-from hotplate.deploy.engine import ReplicaState, Resources
+from hotplate.deploy.engine import Replica, ReplicaState, Resources
 from hotplate.deploy.errors import PrepareFailed, UnknownReplica
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine
@@ -248,6 +248,49 @@ async def test_an_unready_replica_is_shown_and_comes_back(tmp_path: Path) -> Non
         mark.unlink()
         (replica,) = await until(engine, states(S.READY))
         assert (replica.reason, replica.restarts) == ("", 0)
+
+
+def restarted(replicas: Sequence[Replica]) -> bool:
+    """Whether the one replica is ready again after it had ended once."""
+    return [(each.state, each.restarts) for each in replicas] == [(S.READY, 1)]
+
+
+IMPATIENT = replace(QUICK, probe=replace(QUICK.probe, timeout_s=0.05, silence_margin_s=0.1))
+
+
+async def test_a_replica_that_answers_nothing_any_more_is_replaced(tmp_path: Path) -> None:
+    """SIGTERM cannot reach what blocks its event loop, so there is no grace for it."""
+    async with running(tmp_path, settings=IMPATIENT) as engine:
+        stubborn = workload(request_timeout_s=0.3, ignores_sigterm=True, stop_grace_s=0.2)
+        await engine.scale(stubborn, 1)
+        (replica,) = await until(engine, states(S.READY))
+        (tmp_path / f"replicas/{replica.id}/work/deaf").touch()
+        await until(engine, states(S.UNREADY))
+        (replica,) = await until(engine, restarted)
+        said = await engine.logs(replica.id, 2)
+        assert said[0].startswith("hotplate: ended: it answered nothing for ")
+        assert "(traffic.timeout of 0.3 s); what blocks its event loop belongs" in said[0]
+        assert replica.log_tail[-1] == said[0]
+
+
+async def test_one_that_answers_in_time_again_is_left_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, settings=IMPATIENT) as engine:
+        await engine.scale(workload(request_timeout_s=30.0), 1)
+        (replica,) = await until(engine, states(S.READY))
+        deaf = tmp_path / f"replicas/{replica.id}/work/deaf"
+        deaf.touch()
+        await until(engine, states(S.UNREADY))
+        deaf.unlink()
+        (replica,) = await until(engine, states(S.READY))
+        assert replica.restarts == 0
+
+
+async def test_one_that_exits_cleanly_is_started_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as engine:
+        await engine.scale(workload(), 1)
+        (replica,) = await until(engine, states(S.READY))
+        (tmp_path / f"replicas/{replica.id}/work/done").touch()
+        await until(engine, restarted)
 
 
 async def leave_one_running(directory: Path) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 import aiohttp
 from aiohttp import web
 
-from hotplate.deploy.probing import Probe, ProbeSettings
+from hotplate.deploy.probing import Health, Probe, ProbeSettings
 
 QUICK = ProbeSettings(interval_s=0.01, timeout_s=0.2, first_pause_s=0.01, max_pause_s=0.02)
 
@@ -49,16 +49,30 @@ async def test_any_other_status_is_not_ready() -> None:
     assert next(asked) == 404
 
 
+async def checked(probe: Probe, times: int) -> list[Health]:
+    async with aclosing(probe.health()) as checks:
+        return [await anext(checks) for _ in range(times)]
+
+
 async def test_three_failures_in_a_row_are_unready_and_one_answer_is_ready() -> None:
     async with probing(iter([200, 503, 503, 200, 503, 0, 500, 500, 200])) as probe:
-        found = []
-        async with aclosing(probe.verdicts()) as verdicts:
-            async for verdict in verdicts:
-                found.append(verdict)
-                if len(found) == 9:
-                    break
-    assert [bool(verdict) for verdict in found] == [False] * 6 + [True, True, False]
-    assert found[6] == "its last 3 readiness checks failed: HTTP 500"
+        found = await checked(probe, 9)
+    assert [bool(health.why_not) for health in found] == [False] * 6 + [True, True, False]
+    assert found[6].why_not == "its last 3 readiness checks failed: HTTP 500"
+
+
+async def test_silence_is_measured_from_unready_on_and_broken_by_any_answer() -> None:
+    async with probing(iter([0, 0, 0, 0, 0, 503, 0, 200])) as probe:
+        found = await checked(probe, 8)
+    assert [health.silent_s > 0 for health in found] == [False] * 3 + [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert 0.3 < found[4].silent_s < 2
+    assert found[4].why_not == "its last 3 readiness checks failed: no answer within 0.2 s"
 
 
 async def test_a_refused_connection_is_a_failure() -> None:
@@ -66,6 +80,5 @@ async def test_a_refused_connection_is_a_failure() -> None:
         pass
     async with aiohttp.ClientSession() as http:
         gone = Probe(http, probe.url, QUICK)
-        async with aclosing(gone.verdicts()) as verdicts:
-            found = [await anext(verdicts) for _ in range(3)]
-    assert "refused" in found[2] or "Cannot connect" in found[2]
+        found = await checked(gone, 3)
+    assert "refused" in found[2].why_not or "Cannot connect" in found[2].why_not

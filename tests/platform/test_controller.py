@@ -80,9 +80,15 @@ class World:
         made = self.store.create_artifact(organization, Kind.BENTO, "echo", draft)
         return self.store.finish_upload(made.id, "f" * 64, 1).id
 
-    def deploy(self, least: int = 0, most: int = 3, version: str = "v1") -> Deployment:
+    def deploy(
+        self,
+        least: int = 0,
+        most: int = 3,
+        version: str = "v1",
+        manifest: dict[str, Any] = MANIFEST,
+    ) -> Deployment:
         made = self.store.create_deployment(
-            self.user, "echo", self.bento(version), config(least, most)
+            self.user, "echo", self.bento(version, manifest), config(least, most)
         )
         self.controller.poke(made.id)
         return made
@@ -240,6 +246,25 @@ async def test_terminating_drains_and_refuses_and_an_update_starts_again(world: 
     world.update(made, "v2")
     await until(lambda: world.status(made) == "running")
     await until(lambda: len(world.gateway.routed()) == 1)
+
+
+async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.platform.controller.tracked.DRAIN_MARGIN_S", 0.3)
+    config = {"traffic": {"timeout": 0.1}}
+    manifest = {**MANIFEST, "services": [{"name": "Echo", "config": config}]}
+    made = world.deploy(least=1, manifest=manifest)
+    await until(lambda: len(world.gateway.routed()) == 1)
+    (name,) = world.gateway.routed()
+    await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={name: 1}))
+    world.store.terminate_deployment(made.id)
+    world.controller.poke(made.id)
+    await until(lambda: world.status(made) == "terminating")
+    await until(lambda: world.status(made) == "terminated")
+    assert not world.engine.found
+    (cut,) = [event for event in world.store.events(made.id) if event.kind == "DrainCut"]
+    assert cut.message.startswith(f"replica {name}: requests had not ended")
 
 
 async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) -> None:

@@ -60,6 +60,8 @@ class Attempt:
         self._noted = noted
         self._cold_start: tuple[Phase, ...] = ()
         """All its phases, once it is ready."""
+        self._served_until = 0.0
+        """When a readiness check has succeeded last, Unix seconds."""
         self._enclosure: Enclosure | None = None
         self.verdict = ""
         """Why it was ended by us, or by the kernel in our name."""
@@ -195,8 +197,17 @@ class Attempt:
             self.ready_at = unix_now()
             self._cold_start = self.phases()
             report(ReplicaState.READY, "")
-        async for why_not in probe.verdicts():
-            report(ReplicaState.UNREADY if why_not else ReplicaState.READY, why_not)
+        async for health in probe.health():
+            patience_s = (
+                self._workload.request_timeout_s + self._around.settings.probe.silence_margin_s
+            )
+            if health.silent_s > patience_s:
+                self.verdict = self._silence(health.silent_s)
+                await process.terminate(0)
+                return
+            if not health.why_not:
+                self._served_until = unix_now()
+            report(ReplicaState.UNREADY if health.why_not else ReplicaState.READY, health.why_not)
 
     async def _guard(self, process: Process) -> None:
         """End the process when it has used more than it may."""
@@ -205,6 +216,17 @@ class Attempt:
         limit_bytes = self._workload.resources.memory_bytes
         self.verdict = await guard.until_excess(log_path, self._enclosure, limit_bytes)
         await process.terminate(0)
+
+    def served_s(self) -> float:
+        """For how long it has answered its readiness checks."""
+        return max(0.0, self._served_until - self.ready_at) if self.ready_at else 0.0
+
+    def _silence(self, silent_s: float) -> str:
+        return (
+            f"ended: it answered nothing for {silent_s:.0f} s after it was found unready, longer "
+            f"than its requests may take (traffic.timeout of {self._workload.request_timeout_s:g} "
+            "s); what blocks its event loop belongs into a plain function (def), or raise the limit"
+        )
 
     def _lateness(self) -> str:
         return (

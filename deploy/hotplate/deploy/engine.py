@@ -73,6 +73,9 @@ class Workload:
     """From placed to ready; then the attempt has failed."""
     stop_grace_s: float = 30.0
     """From SIGTERM to SIGKILL."""
+    request_timeout_s: float = 60.0
+    """How long one of its requests may take: a replica that is unready and silent for longer is
+    ended."""
 
     @property
     def manifests(self) -> tuple[str, ...]:

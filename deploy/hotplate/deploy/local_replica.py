@@ -161,7 +161,7 @@ class LocalReplica:
     def _ended(self, reason: str, *, retry: bool = True) -> None:
         """Give the place back, and pause or give up."""
         ready_at = self._attempt.ready_at
-        self._pause(0.0 if ready_at is None else unix_now() - ready_at)
+        self._pause(self._attempt.served_s())
         lines = self._around.settings.log_tail_lines
         self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
         if self._attempt.process is not None and ready_at is None:

@@ -25,6 +25,19 @@ class ProbeSettings:
     """After the first answer that is not 200 during start-up; each further pause is doubled."""
     max_pause_s: float = 1.0
     """Longest pause during start-up, and pause between the checks of an unready replica."""
+    silence_margin_s: float = 10.0
+    """How long beyond its requests' timeout an unready replica may answer nothing at all: then
+    whatever blocks it can no longer be a request that is still in time."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What one check has shown."""
+
+    why_not: str = ""
+    """Why it is unready; "" if it is not."""
+    silent_s: float = 0.0
+    """For how long it has been unready and given no answer at all."""
 
 
 class Probe:
@@ -38,31 +51,41 @@ class Probe:
     async def until_ready(self) -> None:
         """Return at the first 200; a request that is held until then *is* the wait."""
         pause_s = self._settings.first_pause_s
-        while await self._why_not(self._settings.startup_timeout_s):
+        while (await self._ask(self._settings.startup_timeout_s))[0]:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._settings.max_pause_s)
 
-    async def verdicts(self) -> AsyncGenerator[str, None]:
-        """For a replica that was ready: check for ever; yields why it is unready, "" if it is not.
+    async def health(self) -> AsyncGenerator[Health, None]:
+        """For a replica that was ready: check for ever.
 
         It is unready after `failures` failed checks in a row, ready again after one good one.
         """
+        settings, clock = self._settings, asyncio.get_running_loop().time
         failures = 0
+        silent_since: float | None = None
         while True:
-            why_not = await self._why_not(self._settings.timeout_s)
+            why_not, answered = await self._ask(settings.timeout_s)
             failures = failures + 1 if why_not else 0
-            unready = failures >= self._settings.failures
-            yield f"its last {failures} readiness checks failed: {why_not}" if unready else ""
-            pause_s = self._settings.max_pause_s if unready else self._settings.interval_s
-            await asyncio.sleep(pause_s)
+            if failures < settings.failures:
+                silent_since = None
+                yield Health()
+                await asyncio.sleep(settings.interval_s)
+                continue
+            now = clock()
+            silent_since = now if answered or silent_since is None else silent_since
+            yield Health(
+                f"its last {settings.failures} readiness checks failed: {why_not}",
+                silent_s=now - silent_since,
+            )
+            await asyncio.sleep(settings.max_pause_s)
 
-    async def _why_not(self, timeout_s: float) -> str:
-        """ "" if the replica answers 200."""
+    async def _ask(self, timeout_s: float) -> tuple[str, bool]:
+        """Why it is not ready, "" if it answers 200; and whether it has answered anything."""
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with self._http.get(self.url, timeout=timeout, allow_redirects=False) as answer:
-                return "" if answer.status == 200 else f"HTTP {answer.status}"
+                return "" if answer.status == 200 else f"HTTP {answer.status}", True
         except TimeoutError:
-            return f"no answer within {timeout_s:g} s"
+            return f"no answer within {timeout_s:g} s", False
         except (aiohttp.ClientError, OSError) as error:
-            return str(error) or type(error).__name__
+            return str(error) or type(error).__name__, False

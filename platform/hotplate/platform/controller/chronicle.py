@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from hotplate.deploy.engine import Replica, ReplicaState
@@ -65,6 +65,16 @@ class Chronicle:
         if reason and reason != tracked.pending_reason:
             await self._event(tracked, "Pending", reason)
         tracked.pending_reason = reason
+
+    async def cut(self, tracked: Tracked, overdue: Collection[str]) -> None:
+        """Keep that draining replicas are stopped with requests that have not ended."""
+        for name in sorted(overdue):
+            await self._event(
+                tracked,
+                "DrainCut",
+                f"replica {name}: requests had not ended when it was to be gone, after their "
+                "timeout (traffic.timeout) and a margin; it is stopped with them",
+            )
 
     async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
         log.info("%s: %s", tracked.deployment.name, message)

@@ -229,7 +229,7 @@ class Controller:
         replicas = tracked.mine(self._engine.replicas())
         await self._chronicle.noticed(tracked, replicas)
         step = await self._decide(tracked, replicas)
-        tracked.draining = step.draining
+        tracked.drain(step.draining, asyncio.get_running_loop().time())
         for scale in step.scales:
             if service := tracked.find(scale.key):
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
@@ -248,6 +248,8 @@ class Controller:
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
         await self._chronicle.decided(tracked, wishes, now)
+        overdue = tracked.overdue(replicas, now)
+        await self._chronicle.cut(tracked, overdue)
         return plan(
             Situation(
                 deployment=tracked.deployment,
@@ -255,7 +257,7 @@ class Controller:
                 desired={wish.key: wish.decision.desired for wish in wishes},
                 replicas=replicas,
                 draining=tracked.draining,
-                idle=frozenset(r for r in tracked.draining if self.gateways.idle(r)),
+                idle=overdue | {r for r in tracked.draining if self.gateways.idle(r)},
                 now=wall,
             )
         )

@@ -34,7 +34,7 @@ class Situation:
     draining: frozenset[str]
     """Replicas that were told to finish."""
     idle: frozenset[str]
-    """Draining replicas of which the gateway has confirmed that nothing runs on them."""
+    """Draining replicas on which nothing runs, as the gateway confirms, or that had their time."""
     now: float
     """Unix seconds."""
 

@@ -18,6 +18,12 @@ from hotplate.serving.gateway.routes import Route
 UNSETTLED = ("deploying", "terminating")
 """Statuses after which another one follows by itself."""
 
+DRAIN_MARGIN_S = 10.0
+"""Beyond the timeout of its requests, for a draining replica to finish them."""
+STREAMS_S = 600.0
+"""What a replica that is replaced or scaled away has at least: an answer that has begun, or a
+WebSocket, may last. Who deletes or terminates a deployment does not wait for those."""
+
 SEEN = 3
 """How many replicas' logs a deployment without any shows."""
 
@@ -34,6 +40,8 @@ class Tracked:
     tokens: tuple[str, ...] = ()
     """Digests of its organization's bearer tokens."""
     draining: frozenset[str] = frozenset()
+    drained_since: dict[str, float] = field(default_factory=dict)
+    """When each of these began to, loop seconds."""
     wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
     """The last decision per service that answers."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
@@ -57,6 +65,31 @@ class Tracked:
         """The revisions that may have replicas wanted: the latest, and the one that serves."""
         latest, serving = self.deployment.latest, self.deployment.serving
         return [latest] if serving is None or serving.number == latest.number else [latest, serving]
+
+    def drain(self, replicas: frozenset[str], now: float) -> None:
+        """These are to finish what they have."""
+        self.draining = replicas
+        self.drained_since = {name: self.drained_since.get(name, now) for name in replicas}
+
+    def patience_s(self, key: WorkloadKey) -> float:
+        """How long a replica may finish what it has."""
+        service = self.find(key)
+        timeout_s = service.timeout_s if service else 0.0
+        wanted = self.deployment.wanted is Wanted.RUNNING
+        return max(timeout_s, STREAMS_S if wanted else 0.0) + DRAIN_MARGIN_S
+
+    def overdue(self, replicas: Iterable[Replica], now: float) -> frozenset[str]:
+        """Draining replicas that have had their time; `next_at` is when the next one will have."""
+        ends = {
+            replica.id: self.drained_since[replica.id] + self.patience_s(replica.key)
+            for replica in replicas
+            if replica.id in self.drained_since
+        }
+        later = [end for end in ends.values() if end > now]
+        self.next_at = min(
+            [*later, *([] if self.next_at is None else [self.next_at])], default=None
+        )
+        return frozenset(name for name, end in ends.items() if end <= now)
 
     def outlived(self, replicas: Iterable[Replica]) -> bool:
         """Whether something is known here of a revision that nothing is left of."""

@@ -76,6 +76,7 @@ def _service(
         for dependency in described.get("dependencies") or ()
         if dependency.get("service")
     )
+    timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
     workload = Workload(
         key=WorkloadKey(deployment.organization.name, deployment.name, revision.number, name),
         bento_name=revision.bento.repository.name,
@@ -89,9 +90,9 @@ def _service(
         depends={n: f"http://{rules.dependency_host}:{revision.ports[n]}" for n in needs},
         resources=_resources(asked, config, rules),
         concurrency=concurrency,
+        request_timeout_s=timeout_s,
         **_limits(asked, config),
     )
-    timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
     return Service(
         workload,
         rules.policy(asked.get("scaling") or {}, concurrency),

@@ -1,0 +1,42 @@
+"""How long replicas may finish what they have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hotplate.platform.controller.tracked import DRAIN_MARGIN_S, STREAMS_S, Tracked
+from hotplate.platform.store.records import Wanted
+from tests.platform.situations import deployment, replica, revision, service
+
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def tracked() -> Tracked:
+    first = revision(1)
+    return Tracked(deployment(first, first), {1: (service(1),)}, frozenset({1}))
+
+
+def test_who_deletes_waits_no_longer_than_requests_may_take(tracked: Tracked) -> None:
+    tracked.deployment = replace(tracked.deployment, wanted=Wanted.DELETED)
+    replicas = [replica("a"), replica("b"), replica("c")]
+    tracked.drain(frozenset({"a"}), now=100.0)
+    tracked.drain(frozenset({"a", "b"}), now=110.0)
+    ends = 100.0 + TIMEOUT_S + DRAIN_MARGIN_S
+    assert tracked.overdue(replicas, ends - 1) == frozenset()
+    assert tracked.next_at == ends
+    tracked.next_at = None
+    assert tracked.overdue(replicas, ends) == {"a"}
+    assert tracked.next_at == ends + 10
+    tracked.drain(frozenset(), now=200.0)
+    assert tracked.overdue(replicas, 1000.0) == frozenset()
+
+
+def test_what_is_scaled_away_may_end_its_streams(tracked: Tracked) -> None:
+    tracked.drain(frozenset({"a"}), now=0.0)
+    tracked.next_at = 5.0
+    assert tracked.overdue([replica("a")], STREAMS_S) == frozenset()
+    assert tracked.next_at == 5.0
+    assert tracked.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
