@@ -172,7 +172,11 @@ HOSTILE = {
         resigned(member("L", b"x", tarfile.GNUTYPE_LONGNAME), 124, b"00040000000\0"),
         "limit 1048576",
     ),
-    "empty pax record": (pax(b"") + FILE, "has 0 bytes"),
+    "pax headers without end": (
+        b"".join(pax(record(b"%d" % n, b"x" * 100_000)) for n in range(20)),
+        "limit 1048576",
+    ),
+    "empty pax record": (pax(b"") + FILE, "have 0 bytes"),
     "pax length too long": (pax(b"99 path=a\n") + FILE, "malformed"),
     "pax length zero": (pax(b"0 path=a\n") + FILE, "malformed"),
     "pax without length": (pax(b"path=a\n") + FILE, "malformed"),
@@ -187,6 +191,21 @@ HOSTILE = {
     "unknown magic": (resigned(FILE, 257, b"usTar\0"), "unknown format"),
     "bad checksum": (FILE[:148] + b"000000\0 " + FILE[156:], "checksum"),
     "no tar": (b"PK\3\4" + bytes(600), "checksum"),
+    "pax size beyond what there is": (pax(record(b"size", b"9999")) + FILE + END, "middle of"),
+    "header size beyond what there is": (resigned(FILE, 124, b"00000017777\0") + END, "middle of"),
+    "header size below what there is": (
+        resigned(member("a", b"x" * 600), 124, b"00000000007\0"),
+        "checksum",
+    ),
+    "pax size below what there is": (
+        pax(record(b"size", b"7")) + member("a", b"x" * 600),
+        "checksum",
+    ),
+    "size of a petabyte": (
+        resigned(FILE, 124, b"\x80" + (1 << 50).to_bytes(11, "big")),
+        "limit 1099511627776",
+    ),
+    "gzip in gzip": (gzip.compress(gzip.compress(FILE + END)), "middle of its headers"),
     "second archive": (FILE + END + FILE, "after its end"),
     "header after a zero block": (FILE + bytes(512) + member("b"), "after its end"),
     "endless zeros": (FILE + END + bytes(2 << 20), "after its end"),
@@ -257,6 +276,22 @@ def test_a_gzip_bomb_is_refused_and_never_held_in_memory() -> None:
 def read_nothing(tar: bytes) -> None:
     for _ in TarReader().feed(tar):
         pass
+
+
+def test_a_bomb_of_many_small_files_is_refused_like_that_of_a_large_one() -> None:
+    files = b"".join(member(f"{n}", bytes(512)) for n in range(5_000))
+    with pytest.raises(BadArchive, match="more than 30 times their size"):
+        for _ in TarReader(ArchiveLimits(gzip_ratio=30)).feed(gzip.compress(files)):
+            pass
+
+
+def test_a_million_members_are_refused_at_the_limit() -> None:
+    reader, given = TarReader(ArchiveLimits(members=5_000)), 0
+    one = member("0000000")
+    with pytest.raises(BadArchive, match="more than 5000 members"):
+        for number in range(1_000_000):
+            given += sum(1 for _ in reader.feed(resigned(one, 0, b"%07d" % number)))
+    assert given == 2 * 5_000
 
 
 def test_an_archive_cut_short_says_where_it_ends() -> None:

@@ -80,6 +80,8 @@ async def test_a_repository_without_versions_is_not_found_when_the_latest_is_ask
         ({"src/service.py": "x"}, "its tar has no bento.yaml"),
         ({"bento.yaml": "name: other\nversion: v1\n"}, "bento.yaml is of 'other:v1'"),
         ({"bento.yaml": "name: [\n"}, "bento.yaml: it is not YAML"),
+        ({"bento.yaml": "[" * 200_000}, "bento.yaml: it nests more than 100 deep"),
+        ({"bento.yaml": "name: [a]\nversion: v1\n"}, "its name or version is no text"),
         ({"bento.yaml": "just words"}, "bento.yaml: it is not a mapping"),
         ({"../bento.yaml": "name: echo\nversion: v1\n"}, r"\.\."),
     ],

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class ArchiveLimits:
     """What one archive may hold. All of it is checked before a byte of the member is given on."""
 
-    members: int = 100_000
-    """Files and folders; a bento has hundreds, a model dozens."""
+    members: int = 20_000
+    """Files and folders; a bento has hundreds, a model dozens. Each is made safe on the disk."""
     total_bytes: int = 2 << 40
     """All contents together; the largest open models have 1.3 TB."""
     file_bytes: int = 1 << 40
@@ -18,7 +18,7 @@ class ArchiveLimits:
     paths_bytes: int = 16 << 20
     """All paths together; they are the one thing of an archive that is kept in memory."""
     record_bytes: int = 1 << 20
-    """One extended header (pax, GNU long name), likewise held in memory."""
+    """One member's extended headers (pax, GNU long name), likewise held in memory."""
     gzip_ratio: int = 200
     """Unpacked to packed, as of the first MiB; text reaches 20, a bomb 1000."""
 

@@ -64,6 +64,7 @@ class TarReader:
         self._padding_bytes = 0
         self._record: tuple[Header, bytearray] | None = None
         self._described: dict[bytes, bytes] = {}  # by records, for the member that comes next
+        self._record_bytes = 0  # of those records
         self._member: MemberBegin | None = None
         self._zero_blocks = 0
         self._tail_bytes = 0
@@ -185,10 +186,11 @@ class TarReader:
         self._padding_bytes = -size_bytes % BLOCK_BYTES
 
     def _begin_record(self, header: Header) -> None:
-        if not 0 < header.size_bytes <= self._limits.record_bytes:
+        self._record_bytes += header.size_bytes
+        if not header.size_bytes or self._record_bytes > self._limits.record_bytes:
             raise BadArchive(
-                f"the archive is refused: an extended header has {header.size_bytes} bytes "
-                f"(limit {self._limits.record_bytes})"
+                f"the archive is refused: a member's extended headers have {self._record_bytes} "
+                f"bytes (limit {self._limits.record_bytes})"
             )
         if header.kind == tar_header.PAX_GLOBAL_KIND:
             self._count_member()  # so that they cannot go on for ever
@@ -207,6 +209,7 @@ class TarReader:
         except ValueError as exc:
             raise BadArchive(f"the archive is refused: {exc}") from exc
         if header.kind == tar_header.PAX_GLOBAL_KIND:
+            self._record_bytes -= len(data)  # nothing of it is kept
             if any(key in (b"path", b"size") or _is_sparse(key) for key in said):
                 raise BadArchive("the archive is refused: a global header sets paths or sizes")
             return
@@ -215,7 +218,7 @@ class TarReader:
         self._described |= said
 
     def _begin_member(self, header: Header) -> Iterator[Event]:
-        described, self._described = self._described, {}
+        described, self._described, self._record_bytes = self._described, {}, 0
         name = described.get(b"path", header.name)
         try:
             self._member = member = self._accept(header, name, described)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
-
-import yaml
+from concurrent.futures import ThreadPoolExecutor
 
 from hotplate.cache import archive
 from hotplate.cache.archive_limits import ArchiveLimits
@@ -17,9 +15,13 @@ from hotplate.cache.manifest import Manifest
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Artifact, Upload
 from hotplate.platform.store.store import Store
+from hotplate.serving.replica.description import read_description
 
 DESCRIPTION_LIMIT_BYTES = 16 << 20
 """bento.yaml holds the schema and the readme; more than this is not read."""
+
+UNPACKED_AT_ONCE = 4
+"""Archives; the others wait their turn."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ class Unpacking:
         self._store = store
         self._blobs = blobs
         self._limits = limits
+        # Of their own: archives of many files would leave no thread for anybody else's question.
+        self._threads = ThreadPoolExecutor(UNPACKED_AT_ONCE, "unpacking")
         self._jobs: dict[int, asyncio.Task[Artifact]] = {}
 
     def start(self, upload: Upload, parts: Sequence[int]) -> None:
@@ -75,11 +79,15 @@ class Unpacking:
         """Waits for what is under way, so that no thread outlives the stores it writes to."""
         if self._jobs:
             await asyncio.wait(self._jobs.values())
+        self._threads.shutdown()
 
     async def _unpack(self, upload: Upload, parts: Sequence[int]) -> Artifact:
         artifact = upload.artifact
         try:
-            files, size_bytes = await asyncio.to_thread(self._take_apart, upload, parts)
+            loop = asyncio.get_running_loop()
+            files, size_bytes = await loop.run_in_executor(
+                self._threads, self._take_apart, upload, parts
+            )
         except (BadArchive, Invalid) as error:
             await self._store.run(self._store.fail_upload, artifact.id, str(error))
             await self.drop(upload)
@@ -124,11 +132,12 @@ def _check_description(artifact: Artifact, manifest: Manifest, blobs: BlobStore)
 
 
 def _tag(file: str, content: bytes) -> str:
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        described = yaml.load(content, loader)  # a safe loader, in C where there is one
-    except (yaml.YAMLError, ValueError) as exc:
-        raise Invalid(f"{file}: it is not YAML ({' '.join(str(exc).split())})") from exc
-    if not isinstance(described, dict):
-        raise Invalid(f"{file}: it is not a mapping")
-    return f"{described.get('name')}:{described.get('version')}"
+        described = read_description(content)
+    except ValueError as exc:
+        raise Invalid(f"{file}: {exc}") from exc
+    name, version = described.get("name"), described.get("version")
+    # A name may be a mapping of aliases of aliases: writing that out would never end.
+    if isinstance(name, dict | list) or isinstance(version, dict | list):
+        raise Invalid(f"{file}: its name or version is no text")
+    return f"{name}:{version}"

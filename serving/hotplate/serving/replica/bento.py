@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from hotplate.serving.replica.description import read_description
 from hotplate.serving.replica.errors import BentoUnusable
 
 
@@ -26,13 +25,12 @@ class Bento:
 def read_bento(folder: Path) -> Bento:
     """Raises `BentoUnusable` for what is not a bento, or one of the legacy format."""
     try:
-        text = (folder / "bento.yaml").read_text(encoding="utf-8")
-        about = yaml.safe_load(text)
-    except (FileNotFoundError, yaml.YAMLError) as error:
+        about = read_description((folder / "bento.yaml").read_bytes())
+    except (FileNotFoundError, ValueError) as error:
         raise BentoUnusable(
             "The bento has no bento.yaml that can be read; push it again."
         ) from error
-    if not isinstance(about, dict) or about.get("spec") != 2 or not about.get("image"):
+    if about.get("spec") != 2 or not about.get("image"):
         raise BentoUnusable(
             "The bento is in BentoML's legacy format (spec 1), which is not served; build it with "
             "bentoml 1.4 or newer, without conda, cuda_version or a Dockerfile template."
