@@ -30,15 +30,15 @@ class Laptop:
     ) -> str:
         """What the command prints. Fails unless it exits as expected."""
         command = [str(BIN / "bentoml"), *arguments]
-        return await output_of(command, self._environ, folder or self.home, fails)
+        return await output_of(command, self.environ, folder or self.home, fails)
 
     async def exit(self, *arguments: str) -> tuple[int, str]:
         """The exit status of the command, and what it prints."""
-        return await exit_of([str(BIN / "bentoml"), *arguments], self._environ, self.home)
+        return await exit_of([str(BIN / "bentoml"), *arguments], self.environ, self.home)
 
     async def python(self, code: str) -> str:
         """Run a program that uses the bentoml library; what it prints."""
-        return await output_of([sys.executable, "-c", code], self._environ, self.home)
+        return await output_of([sys.executable, "-c", code], self.environ, self.home)
 
     async def build(self, name: str, source: str, version: str = "v1") -> str:
         """Build a bento whose `service.py` is `source`; its tag."""
@@ -46,11 +46,16 @@ class Laptop:
         await self.bentoml("build", "--name", name, "--version", version, folder=folder)
         return f"{name}:{version}"
 
-    async def deploy(self, name: str, bento: str, **services: Any) -> None:
-        """`bentoml deploy -f`; the settings of each service are `Kitchen={"scaling": {…}}`."""
+    async def deploy(
+        self, name: str, bento: str, folder: Path | None = None, **services: Any
+    ) -> None:
+        """`bentoml deploy -f`; `bento` is a tag, or "." for the project in `folder`.
+
+        The settings of each service are `Kitchen={"scaling": {…}}`.
+        """
         file = self.home / f"{name}.yaml"
         file.write_text(json.dumps({"name": name, "bento": bento, "services": services}))
-        await self.bentoml("deploy", "-f", str(file))
+        await self.bentoml("deploy", "-f", str(file), folder=folder)
 
     def project(self, name: str, source: str) -> Path:
         """A folder with a service, as a user has it before building."""
@@ -60,7 +65,7 @@ class Laptop:
         return folder
 
     @property
-    def _environ(self) -> dict[str, str]:
+    def environ(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
         return kept | {
             "BENTOML_HOME": str(self.home),
