@@ -230,7 +230,8 @@ async def test_a_replica_waits_with_its_reason_until_there_is_room(tmp_path: Pat
         found = await until(engine, states(S.READY, S.PENDING))
         (waiting,) = [each for each in found if each.state is S.PENDING]
         assert waiting.reason == (
-            "needs 3.0 CPUs: 3.0 of 4.0 are taken by acme/first@1/Echo (1 replica)"
+            "needs 3.0 CPUs: 3.0 of 4.0 are taken by acme/first@1/Echo (1 replica); "
+            "it waits for room"
         )
         await engine.scale(workload("first", resources=big), 0)
         (replica,) = await until(engine, states(S.READY))

@@ -18,6 +18,7 @@ from hotplate.deploy.placement import (
 )
 
 GIB = 1 << 30
+NEVER = "ask for less, or use a larger machine"
 A = WorkloadKey("acme", "a", 1, "A")
 B = WorkloadKey("acme", "b", 1, "B")
 
@@ -35,9 +36,9 @@ def test_what_the_machine_does_not_have_is_said() -> None:
         capacity,
     ).waiting
     assert waiting == {
-        "g": "needs 1 GPU: this machine has 0",
-        "c": "needs 4.0 CPUs: this machine has 2.0",
-        "m": "needs 8.0 GiB of memory: this machine has 4.0",
+        "g": f"needs 1 GPU: this machine has 0; {NEVER}",
+        "c": f"needs 4.0 CPUs: this machine has 2.0; {NEVER}",
+        "m": f"needs 8.0 GiB of memory: this machine has 4.0; {NEVER}",
     }
 
 
@@ -47,7 +48,7 @@ def test_who_holds_what_is_missing_is_said() -> None:
     waiting = place([applicant("x", cpus=2, gpus=2)], taken, capacity).waiting
     assert waiting["x"] == (
         "needs 2 GPUs: 2 of 2 are taken by acme/a@1/A (1 replica), acme/b@1/B (1 replica); "
-        "2.0 CPUs: 3.0 of 4.0 are taken by acme/a@1/A (2 replicas)"
+        "2.0 CPUs: 3.0 of 4.0 are taken by acme/a@1/A (2 replicas); it waits for room"
     )
 
 

@@ -99,7 +99,10 @@ def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
     crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=0, reason="exited with code 1")
     step = plan(situation(deployment(NEW, None), crashed))
     assert step.verdict is None
-    assert (step.status, step.reason) == ("deploying", "service 'Echo': exited with code 1")
+    assert (step.status, step.reason) == (
+        "deploying",
+        "service 'Echo': exited with code 1; it is started again after a pause",
+    )
 
 
 def test_what_does_not_fit_stays_deploying_and_says_why() -> None:

@@ -95,7 +95,7 @@ class LocalEngine(Engine):
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
         for replica in map(self._replicas.get, remove):
             if replica is not None and replica.workload.key == workload.key:
-                self._stop(replica, "drained")
+                self._stop(replica, "drained" if replica.serves else "nobody wants it any more")
         self._wishes[workload.key] = _Wish(workload, count)
         self._wake.set()
 

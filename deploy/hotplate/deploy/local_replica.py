@@ -93,6 +93,11 @@ class LocalReplica:
             log_tail=self._log_tail,
         )
 
+    @property
+    def serves(self) -> bool:
+        """Whether it may have had requests."""
+        return self.state in (ReplicaState.READY, ReplicaState.UNREADY)
+
     def wait_for_place(self, reason: str) -> None:
         """Say why it is still pending."""
         self._become(ReplicaState.PENDING, reason)

@@ -85,7 +85,13 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
             ),
         ]
         if chosen is None or shortages:
-            outcome.waiting[one.id] = "needs " + "; ".join(shortages)
+            never = (
+                gpus > len(capacity.gpus)
+                or cpus > capacity.cpus + _DUST
+                or memory_bytes > capacity.memory_bytes
+            )
+            advice = "ask for less, or use a larger machine" if never else "it waits for room"
+            outcome.waiting[one.id] = f"needs {'; '.join(shortages)}; {advice}"
             continue
         outcome.placed[one.id] = Place(one.key, cpus, memory_bytes, chosen, min(gpus, 1.0))
         held.append(outcome.placed[one.id])

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.controller import sentences
 from hotplate.platform.controller.live import phases_json
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling, Wish
@@ -50,11 +51,15 @@ class Chronicle:
                 await self._store.run(self._store.put_learnt, name, memory)
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
-        """Keep crashes, finished cold starts, and why something waits for room."""
+        """Keep crashes, failing checks, finished cold starts, and why something waits for room."""
         tracked.see(replicas)
         for replica in tracked.crashed(replicas):
             self._metrics.crashed(replica)
-            await self._event(tracked, "ReplicaCrashed", f"replica {replica.id}: {replica.reason}")
+            await self._event(tracked, "ReplicaCrashed", sentences.noticed(replica))
+        for replica in tracked.newly_unready(replicas):
+            await self._event(tracked, "ReplicaUnready", sentences.noticed(replica))
+        for replica in tracked.ready_again(replicas):
+            await self._event(tracked, "ReplicaReady", sentences.ready_again(replica))
         for replica in tracked.newly_ready(replicas):
             self._metrics.started(replica)
             self._scaling.ready_after(replica.key, repeatable_s(replica))

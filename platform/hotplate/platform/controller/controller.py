@@ -24,6 +24,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
 from hotplate.platform.controller.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
+from hotplate.platform.controller.sentences import failed
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.store.records import Deployment, Outcome
@@ -299,8 +300,10 @@ class Controller:
         )
         if verdict.outcome is Outcome.READY:
             await self._store.run(self._store.set_serving, deployment.id, latest.id)
-        kind = "RolloutReady" if verdict.outcome is Outcome.READY else "RolloutFailed"
-        message = f"revision {latest.number}: {verdict.reason}"
+        if verdict.outcome is Outcome.READY:
+            kind, message = "RolloutReady", f"revision {latest.number}: {verdict.reason}"
+        else:
+            kind, message = "RolloutFailed", failed(deployment, verdict.reason)
         await self._store.run(self._store.add_event, deployment.id, kind, message)
         log.info("%s: %s", deployment.name, message)
         self._stale.add(deployment.id)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.sentences import failed, ill
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 
@@ -226,19 +227,12 @@ def _status(
     deployment = situation.deployment
     latest = deployment.latest
     if verdict is not None and verdict.outcome is Outcome.FAILED:
-        return "failed", _failed(deployment, verdict.reason)
+        return "failed", failed(deployment, verdict.reason)
     if latest.outcome is Outcome.FAILED:
-        return "failed", _failed(deployment, latest.reason)
+        return "failed", failed(deployment, latest.reason)
     if latest.outcome is Outcome.DEPLOYING and verdict is None:
         return "deploying", _waiting_for(situation, latest)
     return _steady(situation, targets)
-
-
-def _failed(deployment: Deployment, reason: str) -> str:
-    if deployment.serving is None:
-        return f"revision {deployment.latest.number}: {reason}"
-    old = deployment.serving.number
-    return f"revision {deployment.latest.number}: {reason}; revision {old} goes on serving"
 
 
 def _waiting_for(situation: Situation, revision: Revision) -> str:
@@ -246,7 +240,7 @@ def _waiting_for(situation: Situation, revision: Revision) -> str:
     for state in (ReplicaState.PENDING, ReplicaState.BACKOFF):
         for replica in replicas:
             if replica.state is state and replica.reason:
-                return f"service '{replica.key.service}': {replica.reason}"
+                return f"service '{replica.key.service}': {ill(replica)}"
     return f"revision {revision.number} is starting"
 
 
@@ -263,9 +257,9 @@ def _steady(situation: Situation, targets: Mapping[WorkloadKey, int]) -> tuple[s
     ]
     if not mine and not any(targets.get(key) for key in keys):
         return "scaled-to-zero", "no requests"
-    ill = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
-    if ill:
-        return "unhealthy", f"service '{ill[0].key.service}': {ill[0].reason}"
+    unwell = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
+    if unwell:
+        return "unhealthy", f"service '{unwell[0].key.service}': {ill(unwell[0])}"
     if unanswered:
         waiting = next((r.reason for r in mine if r.key in unanswered and r.reason), "")
         kept = any(s.policy.min_replicas for s in situation.services[number])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotplate.deploy.engine import Replica, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.plan import ended_attempts
 from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
@@ -50,6 +50,8 @@ class Tracked:
     """What deciders of the deployment's services had learnt, as of the last load."""
     ended: dict[str, int] = field(default_factory=dict)
     """How often each replica has ended by itself."""
+    unready: set[str] = field(default_factory=set)
+    """Replicas whose readiness checks fail."""
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
     seen: tuple[str, ...] = ()
@@ -145,6 +147,19 @@ class Tracked:
         before = self.ended
         self.ended = {replica.id: ended_attempts(replica) for replica in replicas}
         return [r for r in replicas if self.ended[r.id] > before.get(r.id, 0)]
+
+    def newly_unready(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas whose readiness checks fail since the last call."""
+        found = [r for r in replicas if r.state is ReplicaState.UNREADY]
+        fresh = [replica for replica in found if replica.id not in self.unready]
+        self.unready |= {replica.id for replica in found}
+        return fresh
+
+    def ready_again(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Those of them that are well since then; others are forgotten once they have ended."""
+        back = [r for r in replicas if r.id in self.unready and r.state is ReplicaState.READY]
+        self.unready = {r.id for r in replicas if r.state is ReplicaState.UNREADY}
+        return back
 
     def newly_ready(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas whose cold start has ended since the last call."""
