@@ -165,7 +165,7 @@ def test_a_custom_command_waits_for_whole_models(tmp_path: Path) -> None:
 
 def test_services_of_one_bento_call_each_other_by_url(tmp_path: Path) -> None:
     source = """
-        import os, bentoml
+        import asyncio, os, bentoml
 
         @bentoml.service
         class Back:
@@ -180,6 +180,11 @@ def test_services_of_one_bento_call_each_other_by_url(tmp_path: Path) -> None:
             @bentoml.api
             def pids(self) -> list[int]:
                 return [os.getpid(), self.back.pid()]
+
+            @bentoml.api
+            async def at_once(self, calls: int) -> int:
+                answers = [self.back.to_async.pid() for _ in range(calls)]
+                return len(await asyncio.gather(*answers))
     """
     services: list[dict[str, Any]] = [
         {"name": "Front", "dependencies": [{"service": "Back"}]},
@@ -191,6 +196,7 @@ def test_services_of_one_bento_call_each_other_by_url(tmp_path: Path) -> None:
         with started(tmp_path, bento, front_of) as front:
             front.get("/readyz")
             assert front.call("pids") == [front.process.pid, back.process.pid]
+            assert front.call("at_once", calls=250) == 250
 
 
 def test_several_workers_share_one_socket_and_one_end(tmp_path: Path) -> None:

@@ -57,3 +57,17 @@ def watch_start(
         return StartWatch(to_asgi(self, *args, **kwargs), ready, failed)
 
     service_class.to_asgi = watched
+
+
+def keep_sessions() -> None:
+    """Let no call to another service be cut by the calls after it.
+
+    BentoML's client of a dependency closes its session after every 100 calls, under those that
+    are still in flight, so that new connections find other replicas. Here the gateway finds a
+    replica for each call.
+    """
+    try:
+        from _bentoml_impl.client.proxy2 import SessionManager
+    except ImportError:  # an older BentoML, which keeps its session
+        return
+    SessionManager._should_refresh = lambda self: False

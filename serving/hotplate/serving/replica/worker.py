@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from hotplate.serving.replica.full_disk import outlive_it
-from hotplate.serving.replica.hooks import watch_start
+from hotplate.serving.replica.hooks import keep_sessions, watch_start
 from hotplate.serving.replica.journal import Journal
 
 Job = dict[str, Any]
@@ -66,6 +66,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
+    if job["depends"]:
+        keep_sessions()
     watch_start(Service, lambda: _note_ready(journal), failures.append)
     journal.note("process", "end")
     if not first and gate is not None:
