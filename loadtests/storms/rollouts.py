@@ -1,0 +1,320 @@
+"""Revisions roll under constant load: good ones, bad ones, and the same again.
+
+No request may fail, whatever rolls; what cannot start leaves the old revision serving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from loadtests.verdict import Verdict
+from tests.scenarios.bentos import IMAGE, KITCHEN
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
+
+ROLLED_S = 120.0
+ANSWER_S = 60.0
+CONCURRENCIES = (1, 4)
+PIECES = 20
+CYCLE = (
+    "bento",
+    "same",
+    "variable",
+    "scaling",
+    "same",
+    "bad bento",
+    "variable",
+    "bad environment",
+    "scaling",
+    "bento",
+)
+"""What is changed, again and again; what is bad is followed by what is good."""
+REASONS = {"bad bento": "this one never starts", "bad environment": "uv pip install"}
+"""What the platform must say of a revision that cannot start."""
+SCALING = {"min_replicas": 1, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 60}}
+
+PAIR = (
+    IMAGE
+    + '''
+
+VERSION = "v1"
+
+
+@bentoml.service(image=image, traffic={"concurrency": 4})
+class Back:
+    @bentoml.api
+    def version(self) -> str:
+        return VERSION
+
+
+@bentoml.service(image=image, traffic={"concurrency": 4})
+class Front:
+    back = bentoml.depends(Back)
+
+    @bentoml.api
+    async def ask(self, seconds: float = 0.0) -> dict:
+        """Calls before and after a while: the replica drains meanwhile."""
+        first = await self.back.to_async.version()
+        await asyncio.sleep(seconds)
+        return {"front": VERSION, "back": [first, await self.back.to_async.version()]}
+'''
+)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rollouts", type=int, default=20, help="changes of each deployment")
+
+
+@dataclass
+class Load:
+    """What the callers of one deployment were answered."""
+
+    sent: int = 0
+    failures: list[str] = field(default_factory=list)
+    versions: set[str] = field(default_factory=set)
+    during: str = "the first"
+    """What is rolled out."""
+    longest_gap_s: float = 0.0
+    """Longest time in which no short request was answered."""
+    _answered_at: float = field(default_factory=time.monotonic)
+
+    def answered(self) -> None:
+        now = time.monotonic()
+        self.longest_gap_s = max(self.longest_gap_s, now - self._answered_at)
+        self._answered_at = now
+
+
+Caller = Callable[[aiohttp.ClientSession, Load], Awaitable[None]]
+
+
+def kitchen_callers(url: str) -> list[Caller]:
+    """Two of each kind: short, long, streaming."""
+
+    async def short(http: aiohttp.ClientSession, load: Load) -> None:
+        answer = await _answer(http, f"{url}/cook", seconds=0.02)
+        load.versions.add(answer["version"])
+        load.answered()
+
+    async def long(http: aiohttp.ClientSession, load: Load) -> None:
+        await _answer(http, f"{url}/cook", seconds=1.5)
+
+    async def stream(http: aiohttp.ClientSession, load: Load) -> None:
+        text = await _answer(http, f"{url}/stream", pieces=PIECES, pause_s=0.05)
+        if text.count("piece") != PIECES:
+            raise Failed(f"a stream ended after {text.count('piece')} of {PIECES} pieces")
+
+    return [short, short, long, stream]
+
+
+def pair_callers(url: str) -> list[Caller]:
+    async def ask(http: aiohttp.ClientSession, load: Load, seconds: float = 0.0) -> None:
+        answer = await _answer(http, f"{url}/ask", seconds=seconds)
+        if {answer["front"]} != set(answer["back"]):
+            raise Failed(f"one revision called another's service: {answer}")
+        load.versions.add(answer["front"])
+        load.answered()
+
+    async def ask_slowly(http: aiohttp.ClientSession, load: Load) -> None:
+        await ask(http, load, 2.0)
+
+    return [ask, ask, ask_slowly, ask_slowly]
+
+
+class Failed(Exception):
+    """A request was not answered as it must be."""
+
+
+async def _answer(http: aiohttp.ClientSession, url: str, **fields: Any) -> Any:
+    async with http.post(url, json=fields) as answer:
+        if answer.status != 200:
+            raise Failed(f"{url}: {answer.status} {await answer.text()}")
+        is_json = answer.content_type == "application/json"
+        return await (answer.json() if is_json else answer.text())
+
+
+@asynccontextmanager
+async def under_load(callers: list[Caller]) -> AsyncIterator[Load]:
+    """Each caller twice, on a connection that is kept and on fresh ones, while the block runs."""
+    load, done = Load(), asyncio.Event()
+
+    async def call_on(caller: Caller, keep: bool) -> None:
+        connector = aiohttp.TCPConnector(force_close=not keep)
+        limit = aiohttp.ClientTimeout(ANSWER_S)
+        async with aiohttp.ClientSession(connector=connector, timeout=limit) as http:
+            while not done.is_set():
+                load.sent += 1
+                try:
+                    await caller(http, load)
+                except (Failed, aiohttp.ClientError, TimeoutError) as error:
+                    load.failures.append(f"{load.during}: {error!r}")
+                    await asyncio.sleep(0.1)
+
+    async with asyncio.TaskGroup() as group:
+        for caller, keep in itertools.product(callers, (True, False)):
+            group.create_task(call_on(caller, keep))
+        try:
+            yield load
+        finally:
+            done.set()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One update of a deployment, and what must come of it."""
+
+    what: str
+    body: dict[str, Any]
+    fails_with: str = ""
+    """A part of the reason; empty = the revision must serve."""
+    same: bool = False
+    """Nothing may begin."""
+
+
+@dataclass
+class Wanted:
+    """What a deployment should be; a change to something good stays."""
+
+    tags: Mapping[str, str]
+    """Of the bentos `v1`, `v2`, and of the bad ones by their name in `CYCLE`."""
+    services: tuple[str, ...]
+    concurrency: int
+    version: str = "v1"
+    number: int = 0
+    least: int = 1
+
+    def changed(self, what: str) -> Change:
+        if what == "bento":
+            self.version = "v2" if self.version == "v1" else "v1"
+        elif what == "variable":
+            self.number += 1
+        elif what == "scaling":
+            self.least = 3 - self.least
+        settings = {
+            "scaling": {**SCALING, "min_replicas": self.least},
+            "config_overrides": {"traffic": {"concurrency": self.concurrency}},
+        }
+        body = {
+            "bento": self.tags[what if what in REASONS else self.version],
+            "envs": [{"name": "NUMBER", "value": str(self.number)}],
+            "services": dict.fromkeys(self.services, settings),
+        }
+        return Change(what, body, REASONS.get(what, ""), same=what == "same")
+
+
+async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
+    verdict = Verdict()
+    platform = Platform(folder / "data")
+    try:
+        await platform.start()
+        laptop = Laptop(folder / "laptop")
+        laptop.home.mkdir()
+        await laptop.login(platform)
+        async with RoughClient(platform) as rough:
+            tags = await _pushed(laptop, rough, "kitchen", KITCHEN)
+            for concurrency in CONCURRENCIES:
+                wanted = Wanted(tags, ("Kitchen",), concurrency)
+                name = f"kitchen-{concurrency}"
+                await _roll(platform, rough, verdict, name, wanted, kitchen_callers, flags.rollouts)
+            tags = await _pushed(laptop, rough, "pair", PAIR)
+            wanted = Wanted(tags, ("Front", "Back"), 4)
+            await _roll(platform, rough, verdict, "pair", wanted, pair_callers, flags.rollouts)
+        return verdict
+    finally:
+        platform.destroy()
+
+
+async def _pushed(laptop: Laptop, rough: RoughClient, name: str, source: str) -> dict[str, str]:
+    """The tags of two good bentos, one whose service raises, one that cannot be installed."""
+    await laptop.build(name, source)
+    first = Bento.read(laptop.home / "bentos" / name / "v1")
+    raising = source + "\n\nraise RuntimeError('this one never starts')\n"
+    bentos = {
+        "v1": first,
+        "v2": first.changed(f"{name}-2", {"src/service.py": source.replace('"v1"', '"v2"')}),
+        "bad bento": first.changed(f"{name}-raising", {"src/service.py": raising}),
+        "bad environment": first.changed(
+            f"{name}-nowhere",
+            {"env/python/requirements.txt": "./wheels/nowhere-1.0-py3-none-any.whl\n"},
+        ),
+    }
+    return {what: await rough.push(bento) for what, bento in bentos.items()}
+
+
+async def _roll(
+    platform: Platform,
+    rough: RoughClient,
+    verdict: Verdict,
+    name: str,
+    wanted: Wanted,
+    callers: Callable[[str], list[Caller]],
+    rollouts: int,
+) -> None:
+    await rough.call("POST", "/api/v2/deployments", {"name": name, **wanted.changed("").body})
+    await _ended(platform, name, 1)
+    came_out: dict[str, int] = {}
+    number = 1
+    async with under_load(callers(await platform.url_of(name))) as load:
+        for what in itertools.islice(itertools.cycle(CYCLE), rollouts):
+            change = wanted.changed(what)
+            load.during = f"{what} ({number})"
+            before = await platform.ask(name)
+            await rough.call("PUT", f"/api/v2/deployments/{name}", change.body)
+            number += not change.same
+            page = await _ended(platform, name, number)
+            problem = _problem(change, before, page, number)
+            if problem:
+                verdict.broken.append(f"{name}, {what}: {problem}")
+            came_out[what] = came_out.get(what, 0) + (not problem)
+    await platform.delete(name)
+    versions = ", ".join(sorted(load.versions))
+    verdict.figures[f"{name}: as meant"] = ", ".join(f"{n} {w}" for w, n in came_out.items())
+    verdict.figures[f"{name}: requests sent"] = load.sent
+    verdict.figures[f"{name}: requests failed"] = len(load.failures)
+    verdict.figures[f"{name}: versions that answered"] = versions
+    verdict.figures[f"{name}: longest time without an answer, s"] = load.longest_gap_s
+    verdict.broken += [f"{name}: {failure}" for failure in load.failures[:10]]
+    if load.versions != {"v1", "v2"}:
+        verdict.broken.append(f"{name}: only {versions} answered, so nothing was rolled out")
+
+
+async def _ended(platform: Platform, name: str, number: int) -> dict[str, Any]:
+    """The platform's page when revision `number` has ended its roll-out, and old replicas went."""
+    page: dict[str, Any] = {}
+
+    async def ended() -> bool:
+        page.update(await platform.ask(name))
+        serving = {replica["revision"] for replica in page["live"]["replicas"]}
+        steady = page["status"] in ("running", "failed") and len(serving) == 1
+        return steady and page["revision"] == number
+
+    try:
+        await until(ended, ROLLED_S)
+    except TimeoutError:
+        page["status"] = f"{page['status']} for {ROLLED_S:g} s"
+    return page
+
+
+def _problem(change: Change, before: dict[str, Any], page: dict[str, Any], number: int) -> str:
+    """What is not as meant."""
+    ids = [[replica["id"] for replica in each["live"]["replicas"]] for each in (before, page)]
+    if change.fails_with:
+        if page["status"] != "failed" or change.fails_with not in page["reason"]:
+            return f"it is {page['status']}: {page['reason']}"
+        if "goes on serving" not in page["reason"]:
+            return f"the old revision is not said to serve: {page['reason']}"
+    elif page["status"] != "running":
+        return f"revision {number} is {page['status']}: {page['reason']}"
+    if change.same and ids[0] != ids[1]:
+        return f"replicas were {ids[0]} and are {ids[1]}"
+    return ""
