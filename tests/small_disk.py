@@ -30,11 +30,12 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def fill(folder: Path) -> Path:
-    """Take all the room that the file system of `folder` has; the file that has it."""
+def fill(folder: Path, left_bytes: int = 0) -> Path:
+    """Take the room that the file system of `folder` has, but for `left_bytes`; by which file."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(64 << 10)):
             pass
     assert os.statvfs(folder).f_bavail == 0
+    os.truncate(filler, filler.stat().st_size - left_bytes)
     return filler

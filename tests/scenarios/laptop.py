@@ -36,6 +36,17 @@ class Laptop:
         """The exit status of the command, and what it prints."""
         return await exit_of([str(BIN / "bentoml"), *arguments], self.environ, self.home)
 
+    async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
+        """The command while it runs; what it prints is not kept."""
+        return await asyncio.create_subprocess_exec(
+            *(str(BIN / "bentoml"), *arguments),
+            env=self._environ,
+            cwd=self.home,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+
     async def python(self, code: str) -> str:
         """Run a program that uses the bentoml library; what it prints."""
         return await output_of([sys.executable, "-c", code], self.environ, self.home)

@@ -110,6 +110,10 @@ class BlobStore:
         """Removes all parts of the upload; nothing happens when there are none."""
         self._parts.drop(upload_id)
 
+    def check_room(self, size_bytes: int) -> None:
+        """Raises NoSpace unless so many bytes more fit. Of a bucket nobody knows: it does."""
+        self._storage.check_room(size_bytes)
+
     def used_bytes(self) -> int:
         """Bytes of everything in the store. Asks for every file's size: minutes on a bucket."""
         return self._storage.used_bytes()

@@ -56,6 +56,8 @@ class Supervisor:
         self._processes: dict[str, Process] = {}
         self._last_ends: dict[str, str] = {}
         """How the process of each role ended that was not asked to."""
+        self._unnoted: dict[str, RoleState] = {}
+        """What could not be noted because the disk was full."""
         self._stopping = asyncio.Event()
 
     async def run(self, admin_token: str) -> None:
@@ -164,8 +166,19 @@ class Supervisor:
             RoleState.noted(self._data, role.name),
             self._last_ends.get(role.name, ""),
         )
-        RoleState.of_new(role.name, process.pid, role.argv, before, last_end).note(self._data)
         self._processes[role.name] = process
+        state = RoleState.of_new(role.name, process.pid, role.argv, before, last_end)
+        self._unnoted[role.name] = state
+        self._note(role)
+
+    def _note(self, role: Role) -> None:
+        """Note which process the role is; again later where the disk is full now."""
+        state = self._unnoted.get(role.name)
+        if state is None:
+            return
+        with suppress(OSError):
+            state.note(self._data)
+            del self._unnoted[role.name]
 
     async def _healthy(self, role: Role) -> None:
         """Wait until the role answers. Raises `CannotStart` with the last line of its log."""
@@ -199,7 +212,7 @@ class Supervisor:
             try:
                 await self._start(role)
                 await self._healthy(role)
-            except CannotStart as error:
+            except (CannotStart, OSError) as error:
                 self._happened("RoleCannotStart", f"{role.name}: {error}; it is tried again")
             else:
                 down_s = unix_now() - ended_at
@@ -208,7 +221,12 @@ class Supervisor:
     def _happened(self, kind: str, message: str) -> None:
         """Say it here, and keep it for who asks later."""
         self._data.events.add(kind, message)
-        self._console.print(f"[red]{escape(message)}[/]", soft_wrap=True)
+        self._say(f"[red]{escape(message)}[/]")
+
+    def _say(self, text: str) -> None:
+        """Print a line, unless our output goes to a disk that is full."""
+        with suppress(OSError):
+            self._console.print(text, soft_wrap=True)
 
     async def _follow(self, role: Role) -> None:
         """Print what a role logs from now on."""
@@ -216,6 +234,7 @@ class Supervisor:
         position = path.stat().st_size if path.exists() else 0
         while True:
             await asyncio.sleep(0.5)
+            self._note(role)
             size = path.stat().st_size if path.exists() else 0
             if size <= position:
                 position = min(position, size)
@@ -226,7 +245,7 @@ class Supervisor:
             whole = fresh[: fresh.rfind(b"\n") + 1]
             position += len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                self._console.print(f"[dim]{role.name:13}[/] {escape(line)}", soft_wrap=True)
+                self._say(f"[dim]{role.name:13}[/] {escape(line)}")
 
     def _greet(self, admin_token: str) -> None:
         url = f"http://{reachable(self._settings.host)}:{self._settings.port}"

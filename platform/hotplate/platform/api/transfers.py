@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hotplate.cache import archive
 from hotplate.cache.blobs import BlobStore
-from hotplate.cache.errors import CacheError
+from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.manifest import Manifest
 from hotplate.platform.api.links import Link, sign, verify
 from hotplate.platform.api.settings import ApiSettings
@@ -30,6 +30,8 @@ class Transfers:
         self._store = store
         self._blobs = blobs
         self._settings = settings
+        self._refused: dict[str, dict[int, NoSpace]] = {}
+        """Parts that there was no room for, and that have not arrived since, by upload."""
 
     def routes(self) -> list[web.RouteDef]:
         return [web.put(PATH + "{link}", self.put), web.get(PATH + "{link}", self.get)]
@@ -46,9 +48,26 @@ class Transfers:
         link = await self._link(request, "put")
         if await self._store.run(self._store.upload, link.subject) is None:
             raise Conflict("the upload is over; start it again")
-        idle_s = self._settings.body_idle_s
-        etag = await spool(request, self._blobs, link.subject, link.part, idle_s)
+        refused = self._refused.setdefault(link.subject, {})
+        try:
+            idle_s = self._settings.body_idle_s
+            etag = await spool(request, self._blobs, link.subject, link.part, idle_s)
+            refused.pop(link.part, None)
+        except NoSpace as error:
+            refused[link.part] = error
+            raise
+        finally:
+            if not refused:
+                self._refused.pop(link.subject, None)
         return web.Response(headers={"ETag": f'"{etag}"'})
+
+    def check_complete(self, upload_id: str) -> None:
+        """Raises the NoSpace with which a part was refused that has not arrived since.
+
+        The client goes on to complete such an upload, and shows only the last answer.
+        """
+        for error in self._refused.pop(upload_id, {}).values():
+            raise error
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         return await self.send(request, (await self._link(request, "get")).subject)

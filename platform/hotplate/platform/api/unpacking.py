@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from hotplate.cache import archive
 from hotplate.cache.archive_limits import ArchiveLimits
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.errors import BadArchive, CacheError
 from hotplate.cache.manifest import Manifest
-from hotplate.platform.errors import Invalid
+from hotplate.platform.errors import Invalid, StoreFailed
 from hotplate.platform.store.records import Artifact, Upload
 from hotplate.platform.store.store import Store
 from hotplate.serving.replica.description import read_description
@@ -75,6 +76,19 @@ class Unpacking:
         await asyncio.to_thread(self._blobs.drop_parts, upload.id)
         await self._store.run(self._store.close_upload, upload.id)
 
+    async def fail(self, upload: Upload, reason: str) -> None:
+        """The upload is over. Its parts go first: the disk may be too full for the rest.
+
+        Raises nothing: it follows the error that counts.
+        """
+        with suppress(CacheError, StoreFailed):
+            await self.drop(upload)
+        await self._note_failure(upload.artifact, reason)
+
+    async def _note_failure(self, artifact: Artifact, reason: str) -> None:
+        with suppress(StoreFailed):
+            await self._store.run(self._store.fail_upload, artifact.id, reason)
+
     async def close(self) -> None:
         """Waits for what is under way, so that no thread outlives the stores it writes to."""
         if self._jobs:
@@ -89,12 +103,11 @@ class Unpacking:
                 self._threads, self._take_apart, upload, parts
             )
         except (BadArchive, Invalid) as error:
-            await self._store.run(self._store.fail_upload, artifact.id, str(error))
-            await self.drop(upload)
+            await self.fail(upload, str(error))
             raise
         except Exception as error:
             reason = str(error) if isinstance(error, CacheError) else "unpacking it failed"
-            await self._store.run(self._store.fail_upload, artifact.id, reason)
+            await self._note_failure(artifact, reason)
             raise
         finished = await self._store.run(self._store.finish_upload, artifact.id, files, size_bytes)
         await self.drop(upload)

@@ -7,6 +7,7 @@ import asyncio
 from aiohttp import web
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.cache.errors import NoSpace
 from hotplate.platform.api import views
 from hotplate.platform.api.artifacts import collection_path, named
 from hotplate.platform.api.fields import Fields
@@ -53,6 +54,7 @@ class Uploads:
 
     async def start(self, request: web.Request) -> web.Response:
         artifact = await self._named(request)
+        await self._check_room(await self._store.run(self._store.open_upload, artifact.id))
         artifact = await self._store.run(self._store.start_upload, artifact.id)
         return web.json_response(views.artifact(artifact))
 
@@ -64,9 +66,9 @@ class Uploads:
             await spool(request, self._blobs, upload.id, 1, self._settings.body_idle_s)
         except BaseException as error:
             # Also when the handler is cancelled, as a server may do when the caller leaves.
-            reason = str(error) or "the upload was broken off; send it again"
-            await self._store.run(self._store.fail_upload, artifact.id, reason)
-            await self._unpacking.drop(upload)
+            await self._unpacking.fail(
+                upload, str(error) or "the upload was broken off; send it again"
+            )
             raise
         return await self._unpack(upload, [1])
 
@@ -97,6 +99,7 @@ class Uploads:
         artifact = await self._named(request)
         fields = await body(request)
         upload = await self._upload(artifact, fields)
+        self._transfers.check_complete(upload.id)
         arrived = await asyncio.to_thread(self._blobs.parts, upload.id)
         return await self._unpack(upload, _checked_parts(fields, arrived))
 
@@ -105,6 +108,7 @@ class Uploads:
         artifact = await self._named(request)
         fields = await body(request)
         if fields.choice("status", ("success", "failed")) == "failed":
+            await self._make_room(artifact)
             reason = fields.text("reason", "") or "the client gave it up"
             artifact = await self._store.run(self._store.fail_upload, artifact.id, reason)
             return web.json_response(views.artifact(artifact))
@@ -121,6 +125,24 @@ class Uploads:
         if not artifact.usable and not self._unpacking.busy(artifact.id):
             raise Invalid(f"{self._kind} '{artifact.tag}': nothing was uploaded; push it again")
         return web.json_response(views.artifact(artifact))
+
+    async def _check_room(self, upload: Upload) -> None:
+        """Says at once what a long upload would say at its end. Raises NoSpace.
+
+        Its parts and its files are both there for a while.
+        """
+        arrived = await asyncio.to_thread(self._blobs.parts, upload.id)
+        there_bytes = sum(part_bytes for part_bytes, _ in arrived.values())
+        in_all_bytes = 2 * int(upload.artifact.manifest.get("size_bytes", 0))
+        self._blobs.check_room(max(0, in_all_bytes - there_bytes))
+
+    async def _make_room(self, artifact: Artifact) -> None:
+        """The client gave it up. Its parts stay for the next try, unless that has no room."""
+        upload = await self._store.run(self._store.open_upload, artifact.id)
+        try:
+            await self._check_room(upload)
+        except NoSpace:
+            await self._unpacking.drop(upload)
 
     async def _unpack_what_is_there(self, artifact: Artifact) -> None:
         """A tar that came in one piece to a signed URL, or whose completion a restart cut off."""
