@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller import sentences
+from hotplate.platform.controller.backlog import Backlog
 from hotplate.platform.controller.live import phases_json
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling, Wish
@@ -27,6 +28,7 @@ class Chronicle:
 
     def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
         self._store = store
+        self._backlog = Backlog(store)
         self._scaling = scaling
         self._metrics = metrics
 
@@ -42,13 +44,13 @@ class Chronicle:
                 changed.append(wish)
         if changed:
             records = [_decision_record(wish) for wish in changed]
-            await self._store.run(self._store.add_decisions, tracked.deployment.id, records)
+            await self._backlog.write(self._store.add_decisions, tracked.deployment.id, records)
         for wish in wishes:
             if wish in changed or now >= tracked.learnt_at[wish.key] + LEARNT_EVERY_S:
                 tracked.learnt_at[wish.key] = now
                 memory = self._scaling.memory(wish.key, now)
                 name = tracked.memory_key(wish.key.service)
-                await self._store.run(self._store.put_learnt, name, memory)
+                await self._backlog.write(self._store.put_learnt, name, memory)
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, and why something waits for room."""
@@ -64,7 +66,7 @@ class Chronicle:
             self._metrics.started(replica)
             self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
-            await self._store.run(self._store.put_cold_start, tracked.deployment.id, cold_start)
+            await self._backlog.write(self._store.put_cold_start, tracked.deployment.id, cold_start)
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
         reason = next(waiting, "")
         if reason and reason != tracked.pending_reason:
@@ -83,7 +85,7 @@ class Chronicle:
 
     async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
         log.info("%s: %s", tracked.deployment.name, message)
-        await self._store.run(self._store.add_event, tracked.deployment.id, kind, message)
+        await self._backlog.write(self._store.add_event, tracked.deployment.id, kind, message)
 
 
 def repeatable_s(replica: Replica) -> float:

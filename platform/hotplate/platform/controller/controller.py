@@ -27,6 +27,7 @@ from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.sentences import failed
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
 from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
 
@@ -207,12 +208,18 @@ class Controller:
             try:
                 await self._step(deployment_id)
                 self._unknown.pop(deployment_id, None)
-            except Exception:
+            except Exception as error:
                 # One deployment's trouble must not stop the others: it is tried again.
                 tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
                 if tries < UNREAD_TRIES:
                     self._unknown[deployment_id] = tries
-                log.exception("deployment %s: this step failed and will be repeated", deployment_id)
+                # A full disk is an operator's to cure: the sentence says so, a traceback would not.
+                log.error(
+                    "deployment %s: this step failed and will be repeated: %s",
+                    deployment_id,
+                    error,
+                    exc_info=not isinstance(error, StoreFailed),
+                )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
             self._route(deployment_id)
         self._publish()
