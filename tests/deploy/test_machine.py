@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.machine import Gpu, Machine, detect
+from hotplate.deploy.machine import Gpu, Machine, arena_bytes, detect
 
 GIB = 1 << 30
 
@@ -67,6 +67,16 @@ def test_a_part_of_the_memory_is_not_given_away() -> None:
     capacity = Machine("here", 2.0, 100 * GIB, (Gpu(3, "GPU-x", "card", 24 * GIB),)).capacity
     assert capacity.memory_bytes == pytest.approx(95 * GIB, rel=1e-6)
     assert capacity.gpus == (3,)
+
+
+def test_what_is_promised_to_model_files_is_not_promised_to_replicas(tmp_path: Path) -> None:
+    root = tree(tmp_path, {})
+    assert arena_bytes(0, root) == 32 * GIB
+    assert arena_bytes(3 * GIB, root) == 3 * GIB
+    machine = Machine("here", 2.0, 100 * GIB, arena_bytes=50 * GIB)
+    assert machine.usable_bytes == 95 * GIB
+    assert machine.capacity.memory_bytes == 45 * GIB
+    assert Machine("here", 2.0, 10 * GIB, arena_bytes=50 * GIB).capacity.memory_bytes == 0
 
 
 @pytest.mark.gpu

@@ -52,6 +52,15 @@ def test_who_holds_what_is_missing_is_said() -> None:
     )
 
 
+def test_memory_that_model_files_have_is_told() -> None:
+    capacity = Capacity(cpus=4, memory_bytes=7 * GIB, arena_bytes=8 * GIB)
+    wanted = Applicant("x", A, Resources(memory_bytes=12 * GIB), 0)
+    assert place([wanted], [], capacity).waiting["x"] == (
+        "needs 12.0 GiB of memory: this machine has 7.0 beside the 8.0 for model files "
+        "(arena_bytes); ask for less, or use a larger machine"
+    )
+
+
 def test_the_oldest_goes_first_and_does_not_hold_up_a_smaller_one() -> None:
     capacity = Capacity(cpus=4, memory_bytes=64 * GIB)
     outcome = place(

@@ -91,7 +91,7 @@ class Cgroups:
     """Makes the enclosures of one engine."""
 
     def __init__(self, directory: Path, capacity_bytes: int, root: Path = Path("/")) -> None:
-        """`directory` is the engine's own; `capacity_bytes` is what all replicas may use.
+        """`directory` is the engine's own; `capacity_bytes` is what all replicas may use together.
 
         `root` is where proc/ and sys/ are found.
         """

@@ -99,9 +99,8 @@ def over_limit(limit_bytes: int) -> str:
 def over_capacity(capacity_bytes: int) -> str:
     """Said of a replica that was ended because all of them together used too much."""
     return (
-        f"killed: the replicas of this machine together used more than its "
-        f"{amount(capacity_bytes)} for them; state what each needs (resources.memory), "
-        "or run fewer"
+        f"killed: this machine's memory ran out (replicas may use {amount(capacity_bytes)} of it "
+        "together); state what each needs (resources.memory), or run fewer"
     )
 
 

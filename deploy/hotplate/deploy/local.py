@@ -66,7 +66,7 @@ class LocalEngine(Engine):
     ) -> None:
         """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
         self._records = Records(directory)
-        self._cgroups = cgroups or Cgroups(directory, machine.capacity.memory_bytes)
+        self._cgroups = cgroups or Cgroups(directory, machine.usable_bytes)
         self._runtime = runtime
         self._machine = machine
         self._settings = settings or LocalSettings()

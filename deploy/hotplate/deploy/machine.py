@@ -35,12 +35,20 @@ class Machine:
     cpus: float
     memory_bytes: int
     gpus: tuple[Gpu, ...] = ()
+    arena_bytes: int = 0
+    """Memory that is promised to model files."""
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory of replicas and the arena together."""
+        return int(self.memory_bytes * (1 - MEMORY_KEPT))
 
     @property
     def capacity(self) -> Capacity:
-        """What replicas may take of it."""
-        memory_bytes = int(self.memory_bytes * (1 - MEMORY_KEPT))
-        return Capacity(self.cpus, memory_bytes, tuple(gpu.index for gpu in self.gpus))
+        """What may be promised to replicas: all of it is there even when the arena is full."""
+        memory_bytes = max(0, self.usable_bytes - self.arena_bytes)
+        gpus = tuple(gpu.index for gpu in self.gpus)
+        return Capacity(self.cpus, memory_bytes, gpus, self.arena_bytes)
 
 
 def detect(*, visible_gpus: str | None = None, root: Path = Path("/")) -> Machine:
@@ -50,11 +58,19 @@ def detect(*, visible_gpus: str | None = None, root: Path = Path("/")) -> Machin
     some of the GPUs meant only those. `root` is where proc/ and sys/ are found.
     """
     cpus = float(len(os.sched_getaffinity(0)))
-    memory_bytes = _total_memory(root)
     for folder in _cgroups(root):
         cpus = min(cpus, _cpu_limit(folder))
-        memory_bytes = min(memory_bytes, _memory_limit(folder))
-    return Machine(socket.gethostname(), cpus, memory_bytes, _gpus(visible_gpus))
+    return Machine(socket.gethostname(), cpus, memory_bytes(root), _gpus(visible_gpus))
+
+
+def memory_bytes(root: Path = Path("/")) -> int:
+    """What this process and its like may use, in all: MemTotal, or less by a cgroup's limit."""
+    return min([_total_memory(root), *map(_memory_limit, _cgroups(root))])
+
+
+def arena_bytes(setting: int, root: Path = Path("/")) -> int:
+    """The size of the arena: the setting, or for 0 half of the memory."""
+    return setting or memory_bytes(root) // 2
 
 
 def _total_memory(root: Path) -> int:

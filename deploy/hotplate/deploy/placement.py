@@ -28,6 +28,8 @@ class Capacity:
     memory_bytes: int
     gpus: tuple[int, ...] = ()
     """Indices of its GPUs."""
+    arena_bytes: int = 0
+    """Memory that is not here because model files have it."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
                 capacity.memory_bytes / GIB,
                 held,
                 lambda held: held.memory_bytes / GIB,
+                _arena_note(capacity),
             ),
         ]
         if chosen is None or shortages:
@@ -141,14 +144,21 @@ def _shortage(
     total: float,
     held: Sequence[Place],
     amount: Callable[[Place], float],
+    note: str = "",
 ) -> list[str]:
     taken = sum(map(amount, held))
     if wanted <= 0 or taken + wanted <= total + _DUST:
         return []
     if wanted > total + _DUST:
-        return [f"{wanted:.1f} {noun}: this machine has {total:.1f}"]
+        return [f"{wanted:.1f} {noun}: this machine has {total:.1f}{note}"]
     holders = _names(other for other in held if amount(other) > 0)
     return [f"{wanted:.1f} {noun}: {taken:.1f} of {total:.1f} are taken by {holders}"]
+
+
+def _arena_note(capacity: Capacity) -> str:
+    if not capacity.arena_bytes:
+        return ""
+    return f" beside the {capacity.arena_bytes / GIB:.1f} for model files (arena_bytes)"
 
 
 def _names(places: Iterable[Place]) -> str:

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -23,7 +24,7 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.room import Room
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
-from hotplate.deploy.machine import Machine, detect
+from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
 from hotplate.platform.api.application import make_app
 from hotplate.platform.api.listener import Listener
@@ -74,7 +75,10 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     _add_admin(store, data.secret("admin-token"))
-    machine = detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    machine = replace(
+        detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")),
+        arena_bytes=arena_bytes(settings.arena_bytes),
+    )
     environments = Environments(data.folder("environments"), disk_reserve_bytes=reserve_bytes)
     bentos = BentoRuntime(
         environments,

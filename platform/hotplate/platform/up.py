@@ -22,6 +22,7 @@ from rich.markup import escape
 from hotplate.deploy import logfile
 from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.endings import ending
+from hotplate.deploy.machine import arena_bytes
 from hotplate.deploy.phases import unix_now
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
@@ -102,7 +103,7 @@ class Supervisor:
                 data=data.folder("agent"),
                 port=ports["agent"],
                 origin=settings.blobs_url or data.blobs_url,
-                memory=settings.arena_bytes,
+                memory=arena_bytes(settings.arena_bytes),
                 disk_reserve=settings.disk_reserve_bytes,
                 token_file=token,
             ),
