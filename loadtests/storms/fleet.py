@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import tempfile
 import time
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotplate.platform.store.records import Outcome
+from hotplate.platform.store.store import Store
 from loadtests import census
 from loadtests.census import ROLES, Census
 from loadtests.verdict import Verdict
@@ -42,6 +45,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alive", type=int, default=20, help="deployments with a replica each")
     parser.add_argument("--deploys", type=int, default=30, help="made, called and deleted in turn")
     parser.add_argument("--revisions", type=int, default=30, help="of one deployment")
+    parser.add_argument(
+        "--stored",
+        action="store_true",
+        help="the sleeping ones have stood before: they are written into the store, not rolled out",
+    )
     parser.add_argument("--idle", type=float, default=20.0, help="seconds for which it is watched")
 
 
@@ -100,7 +108,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
             await platform.asleep("first")
             await _in_turn(fleet, flags.deploys)
             await _revisions(fleet, flags.revisions)
-            await _asleep(fleet, flags.zero, flags.idle)
+            await _asleep(fleet, flags.zero, flags.idle, stored=flags.stored)
             await _alive(fleet, flags.alive)
         fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
         fleet.expect(not platform.processes(), "processes are left after the platform's end")
@@ -165,10 +173,10 @@ def _check_growth(fleet: Fleet, middle: Census, after: Census, what: str) -> Non
         fleet.expect(grown < GROWTH_BYTES, sentence)
 
 
-async def _asleep(fleet: Fleet, count: int, idle_s: float) -> None:
+async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> None:
     names = [f"asleep-{number:03d}" for number in range(count)]
     began = time.monotonic()
-    await _make(fleet, names, SLEEPY)
+    await (_store(fleet, names) if stored else _make(fleet, names, SLEEPY))
     for name in names:
         await fleet.platform.asleep(name)
     figures = fleet.verdict.figures
@@ -195,6 +203,23 @@ async def _asleep(fleet: Fleet, count: int, idle_s: float) -> None:
     await call(f"{await fleet.platform.url_of(names[-1])}/cook")
     figures["waking the last one, s"] = time.monotonic() - began
     await _delete(fleet, names)
+
+
+async def _store(fleet: Fleet, names: list[str]) -> None:
+    """Copies of the first deployment that have stood, while the platform is down."""
+    platform = fleet.platform
+    fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
+    ports = itertools.count(platform.port + 2)
+    store = Store(f"sqlite:///{platform.data / 'hotplate.db'}", lambda _: next(ports))
+    like = next(d for d in store.wanted_deployments() if d.name == "first")
+    for name in names:
+        made = store.create_deployment(like.creator, name, like.latest.bento.id, like.latest.config)
+        store.set_outcome(made.latest.id, Outcome.READY, "")
+        store.set_serving(made.id, made.latest.id)
+    store.close()
+    began = time.monotonic()
+    await platform.start()
+    fleet.verdict.figures["starting with them, s"] = time.monotonic() - began
 
 
 async def _alive(fleet: Fleet, count: int) -> None:

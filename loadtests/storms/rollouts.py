@@ -74,6 +74,7 @@ class Front:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rollouts", type=int, default=20, help="changes of each deployment")
+    parser.add_argument("--only", choices=("kitchen", "pair"), help="one service, or one of two")
 
 
 @dataclass
@@ -221,14 +222,16 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
         laptop.home.mkdir()
         await laptop.login(platform)
         async with RoughClient(platform) as rough:
-            tags = await _pushed(laptop, rough, "kitchen", KITCHEN)
-            for concurrency in CONCURRENCIES:
-                wanted = Wanted(tags, ("Kitchen",), concurrency)
-                name = f"kitchen-{concurrency}"
-                await _roll(platform, rough, verdict, name, wanted, kitchen_callers, flags.rollouts)
-            tags = await _pushed(laptop, rough, "pair", PAIR)
-            wanted = Wanted(tags, ("Front", "Back"), 4)
-            await _roll(platform, rough, verdict, "pair", wanted, pair_callers, flags.rollouts)
+            if flags.only != "pair":
+                tags = await _pushed(laptop, rough, "kitchen", KITCHEN)
+                for each in CONCURRENCIES:
+                    wanted, name = Wanted(tags, ("Kitchen",), each), f"kitchen-{each}"
+                    asked = kitchen_callers, flags.rollouts
+                    await _roll(platform, rough, verdict, name, wanted, *asked)
+            if flags.only != "kitchen":
+                tags = await _pushed(laptop, rough, "pair", PAIR)
+                wanted = Wanted(tags, ("Front", "Back"), concurrency=4)
+                await _roll(platform, rough, verdict, "pair", wanted, pair_callers, flags.rollouts)
         return verdict
     finally:
         platform.destroy()
