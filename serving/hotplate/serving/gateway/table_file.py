@@ -35,7 +35,7 @@ class TableFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w") as file:
-                json.dump(table.to_json(), file)
+                file.write(json.dumps(table.to_json()))  # `dump` encodes in Python
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(self._path)
