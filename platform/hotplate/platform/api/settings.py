@@ -23,6 +23,8 @@ class ApiSettings:
     """A JSON body that has not come whole after this is refused."""
     body_idle_s: float = 60.0
     """An upload that brings no byte for this long is given up."""
+    downloads_at_once: int = 8
+    """Sent at a time, the others wait: each holds a chunk of 8 MiB, and callers may be slow."""
     link_life_s: float = 12 * 3600.0
     """How long a signed transfer URL may be used: the client allows 10 hours for one part."""
     upload_life_s: float = 7 * 24 * 3600.0

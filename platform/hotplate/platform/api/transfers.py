@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 PATH = "/transfers/"
 KEY = "transfers"
+WRITE_BYTES = 256 << 10
+"""Handed to a connection at once: what a slow reader has not taken is kept until it has."""
 
 
 class Transfers:
@@ -32,6 +34,7 @@ class Transfers:
         self._settings = settings
         self._refused: dict[str, dict[int, NoSpace]] = {}
         """Parts that there was no room for, and that have not arrived since, by upload."""
+        self._sending = asyncio.Semaphore(settings.downloads_at_once)
 
     def routes(self) -> list[web.RouteDef]:
         return [web.put(PATH + "{link}", self.put), web.get(PATH + "{link}", self.get)]
@@ -73,7 +76,11 @@ class Transfers:
         return await self.send(request, (await self._link(request, "get")).subject)
 
     async def send(self, request: web.Request, files: str) -> web.StreamResponse:
-        """The tar of a manifest, made on the fly."""
+        """The tar of a manifest, made on the fly; waits while too many others are sent."""
+        async with self._sending:
+            return await self._send(request, files)
+
+    async def _send(self, request: web.Request, files: str) -> web.StreamResponse:
         manifest = await asyncio.to_thread(self._blobs.get_manifest, files)
         response = web.StreamResponse()
         response.content_type = "application/octet-stream"
@@ -81,7 +88,8 @@ class Transfers:
         await response.prepare(request)
         try:
             async for piece in self._pieces(manifest):
-                await response.write(piece)
+                for start in range(0, len(piece), WRITE_BYTES):
+                    await response.write(memoryview(piece)[start : start + WRITE_BYTES])
         except CacheError:
             # Too late for a status: a connection that breaks before `Content-Length` says it.
             logger.exception("sending %s was broken off", files)
