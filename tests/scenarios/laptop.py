@@ -40,7 +40,7 @@ class Laptop:
         """The command while it runs; what it prints is not kept."""
         return await asyncio.create_subprocess_exec(
             *(str(BIN / "bentoml"), *arguments),
-            env=self._environ,
+            env=self.environ,
             cwd=self.home,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
