@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.arena import Arena
+from hotplate.cache.arena import Arena, Region
 from hotplate.cache.disk import DiskTier
-from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownBlob
+from hotplate.cache.errors import (
+    CacheError,
+    ChunkCorrupt,
+    NoSpace,
+    OriginUnavailable,
+    UnknownBlob,
+)
 from hotplate.cache.fetching import Fetcher
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
@@ -18,6 +24,7 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import FsspecOrigin
 from tests.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
+from tests.small_disk import MIB, fill, small_disk
 
 CONTENT = random_bytes(2 * CHUNK_BYTES + 100, 3)
 OTHER = random_bytes(CHUNK_BYTES + 100, 4)
@@ -45,11 +52,17 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     metrics = Metrics()
     made: list[Holdings] = []
 
-    def make(arena_bytes: int = 1 << 30, stall_s: float = 30.0, threads: int = 2) -> Holdings:
+    def make(
+        arena_bytes: int = 1 << 30,
+        stall_s: float = 30.0,
+        threads: int = 2,
+        arena: Arena | None = None,
+        disk: Path = tmp_path / "disk",
+    ) -> Holdings:
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(origin, threads, clock, metrics)
-        disk = DiskTier(tmp_path / "disk")
-        made.append(Holdings(Arena(arena_bytes), disk, fetcher, stall_s))
+        arena = arena or Arena(arena_bytes)
+        made.append(Holdings(arena, DiskTier(disk), fetcher, stall_s))
         return made[-1]
 
     yield Bench(origin, metrics, tmp_path, make, make())
@@ -231,3 +244,59 @@ async def test_a_file_deleted_under_us_is_fetched_again(bench: Bench) -> None:
     bench.holdings.disk.path(BLOB.digest).unlink()
     await bench.bring(streamed=False).until_on_disk()
     assert len(bench.origin.reads) == 6
+
+
+class _ScantMemory(Arena):
+    """A kernel that has no memory for what the arena's limit allows."""
+
+    def allocate(self, digest: str, size_bytes: int) -> Region:
+        region = super().allocate(digest, size_bytes)
+
+        def refuse(offset: int, length: int) -> None:
+            if offset:
+                raise NoSpace("the node's memory is full")
+
+        region.reserve = refuse  # type: ignore[method-assign]
+        return region
+
+
+async def test_what_the_kernel_has_no_memory_for_goes_to_disk(bench: Bench) -> None:
+    arena = _ScantMemory(1 << 30)
+    bench.holdings = bench.make(arena=arena)
+    holding = bench.bring()
+    await holding.until_on_disk()
+    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
+    assert arena.used_bytes == 0
+
+
+async def test_a_borrowed_blob_that_memory_ends_for_fails_and_is_on_disk_the_next_time(
+    bench: Bench,
+) -> None:
+    bench.holdings = bench.make(arena=_ScantMemory(1 << 30))
+    bench.origin.hold(BLOB, 0)
+    holding = bench.bring()
+    async with bench.holdings.lend(holding):
+        bench.origin.release()
+        with pytest.raises(NoSpace):
+            await holding.until_on_disk()
+    again = bench.bring()
+    await again.until_on_disk()
+    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
+
+
+async def test_a_file_in_memory_is_written_as_soon_as_the_disk_has_room(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "small").mkdir()
+    with small_disk(tmp_path / "small", 32 * MIB) as small:
+        bench.holdings = bench.make(disk=small / "disk")
+        filler = fill(small)
+        holding = bench.bring()
+        with pytest.raises(NoSpace, match="free some space"):
+            await holding.until_on_disk()
+        async with bench.holdings.lend(holding) as fd:
+            assert os.pread(fd, len(CONTENT), 0) == CONTENT
+        filler.unlink()
+        await asyncio.wait_for(holding.until(lambda: holding.on_disk), 8)
+        assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
+        await bench.holdings.close(1)

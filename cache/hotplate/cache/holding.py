@@ -50,6 +50,11 @@ class Holding:
             self.verified_bytes += self.blob.span(index)[1]
         self.notify()
 
+    def restart(self) -> None:
+        """Forget what was verified: it comes anew, to another place. Nobody has borrowed it."""
+        self.done.clear()
+        self.verified_bytes = 0
+
     def notify(self) -> None:
         """Wakes everybody in `until`."""
         if self._changed is not None:
@@ -69,3 +74,17 @@ class Holding:
         await self.until(lambda: self.on_disk or self.disk_error is not None)
         if self.disk_error is not None:
             raise self.disk_error
+
+
+def evictions(idle: Iterable[Holding], lacking_bytes: int) -> list[Holding]:
+    """Which idle blobs to take out of memory, least recently used first.
+
+    None at all when even all of them would not do.
+    """
+    chosen = []
+    for one in sorted(idle, key=lambda holding: holding.used):
+        if lacking_bytes <= 0:
+            break
+        chosen.append(one)
+        lacking_bytes -= one.blob.size_bytes
+    return chosen if lacking_bytes <= 0 else []

@@ -24,13 +24,16 @@ from hotplate.cache.chunks import Chunks
 from hotplate.cache.disk import DiskCopy, DiskLanding, DiskTier
 from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.fetching import Fetch, Fetcher
-from hotplate.cache.holding import Holding
+from hotplate.cache.holding import Holding, evictions
 from hotplate.cache.manifest import Blob
 
 log = logging.getLogger(__name__)
 
 _LANDINGS = 64
 """Files on their way to disk at once: a tree of thousands would run out of descriptors."""
+
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 1.0, 30.0
+"""Between tries to write to a disk that has no room."""
 
 _WRITER_NICENESS = 10
 """Writing behind is never urgent, and serving is."""
@@ -46,6 +49,8 @@ class Holdings:
         self._stall_s = stall_s
         self._held: dict[str, Holding] = {}
         self._uses = itertools.count(1)
+        self._refused: set[str] = set()
+        """Blobs that the kernel had no memory for, though the arena's limit allowed them."""
         self._landings = asyncio.Semaphore(_LANDINGS)
         self._writer = ThreadPoolExecutor(1, "write-behind", initializer=_lower_priority)
 
@@ -107,7 +112,7 @@ class Holdings:
         """Stops fetching, and waits for what is complete to be on disk."""
         self._fetcher.close()
         for holding in self:
-            if not holding.complete:
+            if not holding.complete or holding.disk_error is not None:
                 await self._stop(holding)
         writing = [one.task for one in self if one.task is not None and not one.task.done()]
         if writing:
@@ -140,10 +145,14 @@ class Holdings:
     async def _place_and_fetch(self, holding: Holding, streamed: bool) -> None:
         digest, blob = holding.digest, holding.blob
         found = self.disk.has(digest, blob.size_bytes)
-        region = await self._allocate(holding) if streamed and blob.size_bytes else None
+        in_memory = streamed and blob.size_bytes and digest not in self._refused
+        region = await self._allocate(holding) if in_memory else None
         if region is not None:
             local = DiskCopy(self.disk, digest) if found else None
-            await self._stream(holding, region, local)
+            try:
+                await self._stream(holding, region, local)
+            except NoSpace as error:
+                await self._leave_memory(holding, error)
         elif found and await asyncio.to_thread(self.disk.verify, digest, blob):
             holding.verified(range(len(blob.chunks)))
         else:
@@ -163,7 +172,34 @@ class Holdings:
         if not self.disk.has(holding.digest, holding.blob.size_bytes):
             await self._write_behind(holding, region)
 
+    async def _leave_memory(self, holding: Holding, error: NoSpace) -> None:
+        """The kernel has refused memory: brings the blob to disk, now or when it is next wanted.
+
+        Raises `error` where somebody has borrowed what there is of it.
+        """
+        self._refused.add(holding.digest)
+        if holding.leases:
+            raise error
+        log.warning("%s goes to disk instead: %s", holding.name, error)
+        holding.restart()
+        await self._land(holding, urgent=False)
+
     async def _write_behind(self, holding: Holding, region: Region) -> None:
+        """Tries until there is room; who waits for the file is told of each failure."""
+        pause_s = _FIRST_PAUSE_S
+        while (error := await self._write(holding, region)) is not None:
+            if holding.disk_error is None:
+                log.error("%s is in memory only: %s", holding.name, error)
+            holding.disk_error = error
+            if not isinstance(error, NoSpace):
+                return
+            holding.notify()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+        holding.disk_error = None
+
+    async def _write(self, holding: Holding, region: Region) -> CacheError | None:
+        """Why the disk does not take it."""
         fd = region.lend()
 
         def write() -> None:
@@ -175,8 +211,8 @@ class Holdings:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, write)
         except CacheError as error:
-            log.error("%s stays in memory only: %s", holding.name, error)
-            holding.disk_error = error
+            return error
+        return None
 
     async def _land(self, holding: Holding, urgent: bool) -> None:
         """Brings a blob straight to a file of the disk tier."""
@@ -259,20 +295,6 @@ class Holdings:
             holding.place = None
             # unmapping gigabytes takes long enough to be felt on the loop
             await asyncio.to_thread(self.arena.release, region)
-
-
-def evictions(idle: Iterable[Holding], lacking_bytes: int) -> list[Holding]:
-    """Which idle blobs to take out of memory, least recently used first.
-
-    None at all when even all of them would not do.
-    """
-    chosen = []
-    for one in sorted(idle, key=lambda holding: holding.used):
-        if lacking_bytes <= 0:
-            break
-        chosen.append(one)
-        lacking_bytes -= one.blob.size_bytes
-    return chosen if lacking_bytes <= 0 else []
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
