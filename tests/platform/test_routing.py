@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.routing import Addresses, routes_of
+from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.serving.gateway.cors import Cors
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.platform.situations import deployment, key, replica, revision, service
 
@@ -16,18 +21,21 @@ def routes(
     replicas: Iterable[Replica] = (),
     draining: Iterable[str] = (),
     tokens: tuple[str, ...] = (),
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Route]:
     kept = {r.number: r for r in (of.latest, of.serving) if r}
-    members = {number: [service(number)] for number in kept}
+    members = {number: [configured(service(number), config or {})] for number in kept}
     addresses = Addresses("0.0.0.0")
     made = routes_of(of, members, list(replicas), frozenset(draining), tokens, addresses)
     return {route.name: route for route in made}
 
 
-def with_schema(row: Revision) -> Revision:
-    return replace(
-        row, bento=replace(row.bento, manifest={**row.bento.manifest, "schema": {"a": 1}})
-    )
+def configured(of: Service, config: Mapping[str, Any]) -> Service:
+    return replace(of, workload=replace(of.workload, config=config))
+
+
+def with_schema(row: Revision, schema: Mapping[str, Any]) -> Revision:
+    return replace(row, bento=replace(row.bento, manifest={**row.bento.manifest, "schema": schema}))
 
 
 def test_only_ready_replicas_of_the_serving_revision_get_requests() -> None:
@@ -74,8 +82,45 @@ def test_only_a_closed_deployment_has_tokens() -> None:
 
 
 def test_the_schema_travels_with_the_route() -> None:
-    row = with_schema(revision(1))
+    row = with_schema(revision(1), {"a": 1})
     assert json.loads(routes(deployment(row, row))["acme/echo"].schema) == {"a": 1}
+
+
+def test_tasks_and_a_path_prefix_travel_with_the_route() -> None:
+    schema = {"routes": [{"route": "/v1/toil", "is_task": True}, {"route": "/v1/call"}]}
+    row = with_schema(revision(1), schema)
+    config = {"endpoints": {"readyz": "/v1/readyz"}}
+    route = routes(deployment(row, row), config=config)["acme/echo"]
+    assert (route.tasks, route.ready_path) == (("/v1/toil",), "/v1/readyz")
+
+
+CORS = {
+    "enabled": True,
+    "access_control_allow_origins": "http://page.test",
+    "access_control_allow_methods": ["POST"],
+    "access_control_allow_headers": None,
+    "access_control_max_age": None,
+}
+
+
+def test_the_rules_for_pages_are_the_services_and_let_them_send_the_platforms_token() -> None:
+    row = revision(1)
+    of = deployment(row, row)
+    cors = routes(of, config={"http": {"cors": CORS}})["acme/echo"].cors
+    assert cors == Cors(allow_origins=("http://page.test",), allow_methods=("POST",))
+    row = replace(row, config={"access_authorization": True})
+    cors = routes(deployment(row, row), config={"http": {"cors": CORS}})["acme/echo"].cors
+    assert cors is not None
+    assert cors.allow_headers == ("Authorization",)
+
+
+@pytest.mark.parametrize("rules", [{"enabled": False}, {"access_control_allow_origin_regex": ".*"}])
+def test_pages_without_rules_and_regular_expressions_are_left_to_the_replicas(
+    rules: Mapping[str, Any],
+) -> None:
+    row = revision(1)
+    config = {"http": {"cors": {**CORS, **rules}}}
+    assert routes(deployment(row, row), config=config)["acme/echo"].cors is None
 
 
 def test_a_service_that_others_call_listens_on_loopback_only() -> None:

@@ -48,11 +48,14 @@ async def test_readyz_is_held_for_a_bounded_time(kitchen: Kitchen) -> None:
     assert waited == pytest.approx(kitchen.gateway.limits.ready_hold_s, abs=0.3)
 
 
-@pytest.mark.parametrize("target", ["/readyz", "/metrics", "/schema.json", "/docs.json", "/"])
+@pytest.mark.parametrize(
+    "target", ["/readyz", "/metrics", "/schema.json", "/v1/readyz", "/v1/metrics"]
+)
 async def test_what_is_no_call_does_not_wait_behind_busy_slots(
     kitchen: Kitchen, target: str
 ) -> None:
-    await kitchen.serve(schema='{"of": "the manifest"}')
+    ready_path = "/v1/readyz" if target.startswith("/v1") else "/readyz"
+    await kitchen.serve(schema='{"of": "the manifest"}', ready_path=ready_path)
     await kitchen.wake()
     busy = await kitchen.caller()
     busy.send("/slow")
@@ -61,6 +64,15 @@ async def test_what_is_no_call_does_not_wait_behind_busy_slots(
     assert kitchen.server.queue.in_flight == 1
     kitchen.backend.gate.set()
     assert (await busy.answer()).body == b"slow"
+
+
+@pytest.mark.parametrize("target", ["/readyz", "/metrics?a=b"])
+async def test_what_has_a_prefix_in_the_replica_is_found_without_it(
+    kitchen: Kitchen, target: str
+) -> None:
+    await kitchen.serve(ready_path="/v1/readyz")
+    await kitchen.wake()
+    assert (await kitchen.ask(target)).body == f"ok /v1{target}".encode()
 
 
 @pytest.mark.parametrize("target", ["/livez", "/healthz"])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.workloads import Service
+from hotplate.platform.controller.workloads import Service, task_paths
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.serving.gateway.cors import Cors
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
+from hotplate.serving.replica.ready_path import ready_path
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def _public(
         and (r.id in draining or (served and r.key.revision == revision.number))
     ]
     closed = bool(revision.config.get("access_authorization"))
+    config = service.workload.config
     return Route(
         name=public_name(deployment),
         host=addresses.public_host,
@@ -82,6 +86,9 @@ def _public(
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,
         schema=_schema(revision),
+        ready_path=ready_path(config),
+        tasks=task_paths(revision.bento.manifest),
+        cors=_cors((config.get("http") or {}).get("cors") or {}, closed),
         token_digests=tokens if closed else None,
         refuse=_refusal(deployment),
     )
@@ -116,6 +123,25 @@ def _replica_routes(
     return tuple(
         ReplicaRoute(r.id, r.address, r.concurrency, draining=r.id in draining)
         for r in sorted(replicas, key=lambda r: r.id)
+    )
+
+
+def _cors(rules: Mapping[str, Any], closed: bool) -> Cors | None:
+    """BentoML's `http.cors`. A closed deployment's pages may send the token, which is ours."""
+    if not rules.get("enabled") or rules.get("access_control_allow_origin_regex"):
+        return None
+
+    def listed(name: str) -> tuple[str, ...]:
+        value = rules.get(f"access_control_{name}") or ()
+        return (value,) if isinstance(value, str) else tuple(value)
+
+    return Cors(
+        allow_origins=listed("allow_origins"),
+        allow_credentials=bool(rules.get("access_control_allow_credentials")),
+        allow_methods=listed("allow_methods") or Cors.allow_methods,
+        allow_headers=(*listed("allow_headers"), *(("Authorization",) if closed else ())),
+        expose_headers=listed("expose_headers"),
+        max_age_s=int(rules.get("access_control_max_age") or Cors.max_age_s),
     )
 
 

@@ -70,7 +70,7 @@ def _service(
     asked = _asked(revision, name)
     overrides = asked.get("config_overrides") or {}
     config = merged(described.get("config") or {}, overrides)
-    concurrency = rules.slots(config, _has_tasks(revision.bento.manifest) if entry else False)
+    concurrency = rules.slots(config, entry and bool(task_paths(revision.bento.manifest)))
     needs = tuple(
         dependency["service"]
         for dependency in described.get("dependencies") or ()
@@ -111,9 +111,10 @@ def _asked(revision: Revision, service: str) -> Mapping[str, Any]:
     return {"scaling": like.get("scaling")}
 
 
-def _has_tasks(manifest: Mapping[str, Any]) -> bool:
+def task_paths(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The paths of the entry service's tasks; nothing is known of the others'."""
     routes = (manifest.get("schema") or {}).get("routes") or ()
-    return any(route.get("is_task") for route in routes)
+    return tuple(route["route"] for route in routes if route.get("is_task"))
 
 
 def _env(revision: Revision, asked: Mapping[str, Any], entry: bool) -> dict[str, str]:

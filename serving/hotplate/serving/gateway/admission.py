@@ -1,14 +1,17 @@
 """Whether a request is let in, and on what terms, before it sees the queue. Pure.
 
-Only calls of a service's API take a slot. These are read from a replica past its queue, with GET
-or HEAD, because they must be answered while every slot is busy:
+Every request takes a slot, but for what BentoML itself answers whatever the author mounts. That
+goes to a replica past its queue, because it must be answered while every slot is busy:
 
-    /readyz                     wakes a sleeping route; held until a replica is ready, 25 s at most
-    /metrics                    never wakes: a scraper would keep its deployment awake
-    /schema.json                answered from the manifest when no replica is ready, without waking
-    / /docs.json /static_content/*   the service's own page, wakes
+    GET /readyz             wakes a sleeping route; held until a replica is ready, 25 s at most
+    GET /metrics            never wakes: a scraper would keep its deployment awake
+    GET /schema.json        answered from the manifest when no replica is ready, without waking
+    GET <task>/status /get  and PUT <task>/cancel: the task itself may have the only slot
 
-`/livez` and `/healthz` say that the gateway is there: it answers them itself, to anybody.
+A service with a path prefix has them below it; `/readyz` and `/metrics` are found without it too,
+because BentoML's clients know no prefix. `GET /livez` and `/healthz` say that the gateway is
+there: it answers them itself, to anybody. It also answers CORS preflights, which carry no token
+and must not wait for a replica, by the service's rules.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import hmac
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hotplate.serving.gateway.cors import is_preflight, preflight
 from hotplate.serving.gateway.errors import (
     BodyTooLarge,
     GatewayError,
@@ -31,14 +35,18 @@ from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
 
 ALIVE_PATHS = frozenset({b"/livez", b"/healthz"})
-SLOTLESS_PATHS = frozenset({b"/readyz", b"/metrics", b"/schema.json", b"/docs.json", b"/"})
-STATIC_PREFIX = b"/static_content/"
+PREFIXED_PATHS = frozenset({b"/readyz", b"/metrics"})
+SCHEMA_PATH = b"/schema.json"
+TASK_READS = frozenset({(b"GET", b"status"), (b"GET", b"get"), (b"PUT", b"cancel")})
 
 
 class Local(NamedTuple):
-    """The gateway answers 200 with this JSON itself."""
+    """The gateway answers with this JSON itself."""
 
     body: bytes
+    status: int = 200
+    lines: bytes = b""
+    """Header lines besides the usual ones."""
 
 
 class Terms(NamedTuple):
@@ -47,6 +55,8 @@ class Terms(NamedTuple):
     needs_slot: bool
     hold_s: float
     """How long it may wait for a replica to be ready."""
+    prefix: bytes = b""
+    """To put before the request's target."""
 
 
 def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) -> Local | Terms:
@@ -57,6 +67,9 @@ def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) ->
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
         return Local(b'{"status": "ok"}')
+    if route.cors is not None and is_preflight(request):
+        status, lines, said = preflight(route.cors, request)
+        return Local(said, status, lines)
     if route.token_digests is not None:
         _authorize(request.authorization, route.token_digests)
     if route.refuse:
@@ -67,9 +80,9 @@ def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) ->
         )
     if request.content_length > route.body_limit_bytes:
         raise body_too_large(request.content_length, route)
-    if not reads or not _slotless(request.path):
-        return Terms(needs_slot=True, hold_s=route.hold_limit_s)
-    return _read_terms(route, request.path, ready=ready, limits=limits)
+    if reads and (terms := _read_terms(route, request.path, ready=ready, limits=limits)):
+        return terms
+    return Terms(not _is_task_read(route, request), route.hold_limit_s)
 
 
 def body_too_large(size_bytes: int, route: Route) -> GatewayError:
@@ -79,18 +92,29 @@ def body_too_large(size_bytes: int, route: Route) -> GatewayError:
     )
 
 
-def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Local | Terms:
-    if path == b"/readyz":
-        return Terms(False, min(limits.ready_hold_s, route.hold_limit_s))
-    if not ready and path == b"/schema.json" and route.schema:
-        return Local(route.schema.encode())
-    if not ready and path == b"/metrics":
+def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Local | Terms | None:
+    """The terms of what a replica is asked about itself; None for all else."""
+    if path == SCHEMA_PATH:
+        if not ready and route.schema:
+            return Local(route.schema.encode())
+        return Terms(False, route.hold_limit_s)
+    above = route.ready_path[: -len("/readyz")].encode()
+    inner = path.removeprefix(above)
+    if inner not in PREFIXED_PATHS:
+        return None
+    if inner == b"/metrics" and not ready:
         raise NotReady(f"{route.name}: no replica is ready and reading metrics wakes none.")
-    return Terms(False, route.hold_limit_s)
+    hold_s = limits.ready_hold_s if inner == b"/readyz" else route.hold_limit_s
+    return Terms(False, min(hold_s, route.hold_limit_s), above if inner == path else b"")
 
 
-def _slotless(path: bytes) -> bool:
-    return path in SLOTLESS_PATHS or path.startswith(STATIC_PREFIX)
+def _is_task_read(route: Route, request: RequestHead) -> bool:
+    if not route.tasks and not route.internal:
+        return False
+    task, _, what = request.path.rpartition(b"/")
+    if (request.method, what) not in TASK_READS:
+        return False
+    return route.internal or task.decode("latin-1") in route.tasks
 
 
 def _authorize(authorization: bytes, digests: Sequence[str]) -> None:

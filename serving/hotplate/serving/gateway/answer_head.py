@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead
 
+ANSWER_BYTES = b"hotplate-answer-bytes"
+"""From our worker, in place of a length: so much is for the caller, the end comes when the handler
+has ended (`replica/hooks.py`)."""
 REASONS = {
     200: b"OK",
     400: b"Bad Request",
@@ -40,6 +43,8 @@ class AnswerHead:
     upgrade: bytes
     has_request_id: bool
     kept: list[bytes]
+    answer_bytes: int | None = None
+    """How much of the body is for the caller, where it ends later than that."""
 
     @property
     def bodiless(self) -> bool:
@@ -57,8 +62,9 @@ class AnswerHead:
         the connection can be kept (not when its end must mark the body's end)."""
         lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self.reason), *self.kept]
         chunked = False
-        if self.content_length is not None and (not self.bodiless or self.status == 304):
-            lines.append(b"Content-Length: %d\r\n" % self.content_length)
+        length = self.content_length if self.answer_bytes is None else self.answer_bytes
+        if length is not None and (not self.bodiless or self.status == 304):
+            lines.append(b"Content-Length: %d\r\n" % length)
         elif not self.bodiless and request.method != b"HEAD":
             if request.http10:
                 keep_alive = False
@@ -86,13 +92,13 @@ def read_answer(
     has_request_id = False
     for name, value in fields:
         key = name.lower()
-        if key in HOP_BY_HOP or key == b"content-length":
+        if key in HOP_BY_HOP or key in (b"content-length", ANSWER_BYTES):
             noted[key] = noted[key] + b", " + value if key in noted else value
             continue
         if key == b"x-request-id":
             has_request_id = True
         kept.append(b"%b: %b\r\n" % (name, value))
-    length = noted.get(b"content-length")
+    length, answer_bytes = noted.get(b"content-length"), noted.get(ANSWER_BYTES)
     return AnswerHead(
         status=status,
         reason=reason,
@@ -102,6 +108,7 @@ def read_answer(
         upgrade=noted.get(b"upgrade", b""),
         has_request_id=has_request_id,
         kept=kept,
+        answer_bytes=None if answer_bytes is None else int(answer_bytes),
     )
 
 
@@ -119,11 +126,13 @@ def own_answer(
     http10: bool = False,
     request_id: bytes = b"",
     retry_after_s: float | None = None,
+    more: bytes = b"",
 ) -> bytes:
-    """A whole answer of the gateway's own, in JSON."""
+    """A whole answer of the gateway's own, in JSON; `more` are further header lines."""
     lines = [
         b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-        % (status, REASONS[status], len(body))
+        % (status, REASONS[status], len(body)),
+        more,
     ]
     if request_id:
         lines.append(b"X-Request-Id: %b\r\n" % request_id)

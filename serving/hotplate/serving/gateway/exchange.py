@@ -39,6 +39,7 @@ class Exchange:
         "chunked_out",
         "front",
         "keep_alive",
+        "left_bytes",
         "received",
         "request",
         "request_done",
@@ -62,9 +63,10 @@ class Exchange:
         """Body bytes so far."""
         self.buffered = 0
         """Body bytes that wait here for a connection to a replica."""
-        self.answered = False
-        """Whether the head of an answer has gone to the caller."""
+        self.answered = False  # whether the head of an answer has gone to the caller
         self.chunked_out = False
+        self.left_bytes: int | None = None
+        """Of the answer, still to come for the caller; None = as long as it lasts."""
         self.retried = False
         self._body: list[bytes] = []
         self._out: list[bytes] = []
@@ -156,8 +158,7 @@ class Exchange:
             return
         pieces = [head, *map(self._framed, self._body)]
         had_body = self.buffered > 0
-        self._body.clear()
-        self.buffered = 0
+        self._drop_body()
         if request.chunked and self.request_done:
             pieces.append(LAST_CHUNK)
         upstream.write(b"".join(pieces))
@@ -175,6 +176,7 @@ class Exchange:
             self.request, keep_alive=keep_alive
         )
         self.answered = True
+        self.left_bytes = head.answer_bytes
         # As in BentoML, the time limit is one to the first byte: a stream may last.
         self.server.unbound(self)
         self._out.append(data)
@@ -183,6 +185,8 @@ class Exchange:
     def answer_body(self, data: bytes) -> None:
         if self.front is None:
             return
+        if self.left_bytes is not None:
+            self.left_bytes -= len(data)
         if self.chunked_out:
             self._out.append(b"%x\r\n%b\r\n" % (len(data), data))
         else:
@@ -198,6 +202,8 @@ class Exchange:
             if front.write_paused and self.upstream is not None:
                 self.upstream.pause_reading()
         self._out.clear()
+        if self.left_bytes == 0:
+            self._part()
 
     def answer_end(self) -> None:
         """The replica's answer has ended, and with it the slot's use."""
@@ -223,8 +229,7 @@ class Exchange:
         self.flush()
         if self._body:
             upstream.write(b"".join(self._body))
-            self._body.clear()
-            self.buffered = 0
+            self._drop_body()
         self.server.unbound(self)
         front.balance()
 
@@ -263,6 +268,13 @@ class Exchange:
     def _drop_body(self) -> None:
         self._body.clear()
         self.buffered = 0
+
+    def _part(self) -> None:
+        """The caller has the answer; its handler goes on, and with it the slot's use."""
+        front, self.front = self.front, None
+        if front is not None:
+            self._let_go()
+            front.finished(self)
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self.request.chunked else data

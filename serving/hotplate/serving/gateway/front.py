@@ -6,7 +6,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from hotplate.serving.gateway.admission import Local
 from hotplate.serving.gateway.answer_head import error_body, own_answer
+from hotplate.serving.gateway.cors import answer_lines
 from hotplate.serving.gateway.errors import BadRequest, GatewayError
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.patience import Patience
@@ -55,11 +57,10 @@ class Front(asyncio.Protocol):
         self._patience.resumed(self._loop.time())
 
     def answer_error(self, exchange: Exchange, error: GatewayError) -> None:
-        self._answer(exchange, error.status, error_body(error), error.retry_after_s)
+        self._answer(exchange, Local(error_body(error), error.status), error.retry_after_s)
 
-    def answer_local(self, exchange: Exchange, body: bytes) -> None:
-        """Answers 200 with this JSON."""
-        self._answer(exchange, 200, body, None)
+    def answer_local(self, exchange: Exchange, local: Local) -> None:
+        self._answer(exchange, local)
 
     def finished(self, exchange: Exchange) -> None:
         """The exchange's answer has been written whole."""
@@ -251,23 +252,22 @@ class Front(asyncio.Protocol):
         sending = active is not None and active is self._reading and active.receiving
         return self._patience.slow(now, sending=sending)
 
-    def _answer(
-        self, exchange: Exchange, status: int, body: bytes, retry_after_s: float | None
-    ) -> None:
+    def _answer(self, exchange: Exchange, local: Local, retry_after_s: float | None = None) -> None:
         request = exchange.request
         exchange.keep_alive = (
             exchange.keep_alive and exchange.request_done and not self.server.closing
         )
-        self.server.counters.answered(status)
+        self.server.counters.answered(local.status)
         self.write(
             own_answer(
-                status,
-                body,
+                local.status,
+                local.body,
                 method=request.method,
                 keep_alive=exchange.keep_alive,
                 http10=request.http10,
                 request_id=request.request_id,
                 retry_after_s=retry_after_s,
+                more=local.lines or answer_lines(self.server.route.cors, request),
             )
         )
         self.finished(exchange)

@@ -80,6 +80,17 @@ class RequestHead:
     def has_body(self) -> bool:
         return self.chunked or self.content_length > 0
 
+    def value(self, name: bytes) -> bytes:
+        """The value of the first field with this name (lower case) that is passed on; empty = none.
+
+        It looks through all of them: not for every request.
+        """
+        for line in self.kept:
+            found, _, value = line.partition(b":")
+            if found.lower() == name:
+                return value.strip()
+        return b""
+
     def to_replica(self, default_host: bytes, *, with_authorization: bool) -> bytes:
         """The head to send, with its empty line; `default_host` for callers that named none."""
         kept = self.kept

@@ -173,6 +173,7 @@ class RouteServer:
         if isinstance(terms, Local):
             self._answer_locally(exchange, terms)
             return
+        exchange.request.target = terms.prefix + exchange.request.target
         ticket = exchange.ticket = Ticket(
             exchange,
             arrived_at=now,
@@ -288,7 +289,7 @@ class RouteServer:
     def _answer_locally(self, exchange: Exchange, local: Local) -> None:
         front, exchange.front = exchange.front, None
         if front is not None:
-            front.answer_local(exchange, local.body)
+            front.answer_local(exchange, local)
 
     def _refuse_waiting(self, make_error: Callable[[], GatewayError]) -> None:
         for ticket in self.queue.clear():

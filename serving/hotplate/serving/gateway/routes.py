@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from hotplate.serving.gateway.cors import Cors
+
 
 @dataclass(frozen=True)
 class ReplicaRoute:
@@ -44,6 +46,13 @@ class Route:
     """Called by other services of the bento only: pickle bodies are allowed."""
     schema: str = ""
     """The JSON that `GET /schema.json` answers when no replica is ready; empty = ask a replica."""
+    ready_path: str = "/readyz"
+    """What a replica answers when it is ready; a service's path prefix stands before it."""
+    tasks: tuple[str, ...] = ()
+    """Paths of BentoML tasks, which are submitted, asked after and fetched below them. Not known
+    of an internal route, where all paths that look like it are taken for some."""
+    cors: Cors | None = None
+    """Which pages may call it, for what the gateway itself answers; None = it says nothing."""
     token_digests: tuple[str, ...] | None = None
     """SHA-256 (hex) of the bearer tokens that are let in; None = anybody."""
     refuse: str = ""
@@ -106,11 +115,13 @@ class DemandReport:
 
 
 def _route(data: Mapping[str, Any]) -> Route:
-    digests = data["token_digests"]
+    digests, cors = data["token_digests"], data["cors"]
     return Route(
         **{
             **data,
             "replicas": tuple(ReplicaRoute(**replica) for replica in data["replicas"]),
+            "tasks": tuple(data["tasks"]),
+            "cors": None if cors is None else Cors.from_json(cors),
             "token_digests": None if digests is None else tuple(digests),
         }
     )
