@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from typing import Any, Awaitable, Callable  # noqa: UP035
+from typing import Any, Awaitable, Callable, Collection  # noqa: UP035
 
 Application = Callable[..., Awaitable[None]]
 
+ANSWER_BYTES = b"hotplate-answer-bytes"
+"""On an answer that ends later than what it says: how much of it is for the caller."""
 
-class StartWatch:
-    """The outermost ASGI layer: tells when the service has been constructed and may answer, or why
+
+class Layer:
+    """An ASGI application around another, with the inner one's attributes."""
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.app, name)
+
+
+class StartWatch(Layer):
+    """The outermost layer: tells when the service has been constructed and may answer, or why
     it could not be, and lets SIGTERM end the process at once before that.
 
     BentoML constructs the service, and runs its start-up hooks, inside the ASGI lifespan's
@@ -19,16 +33,13 @@ class StartWatch:
     def __init__(
         self, app: Application, ready: Callable[[], None], failed: Callable[[BaseException], None]
     ) -> None:
-        self._app = app
+        super().__init__(app)
         self._ready = ready
         self._failed = failed
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._app, name)
-
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         # The server's handler ends a process once it has started; until then there is nothing to
         # finish, and a constructor that loads a model would hold it for minutes.
@@ -41,22 +52,91 @@ class StartWatch:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self.app(scope, receive, watched)
         except BaseException as error:
             self._failed(error)
             raise
 
 
-def watch_start(
-    service_class: Any, ready: Callable[[], None], failed: Callable[[BaseException], None]
-) -> None:
-    """Wrap what `service_class.to_asgi` (`_bentoml_sdk.Service`) makes, for every service."""
+class TaskWatch(Layer):
+    """Has the answer to the submission of a task end when the task has, not before.
+
+    BentoML runs a task after that answer, and the gateway takes the end of an answer for the end
+    of its handler. So the head says in `ANSWER_BYTES` how much is for the caller, who gets it at
+    once; the end follows when the task's handler has returned.
+    """
+
+    def __init__(self, app: Application, submissions: Collection[str]) -> None:
+        super().__init__(app)
+        self._submissions = frozenset(submissions)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["path"] not in self._submissions:
+            await self.app(scope, receive, send)
+            return
+
+        async def open_ended(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                await send(
+                    {**message, "headers": [_promise(*field) for field in message["headers"]]}
+                )
+            else:
+                await send({**message, "more_body": True})
+
+        await self.app(scope, receive, open_ended)
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _promise(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return (ANSWER_BYTES if name.lower() == b"content-length" else name), value
+
+
+class CommandWatch(Layer):
+    """Tells when the program of a custom command has ended by itself: BentoML does not look."""
+
+    def __init__(self, app: Application, context: Any, ended: Callable[[int], None]) -> None:
+        super().__init__(app)
+        self._context = context
+        """The service's; BentoML puts the process into its `state` when the program is healthy."""
+        self._ended = ended
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await self.app(scope, receive, send)
+            return
+        watching: list[asyncio.Task[None]] = []
+
+        async def listened() -> Any:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                for task in watching:
+                    task.cancel()
+            return message
+
+        async def watched(message: Any) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                watching.append(asyncio.create_task(self._watch()))
+            await send(message)
+
+        await self.app(scope, listened, watched)
+
+    async def _watch(self) -> None:
+        process = self._context.state.get("proc")
+        if process is not None:  # only one worker of a replica has it
+            self._ended(await process.wait())
+
+
+def wrap_applications(service_class: Any, wrap: Callable[[Any, Application], Application]) -> None:
+    """Put `wrap(service, app)` in the place of what `to_asgi` makes of each service.
+
+    `service_class` is `_bentoml_sdk.Service`.
+    """
     to_asgi = service_class.to_asgi
 
-    def watched(self: Any, *args: Any, **kwargs: Any) -> StartWatch:
-        return StartWatch(to_asgi(self, *args, **kwargs), ready, failed)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Application:
+        return wrap(self, to_asgi(self, *args, **kwargs))
 
-    service_class.to_asgi = watched
+    service_class.to_asgi = wrapped
 
 
 def keep_sessions() -> None:

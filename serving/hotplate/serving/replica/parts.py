@@ -18,6 +18,7 @@ from blake3 import blake3
 
 PARTS = (
     "hotplate.serving.replica.worker",
+    "hotplate.serving.replica.command_port",
     "hotplate.serving.replica.full_disk",
     "hotplate.serving.replica.hooks",
     "hotplate.serving.replica.journal",

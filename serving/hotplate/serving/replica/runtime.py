@@ -19,6 +19,7 @@ from hotplate.serving.replica.home import add_model, copy_bento
 from hotplate.serving.replica.inherited import for_replica
 from hotplate.serving.replica.journal import FILE_NAME, Journal, Phase
 from hotplate.serving.replica.parts import make_parts
+from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
     build_variables,
@@ -26,9 +27,12 @@ from hotplate.serving.replica.variables import (
     platform_variables,
     search_paths,
     service_variables,
+    temporary_folder,
     thread_counts,
 )
 
+TEMPORARY = "tmp"
+"""The folder for temporary files in a replica's own."""
 WORKER = "hotplate.serving.replica.worker"
 
 
@@ -122,6 +126,7 @@ class BentoRuntime:
     async def _link_models(self, workload: ServedBento, home: Path, recorder: Recorder) -> None:
         """Give the replica a model store as soon as all but the weights are there."""
         (home / "prometheus_multiproc_dir").mkdir(parents=True)
+        (home.parent / TEMPORARY).mkdir()
         if not workload.models:
             return
         recorder.begin("weights")
@@ -174,6 +179,7 @@ class BentoRuntime:
             **thread_counts(workload.resources.cpus, processes),
             **service_env,
             **platform_variables(workload, home, python),
+            **temporary_folder(folder / TEMPORARY),
             **self._agent_env,
             "HOTPLATE_MODELS": str(home / "models"),
         }
@@ -187,19 +193,12 @@ class BentoRuntime:
                 "bento": str(folder / "bento"),
                 "service": workload.key.service,
                 "depends": dict(workload.depends),
+                "overrides": dict(workload.config_overrides),
                 "workers": processes,
+                "slots": workload.concurrency,
                 "journal": str(folder / FILE_NAME),
                 "stop_grace_s": workload.stop_grace_s,
                 "notes": [f"{name} is the platform's: your value is not used." for name in unused],
             },
-            ready_path=_ready_path(config),
+            ready_path=ready_path(config),
         )
-
-
-def _ready_path(config: Mapping[str, Any]) -> str:
-    """BentoML writes it into the configuration of a service with a `path_prefix`.
-
-    Another path there is the author's, of the program behind a custom command.
-    """
-    path = str((config.get("endpoints") or {}).get("readyz") or "")
-    return path if path.endswith("/readyz") else "/readyz"

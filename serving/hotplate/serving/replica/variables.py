@@ -35,6 +35,9 @@ RESERVED = frozenset(
     ]
 )
 """A user's value for these would take a replica out of the platform's hands."""
+SOCKET_FOLDER_BYTES = 70
+"""The longest folder in which programs make Unix sockets (107 bytes of path at most) under names
+of their own: vLLM's have 37 more."""
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Declared = Iterable[Mapping[str, Any]]
@@ -105,6 +108,15 @@ def thread_counts(cpus: float, workers: int) -> dict[str, str]:
     Their own default is a thread per core of the machine, however little of it is ours.
     """
     return dict.fromkeys(THREAD_COUNTS, str(max(1, int(cpus / workers)))) if cpus else {}
+
+
+def temporary_folder(folder: Path) -> dict[str, str]:
+    """A place for temporary files that goes with the replica, whatever its programs leave there.
+
+    Where its path is too long for sockets, they stay in the system's.
+    """
+    path = str(folder)
+    return {"TMPDIR": path} if len(os.fsencode(path)) <= SOCKET_FOLDER_BYTES else {}
 
 
 def search_paths(env: Mapping[str, str], python: Path, parts: Path) -> dict[str, str]:

@@ -5,7 +5,8 @@ BentoML's own worker runs in it, so that what must be in place before anything b
 standard library, bentoml, and safetensors where the bento has it.
 
 The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service),
-`workers` (processes), `journal` (file for phases), `stop_grace_s`, `notes` (lines for the log).
+`overrides` (of the service's configuration), `workers` (processes), `slots` (requests at a time),
+`journal` (file for phases), `stop_grace_s`, `notes` (lines for the log).
 The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 """
 
@@ -21,10 +22,19 @@ import sys
 import threading
 import traceback
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from hotplate.serving.replica.command_port import place_command
 from hotplate.serving.replica.full_disk import outlive_it
-from hotplate.serving.replica.hooks import keep_sessions, watch_start
+from hotplate.serving.replica.hooks import (
+    Application,
+    CommandWatch,
+    StartWatch,
+    TaskWatch,
+    keep_sessions,
+    wrap_applications,
+)
 from hotplate.serving.replica.journal import Journal
 
 Job = dict[str, Any]
@@ -68,13 +78,23 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     failures: list[BaseException] = []
     if job["depends"]:
         keep_sessions()
-    watch_start(Service, lambda: _note_ready(journal), failures.append)
+
+    def wrapped(service: Any, app: Application) -> Application:
+        watched = CommandWatch(
+            TaskWatch(app, _submissions(service)), service.context, _command_ended
+        )
+        return StartWatch(watched, lambda: _note_ready(journal), failures.append)
+
+    wrap_applications(Service, wrapped)
     journal.note("process", "end")
     if not first and gate is not None:
         os.read(gate, 1)
     journal.note("init", "begin")
     service = _load(job)
+    if service.has_custom_command():
+        place_command(service, Path(job["journal"]).with_name("command-port"), first)
     if first:
+        _warn(service, job["slots"])
         _prepare_deployment(service)
         if gate is not None:
             os.close(gate)
@@ -92,6 +112,24 @@ def _stream_weights() -> None:
     else:
         from hotplate.serving.streaming.audit import install_hook as install
     install()
+
+
+def _submissions(service: Any) -> list[str]:
+    """The paths after whose answer BentoML still runs a task."""
+    from bentoml._internal.utils.uri import join_paths
+
+    return [
+        join_paths(service.path_prefix, api.route, ending)
+        for api in service.apis.values()
+        if api.is_task
+        for ending in ("submit", "retry")
+    ]
+
+
+def _command_ended(code: int) -> None:
+    """Nobody answers any more, so the replica ends too, and is started again."""
+    print(f"The service's command ended by itself with exit code {code}.", file=sys.stderr)
+    _leave(1)
 
 
 def _note_ready(journal: Journal) -> None:
@@ -120,6 +158,7 @@ def _load(job: Job) -> Any:
     root = load(job["bento"], standalone_load=True)
     service = root.find_dependent_by_name(job["service"])
     service.inject_config()
+    _override(service.config, job["overrides"])
     for variable in (*service.envs, *root.envs):
         if variable.stage == "build" or variable.name in os.environ:
             continue
@@ -131,6 +170,27 @@ def _load(job: Job) -> Any:
                 "set it in the deployment's envs."
             )
     return service
+
+
+def _override(config: dict[str, Any], overrides: dict[str, Any]) -> None:
+    """BentoML reads threads, endpoints and the proxy's port from what the author wrote only."""
+    for key, value in overrides.items():
+        below = config.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            _override(below, value)
+        else:
+            config[key] = value
+
+
+def _warn(service: Any, slots: int) -> None:
+    """Say what the author will wonder about."""
+    batched = sorted(name for name, api in service.apis.items() if api.batchable)
+    if batched and slots == 1:
+        print(
+            f"{service.name} gets one request at a time, so {', '.join(batched)} will never see "
+            "a batch of several; set traffic.concurrency to as many as should wait for a batch.",
+            file=sys.stderr,
+        )
 
 
 def _prepare_deployment(service: Any) -> None:
@@ -223,6 +283,10 @@ def _run() -> None:
     except BaseException as error:
         traceback.print_exc()
         _say_last(error)
+    _leave(status)
+
+
+def _leave(status: int) -> None:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
