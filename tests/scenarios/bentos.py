@@ -23,7 +23,7 @@ from contextlib import contextmanager
 import bentoml
 
 image = bentoml.images.Image(python_version={_PYTHON!r}, lock_python_packages=False)
-image.python_packages({", ".join(map(repr, _PINS))})
+image.python_packages({", ".join(map(repr, _PINS))}, "fastapi")
 """
 
 KITCHEN = (

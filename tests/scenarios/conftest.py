@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.scenarios.bentos import KITCHEN, SLEEPY
+from tests.scenarios.hall import PAGE
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform
 from tests.scenarios.rough_client import Bento, RoughClient
+from tests.scenarios.shapes import SOURCES, Shapes, building
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +80,44 @@ def kitchen(platform: Platform, laptop: Laptop) -> str:
 async def sleeper(platform: Platform, kitchen: str) -> str:
     """The URL of a deployment with one slot that sleeps after a second without requests."""
     return await platform.url_of("sleeper")
+
+
+@pytest.fixture(scope="session")
+def shapes(
+    platform: Platform, laptop: Laptop, kitchen: str, tmp_path_factory: pytest.TempPathFactory
+) -> Shapes:
+    """Bentos of every shape; kitchen: their environment is there."""
+    folder = tmp_path_factory.mktemp("shapes")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
+        made = Shapes(platform, laptop, folder, one.getsockname()[1], two.getsockname()[1])
+    for name, source in SOURCES.items():
+        (folder / f"{name.lower()}.py").write_text(source.replace(PAGE, made.page))
+    asyncio.run(laptop.python(building(str(folder))))
+    return made
+
+
+@pytest.fixture(scope="session")
+def hall(shapes: Shapes) -> str:
+    """The URL of a chain of three services; the first has nearly every shape."""
+    return asyncio.run(shapes.deploy("hall", {"NOTES": shapes.notes}))
+
+
+@pytest.fixture(scope="session")
+def tasks(shapes: Shapes) -> str:
+    """The URL of a service with a task."""
+    return asyncio.run(shapes.deploy("tasks"))
+
+
+@pytest.fixture(scope="session")
+def command(shapes: Shapes) -> str:
+    """The URL of a service that is a program of its own."""
+    envs = {"NOTES": shapes.notes, "COMMAND_PORT": shapes.command_port}
+    return asyncio.run(shapes.deploy("command", envs))
+
+
+@pytest.fixture(scope="session")
+def prefixed(shapes: Shapes, hall: str) -> str:
+    """The URL of a service below `/v1` that asks for a token, and sleeps when nobody calls."""
+    envs = {"HALL": hall, "UNREADY": shapes.unready}
+    sleepy = {"Prefixed": {"scaling": SLEEPY}}
+    return asyncio.run(shapes.deploy("prefixed", envs, services=sleepy, access_authorization=True))

@@ -1,0 +1,151 @@
+"""Services of every shape that BentoML knows, and how they are built and deployed together."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from tests.scenarios.bentos import IMAGE
+from tests.scenarios.hall import CORS, HALL
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform
+
+TASKS = (
+    IMAGE
+    + """
+
+@bentoml.service(image=image)
+class Tasks:
+    @bentoml.task
+    def toil(self, seconds: float, fails: bool = False) -> dict:
+        began = time.time()
+        time.sleep(seconds)
+        if fails:
+            raise ValueError("toil and trouble")
+        return {"pid": os.getpid(), "began": began, "ended": time.time()}
+"""
+)
+
+PREFIXED = (
+    IMAGE
+    + CORS
+    + """
+
+@bentoml.service(image=image, path_prefix="/v1", http={"cors": CORS})
+class Prefixed:
+    hall = bentoml.depends(url=os.environ.get("HALL", "http://localhost:1"))
+
+    async def __is_ready__(self) -> bool:
+        return not os.path.exists(os.environ["UNREADY"])
+
+    @bentoml.api(route="/say/hello")
+    def hello(self, name: str) -> str:
+        return f"hello {name}"
+
+    @bentoml.api
+    async def shout(self, text: str) -> dict:
+        return await self.hall.to_async.chain(text=text)
+"""
+)
+
+COMMAND = (
+    IMAGE
+    + '''
+PORT = int(os.environ.get("COMMAND_PORT", 8000))
+PROGRAM = """
+import http.server, os, signal, sys, time
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/crash":
+            os._exit(9)
+        began = time.time()
+        time.sleep(float(self.path.partition("?")[2] or 0))
+        body = f"{os.getpid()} {began} {time.time()}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+def ended(*_):
+    with open(os.environ["NOTES"], "a") as file:
+        print("ended", file=file)
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, ended)
+print("the command listens", flush=True)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Answers).serve_forever()
+"""
+
+
+@bentoml.service(image=image, workers=1, cmd=["python", "-c", PROGRAM, "--port", str(PORT)],
+                 http={"proxy_port": PORT})
+class Command:
+    pass
+'''
+)
+
+SOURCES = {"Hall": HALL, "Tasks": TASKS, "Prefixed": PREFIXED, "Command": COMMAND}
+
+
+def building(folder: str) -> str:
+    """A program that builds a bento of each source; `hall:v1` is that of the service `Hall`."""
+    return f"""
+import bentoml
+for service in {list(SOURCES)!r}:
+    name = service.lower()
+    bentoml.build(f"{{name}}:{{service}}", name=name, version="v1", build_ctx={folder!r})
+"""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Bentos named `hall`, `tasks`, `command` and `prefixed`, and what their deployments share."""
+
+    platform: Platform
+    laptop: Laptop
+    folder: Path
+    command_port: int
+    """Where the command of `command` listens."""
+    page_port: int
+    """Where a page comes from that may call the hall and `prefixed`."""
+
+    @property
+    def page(self) -> str:
+        """Its origin."""
+        return f"http://127.0.0.1:{self.page_port}"
+
+    @property
+    def notes(self) -> Path:
+        """What the hooks of the hall's back note."""
+        return self.folder / "notes"
+
+    @property
+    def unready(self) -> Path:
+        """`prefixed` is not ready while this exists."""
+        return self.folder / "unready"
+
+    async def deploy(self, name: str, envs: Mapping[str, object] | None = None, **more: Any) -> str:
+        """The URL of a deployment of the bento of that name; `more` is its configuration's."""
+        items = [{"name": key, "value": str(value)} for key, value in (envs or {}).items()]
+        config = {"name": name, "bento": f"{name}:v1", "envs": items, **more}
+        await self.laptop.bentoml("deploy", "--config-dict", json.dumps(config))
+        return await self.platform.url_of(name)
+
+    async def slots(self, name: str, service: str) -> int:
+        """As `hotplate status NAME` shows them."""
+        said = await self.platform.hotplate("status", name)
+        found = re.search(rf"^{service} \(.* replicas of (\d+) slots", said, re.MULTILINE)
+        assert found, said
+        return int(found[1])
+
+
+def most_at_once(spans: Iterable[dict[str, Any]]) -> int:
+    """How many handlers ran at once, by when each says that it began and ended."""
+    steps = [(span["began"], 1) for span in spans] + [(span["ended"], -1) for span in spans]
+    return max(accumulate(change for _, change in sorted(steps)))

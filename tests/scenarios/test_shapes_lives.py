@@ -1,0 +1,103 @@
+"""Services of every shape when they start, end, or say that they are not ready."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.shapes import Shapes, most_at_once
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+
+async def ask(url: str) -> dict[str, Any]:
+    """The command's answer: its process, and when its handler began and ended."""
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        assert answer.status == 200, await answer.text()
+        pid, began, ended = (await answer.text()).split()
+    return {"pid": int(pid), "began": float(began), "ended": float(ended)}
+
+
+async def test_a_service_gets_no_request_before_it_says_that_it_is_ready(
+    prefixed: str, shapes: Shapes, platform: Platform
+) -> None:
+    await platform.asleep("prefixed")
+    shapes.unready.touch()
+    try:
+        asked = asyncio.create_task(greet(prefixed, platform.token))
+
+        async def stands() -> bool:
+            phases = [phase for r in await platform.replicas("prefixed") for phase in r["phases"]]
+            return any(phase["name"] == "init" and phase["end"] for phase in phases)
+
+        await until(stands, 30)
+        assert await platform.replicas("prefixed", "starting")
+        assert not asked.done()
+    finally:
+        shapes.unready.unlink()
+    assert await asked == "hello you"
+
+
+async def greet(url: str, token: str) -> str:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as http,
+        http.post(f"{url}/v1/say/hello", json={"name": "you"}) as answer,
+    ):
+        return await answer.text()
+
+
+async def test_a_command_answers_and_has_its_slots(command: str, shapes: Shapes) -> None:
+    assert await shapes.slots("command", "Command") == 1
+    answers = await asyncio.gather(*(ask(f"{command}/any?0.2") for _ in range(3)))
+    assert len({answer["pid"] for answer in answers}) == 1
+    assert most_at_once(answers) == 1
+
+
+async def test_a_replica_ends_with_its_command_and_comes_back(
+    command: str, platform: Platform
+) -> None:
+    killed = await ask(f"{command}/any")
+    os.kill(killed["pid"], signal.SIGKILL)
+
+    async def told() -> bool:
+        return "ReplicaCrashed" in await platform.hotplate("events", "command")
+
+    await until(told, 20)
+    after = await ask(f"{command}/any")
+    assert after["pid"] != killed["pid"]
+    said = await platform.hotplate("logs", "command", "--lines", "1000")
+    assert "The service's command ended by itself with exit code -9." in said
+    assert "the command listens" in said
+
+
+async def test_a_new_revision_of_a_command_gets_a_port_beside_the_old_one(
+    command: str, shapes: Shapes, platform: Platform, laptop: Laptop
+) -> None:
+    """Without a gap: the old one has the author's port until the new one answers."""
+    before = await ask(f"{command}/any")
+    envs = (f"COMMAND_PORT={shapes.command_port}", f"NOTES={shapes.notes}", "NEW=yes")
+    update = [word for env in envs for word in ("--env", env)]
+    updating = asyncio.create_task(laptop.bentoml("deployment", "update", "command", *update))
+    pids = {before["pid"]}
+    while len(pids) < 2:
+        pids.add((await ask(f"{command}/any?0.02"))["pid"])
+    await updating
+
+
+async def test_a_command_is_asked_to_end_and_hooks_run_once_where_they_should(
+    hall: str, command: str, shapes: Shapes, platform: Platform
+) -> None:
+    """Last: it ends what the other tests use."""
+    await asyncio.gather(platform.delete("hall"), platform.delete("command"))
+    notes = Counter(line.split()[0] for line in shapes.notes.read_text().splitlines())
+    assert notes.pop("ended") >= 1
+    assert notes == {"deployed": 1, "started": 2, "stopped": 2}
