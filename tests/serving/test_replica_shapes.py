@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ import pytest
 from hotplate.serving.replica.command_port import moved, place_command
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.variables import SOCKET_FOLDER_BYTES, temporary_folder
+from tests.scenarios import shapes
 from tests.serving.bentos import write_bento
 from tests.serving.replicas import Served, started
 
@@ -100,6 +103,19 @@ def test_a_port_that_is_taken_is_not_mistaken_for_the_commands(tmp_path: Path) -
             assert replica.ended() == 1
             said = replica.log.read_text().splitlines()[-1]
     assert f"port {port}, on which the service's command is to listen" in said
+
+
+@pytest.mark.skipif(not find_spec("fastapi"), reason="BentoML needs fastapi for a command")
+def test_sigterm_is_passed_on_to_the_command(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    notes = {"NOTES": str(tmp_path / "notes"), "COMMAND_PORT": str(port)}
+    bento = write_bento(tmp_path / "bento", shapes.COMMAND, services=[{"name": "Command"}])
+    with started(tmp_path, bento, Served("Command", env=notes)) as replica:
+        replica.get("/any")
+        replica.process.send_signal(signal.SIGTERM)
+        replica.ended()
+    assert (tmp_path / "notes").read_text() == "ended\n"
 
 
 @pytest.mark.parametrize(
