@@ -3,8 +3,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientError, ClientSession
@@ -13,7 +16,7 @@ from hotplate.cache import archive
 from hotplate.cache.blobs import BlobStore
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
-from tests.platform.cloud import MANIFEST, answer, tar_of, versions
+from tests.platform.cloud import MANIFEST, MODEL_MANIFEST, answer, put, tar_of, versions
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,15 +24,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.timeout(30)
 async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     """A server is killed while it takes writes; each one that it answered is still there."""
-    server = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.platform.served_api", str(tmp_path)),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert server.stdout is not None
-    port, token = (await server.stdout.readline()).decode().split()
-    headers = {"X-YATAI-API-TOKEN": token}
     acknowledged: list[str] = []
     enough = asyncio.Event()
 
@@ -38,12 +32,12 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
         if len(acknowledged) == 12:
             enough.set()
 
-    async with ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
+    async with serving(tmp_path) as (server, http):
+        token = http.headers["X-YATAI-API-TOKEN"]
         writers = [asyncio.create_task(push_on(http, f"w{n}", acknowledge)) for n in range(3)]
         await enough.wait()
         server.kill()
         await asyncio.wait(writers)
-    assert await server.wait() == -signal.SIGKILL
 
     store, blobs = Store(f"sqlite:///{tmp_path}/hotplate.db"), BlobStore(f"file://{tmp_path}/blobs")
     assert store.find_token(token) is not None
@@ -82,3 +76,54 @@ async def push(http: ClientSession, name: str) -> None:
     ):
         async with http.request(method, path, json=body, data=data) as response:
             await answer(response)
+
+
+@pytest.mark.timeout(30)
+async def test_parts_that_arrived_before_a_kill_need_not_be_sent_again(tmp_path: Path) -> None:
+    whole = tar_of({"model.yaml": "name: bert\nversion: '1'\n", "weights.bin": bytes(300_000)})
+    sent = [whole[:100_000], whole[100_000:200_000], whole[200_000:]]
+    one = f"{versions('model', 'bert')}/1"
+    draft = {"description": "", "version": "1", "manifest": MODEL_MANIFEST, "labels": []}
+    done: list[dict[str, object]] = []
+    upload_id = ""
+    for numbers in ((1, 2), (3,)):  # each by a server of its own
+        async with serving(tmp_path) as (server, http):
+            if not upload_id:
+                await call(http, "POST", "/api/v1/model_repositories", {"name": "bert"})
+                await call(http, "POST", versions("model", "bert"), draft)
+            await call(http, "PATCH", f"{one}/start_upload")
+            begun = await call(http, "PATCH", f"{one}/start_multipart_upload")
+            assert upload_id in ("", begun["upload_id"])
+            upload_id = begun["upload_id"]
+            for number in numbers:
+                body = {"upload_id": upload_id, "part_number": number}
+                signed = await call(http, "PATCH", f"{one}/presign_multipart_upload_url", body)
+                etag = await put(signed["presigned_upload_url"], sent[number - 1])
+                done.append({"part_number": number, "etag": etag})
+            if len(done) == len(sent):
+                body = {"upload_id": upload_id, "parts": done}
+                model = await call(http, "PATCH", f"{one}/complete_multipart_upload", body)
+                assert model["upload_status"] == "success"
+            server.kill()
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[tuple[Process, ClientSession]]:
+    """A server of its own process, and a client; it is to be killed in the block."""
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.platform.served_api", str(folder)),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert server.stdout is not None
+    port, token = (await server.stdout.readline()).decode().split()
+    headers = {"X-YATAI-API-TOKEN": token}
+    async with ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
+        yield server, http
+    assert await server.wait() == -signal.SIGKILL
+
+
+async def call(http: ClientSession, method: str, path: str, body: object = None) -> Any:
+    async with http.request(method, path, json=body) as response:
+        return await answer(response)
