@@ -14,14 +14,15 @@ from hotplate.deploy.errors import UnknownReplica
 class FakeEngine:
     """An engine whose replicas are entries of a dict; a test says what becomes of them."""
 
-    def __init__(self, *, ready_at_once: bool = True) -> None:
-        self.ready_at_once = ready_at_once
-        self.found: dict[str, Replica] = {}
+    def __init__(self, *, ready_at_once: bool = True, survivors: FakeEngine | None = None) -> None:
+        """`survivors` is an engine that was killed: its replicas are adopted, not its wishes."""
+        self.ready_at_once: bool = survivors.ready_at_once if survivors else ready_at_once
+        self.found: dict[str, Replica] = dict(survivors.found) if survivors else {}
         self.wishes: dict[WorkloadKey, int] = {}
         self.removed: list[str] = []
         self.settled = False
         self._news = asyncio.Event()
-        self._made = 0
+        self._made: int = survivors._made if survivors else 0
 
     async def start(self) -> None:
         pass
@@ -44,6 +45,12 @@ class FakeEngine:
 
     async def settle(self) -> None:
         self.settled = True
+        unwanted = [name for name, each in self.found.items() if each.key not in self.wishes]
+        for name in unwanted:
+            self.removed.append(name)
+            del self.found[name]
+        if unwanted:
+            self._news.set()
 
     def replicas(self) -> Sequence[Replica]:
         return list(self.found.values())

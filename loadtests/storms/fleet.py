@@ -214,8 +214,7 @@ async def _store(fleet: Fleet, names: list[str]) -> None:
     like = next(d for d in store.wanted_deployments() if d.name == "first")
     for name in names:
         made = store.create_deployment(like.creator, name, like.latest.bento.id, like.latest.config)
-        store.set_outcome(made.latest.id, Outcome.READY, "")
-        store.set_serving(made.id, made.latest.id)
+        store.conclude_rollout(made.latest.id, Outcome.READY, "", "revision 1: it answers")
     store.close()
     began = time.monotonic()
     await platform.start()

@@ -63,10 +63,11 @@ class FakeController:
                 self._store.set_status(deployment_id, "terminated", "it was terminated")
             case Wanted.RUNNING if self.failure:
                 latest = deployment.latest.id
-                self._store.set_outcome(latest, Outcome.FAILED, self.failure, ["last line"])
+                self._store.conclude_rollout(
+                    latest, Outcome.FAILED, self.failure, self.failure, ["last line"]
+                )
                 self._store.set_status(deployment_id, "failed", self.failure)
             case Wanted.RUNNING:
                 latest = deployment.latest.id
-                self._store.set_outcome(latest, Outcome.READY, "")
-                self._store.set_serving(deployment_id, latest)
+                self._store.conclude_rollout(latest, Outcome.READY, "", "revision 1")
                 self._store.set_status(deployment_id, "running", "")

@@ -222,7 +222,8 @@ async def test_our_own_pages_tell_what_happened_and_why(cloud: Cloud) -> None:
     assert (summary["name"], summary["status"], summary["serving"]) == ("echo", "running", 1)
     detail = await cloud.call("GET", f"{own}/echo")
     assert [revision["outcome"] for revision in detail["revisions"]] == ["ready"]
-    assert (await cloud.call("GET", f"{own}/echo/events"))[0]["kind"] == "Created"
+    events = await cloud.call("GET", f"{own}/echo/events")
+    assert [event["kind"] for event in events] == ["RolloutReady", "Created"]
     assert await cloud.call("GET", f"{own}/echo/decisions?count=") == []
     assert await cloud.call("GET", f"{own}/echo/cold_starts") == []
     logs = await cloud.call("GET", f"{own}/echo/logs?replica=r7&lines=5")

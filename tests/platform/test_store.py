@@ -139,18 +139,24 @@ def test_ports_that_are_used_up_are_said_so(store: Store, user: User) -> None:
 def test_the_serving_revision_stays_until_another_serves(
     store: Store, deployment: Deployment
 ) -> None:
-    store.set_serving(deployment.id, deployment.latest.id)
-    store.set_outcome(deployment.latest.id, Outcome.READY, "")
+    store.conclude_rollout(deployment.latest.id, Outcome.READY, "it answers", "revision 1")
     bento = deployment.latest.bento.id
     changed, begins = store.update_deployment(deployment.id, bento, {"services": {"A": {}}}, None)
     assert begins
     assert changed.serving is not None
     assert (changed.serving.number, changed.latest.number) == (1, 2)
-    store.set_serving(deployment.id, changed.latest.id)
+    store.conclude_rollout(
+        changed.latest.id, Outcome.FAILED, "no such package", "it failed", ["last line"]
+    )
+    found = store.deployment(deployment.id)
+    assert found is not None
+    assert found.serving is not None
+    assert (found.serving.number, found.latest.outcome) == (1, Outcome.FAILED)
+    store.conclude_rollout(changed.latest.id, Outcome.READY, "it answers", "revision 1")
     found = store.deployment(deployment.id)
     assert found is not None
     assert found.serving == found.latest
-    store.set_serving(deployment.id, None)
+    store.stop_serving(deployment.id)
     found = store.deployment(deployment.id)
     assert found is not None
     assert found.serving is None
@@ -180,7 +186,7 @@ def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
     with pytest.raises(Conflict):
         make(store, user, "echo")
     store.update_deployment(deployment.id, deployment.latest.bento.id, {"a": [1, None]}, None)
-    store.set_serving(deployment.id, deployment.latest.id)
+    store.conclude_rollout(deployment.latest.id, Outcome.READY, "it answers", "revision 1")
     store.add_decisions(deployment.id, [decision(number) for number in range(3)])
     store.put_learnt("policy", {"level": 1})
     store.finish_upload(deployment.latest.bento.id, "digest", 5 << 30)

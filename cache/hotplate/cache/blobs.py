@@ -114,6 +114,10 @@ class BlobStore:
         """Raises NoSpace unless so many bytes more fit. Of a bucket nobody knows: it does."""
         self._storage.check_room(size_bytes)
 
+    def drop_unfinished(self) -> None:
+        """Removes what a killed writer left in `incoming/`; to be called first, by the only one."""
+        self._storage.drop_unfinished()
+
     def used_bytes(self) -> int:
         """Bytes of everything in the store. Asks for every file's size: minutes on a bucket."""
         return self._storage.used_bytes()

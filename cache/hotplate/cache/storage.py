@@ -22,6 +22,9 @@ UPLOAD_BLOCK_BYTES = 64 << 20
 """One part of an upload to a bucket. S3 takes 10,000 parts, so a file may have 640 GiB."""
 
 
+_INCOMING = "incoming"
+
+
 def open_storage(url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -> Storage:
     """The storage at `url`; the reserve (0 = the usual) is that of a folder's disk.
 
@@ -61,7 +64,13 @@ class Storage:
 
     def create(self) -> Upload:
         """A new object, which has no name until it is published."""
-        return Upload(self, f"incoming/{uuid.uuid4().hex}")
+        return Upload(self, f"{_INCOMING}/{uuid.uuid4().hex}")
+
+    def drop_unfinished(self) -> None:
+        """Removes what a killed writer left; to be called by the only writer, first.
+
+        Nothing in a bucket, which several may write to: its life-cycle rules are for that.
+        """
 
     def check_room(self, size_bytes: int) -> None:
         """Raises NoSpace unless so many bytes more may be written."""
@@ -170,6 +179,9 @@ class Folder(Storage):
         _make_folder(folder)
         os.replace(self._at(source), self._at(target))
         _sync_folder(folder)
+
+    def drop_unfinished(self) -> None:
+        self.remove_folder(_INCOMING)
 
     def remove_folder(self, folder: str) -> None:
         with self.asked(), suppress(FileNotFoundError):

@@ -150,10 +150,13 @@ class LocalEngine(Engine):
                 record.workload.resources.memory_bytes,
             )
             if process := Process.adopt(record.pid, record.start_time, enclosure):
-                self._replicas[record.id] = LocalReplica.adopt(
+                adopted = LocalReplica.adopt(
                     record, process, enclosure, self._around, self._changed
                 )
+                self._replicas[record.id] = adopted
                 unknown.discard(record.id)
+                if record.stopping:
+                    self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(self._replicas)
         if unknown or groups:

@@ -121,6 +121,8 @@ class LocalReplica:
         if self._task is not None:
             self._task.cancel()
         self._become(ReplicaState.STOPPING, reason)
+        if self._attempt.process is not None:
+            self._save()
 
     async def stop(self) -> None:
         """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
@@ -233,6 +235,7 @@ class LocalReplica:
             spawned_at=attempt.spawned_at,
             ready_at=attempt.ready_at,
             phases=attempt.phases(),
+            stopping=self.state is ReplicaState.STOPPING,
         )
         try:
             self._around.records.save(record)

@@ -130,6 +130,14 @@ class Process:
                     found.append(process)
         return found
 
+    def command(self) -> list[str]:
+        """The program and its arguments; none when it has died."""
+        try:
+            words = Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        except FileNotFoundError:
+            return []
+        return [os.fsdecode(word) for word in words.split(b"\0")[:-1]]
+
     @property
     def alive(self) -> bool:
         """Whether its death has not been seen yet."""

@@ -40,6 +40,8 @@ class Record:
     spawned_at: float
     ready_at: float | None
     phases: tuple[Phase, ...]
+    stopping: bool = False
+    """It was told to end: it answers nothing new, whatever its process still does."""
 
 
 class Records:

@@ -40,6 +40,7 @@ from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
 from hotplate.platform.health import Health, disks_of
+from hotplate.platform.leftovers import end_builds
 from hotplate.platform.ports import is_everywhere, is_free
 from hotplate.platform.role_state import role_states
 from hotplate.platform.roles import log_to_stderr
@@ -73,6 +74,8 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     store = Store(settings.database_url or data.database_url, _allocator(settings))
     reserve_bytes = settings.disk_reserve_bytes
     blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
+    await asyncio.to_thread(blobs.drop_unfinished)
+    await end_builds(data)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     _add_admin(store, data.secret("admin-token"))
     machine = replace(

@@ -20,14 +20,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from hotplate.deploy import logfile
-from hotplate.deploy.enclosure import REPLICA_DIR
+from hotplate.deploy.backoff import Backoff, BackoffSettings
 from hotplate.deploy.endings import ending
+from hotplate.deploy.errors import DeployError
 from hotplate.deploy.machine import arena_bytes
 from hotplate.deploy.phases import unix_now
 from hotplate.deploy.processes import Process
-from hotplate.deploy.records import Records
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
+from hotplate.platform.leftovers import end_builds, end_replicas
 from hotplate.platform.ports import free_port, is_free, obstacle, reachable
 from hotplate.platform.role_state import SUPERVISOR, RoleState, end_of
 from hotplate.platform.settings import PlatformSettings
@@ -35,9 +36,14 @@ from hotplate.platform.settings import PlatformSettings
 START_LIMIT_S = 60.0
 """How long a role may take until it answers its health check."""
 
-RESTART_PAUSE_S = 1.0
+RESTARTS = BackoffSettings(first_s=1.0, max_s=30.0, reset_after_s=10.0)
+"""Pauses of a role that dies. Without it requests wait or fail, so the longest one is short."""
 STOP_LIMIT_S = 20.0
 """How long a role may take to end after SIGTERM, beyond the drain."""
+
+
+ROLE = "HOTPLATE_ROLE"
+"""Names the data directory and the role to its process, and the process to the next `up`."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
-        if self._adoptable("control-plane") is None:
+        if not self._runs("control-plane"):
             self._check_address()  # before anything is started that would have to be stopped
         roles = self._roles()
         self._note_start([role.name for role in roles])
@@ -86,7 +92,7 @@ class Supervisor:
             await self._stop()
 
     def _note_start(self, roles: Sequence[str]) -> None:
-        goes_on = [name for name in roles if self._adoptable(name) is not None]
+        goes_on = [name for name in roles if self._runs(name)]
         taken_over = f"; it takes over what still runs: {', '.join(goes_on)}" if goes_on else ""
         self._data.events.add("UpStarted", f"hotplate up was started{taken_over}")
         RoleState.of_new(SUPERVISOR, os.getpid(), sys.argv).note(self._data)
@@ -130,15 +136,26 @@ class Supervisor:
         noted = self._data.noted("ports") or {}
         ports = {}
         for name in ("agent", "gateway"):
-            running = self._adoptable(name) is not None
-            usable = noted.get(name) and (running or is_free("127.0.0.1", noted[name]))
+            usable = noted.get(name) and (self._runs(name) or is_free("127.0.0.1", noted[name]))
             ports[name] = noted[name] if usable else free_port("127.0.0.1")
         self._data.note("ports", ports)
         return ports
 
-    def _adoptable(self, name: str) -> RoleState | None:
-        noted = RoleState.noted(self._data, name)
-        return noted if noted is not None and noted.runs else None
+    def _running(self, name: str) -> list[Process]:
+        """The role's processes that an earlier `up` on this data directory has started.
+
+        They are known by their environment: one that was killed may not have noted the last.
+        """
+        return Process.find(ROLE, [self._mark(name)])
+
+    def _runs(self, name: str) -> bool:
+        found = self._running(name)
+        for process in found:
+            process.leave()
+        return bool(found)
+
+    def _mark(self, name: str) -> str:
+        return f"{self._data.root}/{name}"
 
     def _check_address(self) -> None:
         """Raises `CannotStart` where the API could not listen."""
@@ -150,27 +167,33 @@ class Supervisor:
             )
 
     async def _start(self, role: Role) -> None:
-        found = self._adoptable(role.name)
-        if found is not None:
-            process = Process.adopt(found.pid, found.start_time)
-            if process is not None and found.argv == role.argv:
-                self._processes[role.name] = process
-                self._console.print(f"[dim]{role.name}: goes on from before (pid {process.pid})[/]")
-                return
-            if process is not None:
-                await process.terminate(STOP_LIMIT_S)
-        if role.name == "control-plane":
+        adopted = await self._adopt(role)
+        if adopted is None and role.name == "control-plane":
             self._check_address()
-        environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        process = Process.spawn(role.argv, environ, self._data.root, self._data.log(role.name))
-        before, last_end = (
-            RoleState.noted(self._data, role.name),
-            self._last_ends.get(role.name, ""),
-        )
+        process = adopted or self._spawn(role)
         self._processes[role.name] = process
-        state = RoleState.of_new(role.name, process.pid, role.argv, before, last_end)
-        self._unnoted[role.name] = state
+        before = RoleState.noted(self._data, role.name)
+        if before is None or before.pid != process.pid or not before.runs:
+            last_end = self._last_ends.get(role.name, "")
+            state = RoleState.of_new(role.name, process.pid, role.argv, before, last_end)
+            self._unnoted[role.name] = state
         self._note(role)
+
+    async def _adopt(self, role: Role) -> Process | None:
+        """The process of the role that does what is wanted now, if there is one; others end."""
+        adopted = None
+        for process in self._running(role.name):
+            if adopted is None and process.command() == list(role.argv):
+                adopted = process
+                self._console.print(f"[dim]{role.name}: goes on from before (pid {process.pid})[/]")
+            else:
+                await process.terminate(STOP_LIMIT_S)
+        return adopted
+
+    def _spawn(self, role: Role) -> Process:
+        environ = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        environ[ROLE] = self._mark(role.name)
+        return Process.spawn(role.argv, environ, self._data.root, self._data.log(role.name))
 
     def _note(self, role: Role) -> None:
         """Note which process the role is; again later where the disk is full now."""
@@ -200,20 +223,24 @@ class Supervisor:
             )
 
     async def _keep(self, role: Role) -> None:
-        """Start a role again whenever it dies."""
+        """Start a role again whenever it dies; one that dies again and again waits longer."""
+        now = asyncio.get_running_loop().time
+        backoff = Backoff(RESTARTS)
         while True:
+            began = now()
             code = await self._processes[role.name].wait()
             if self._stopping.is_set():
                 return
+            backoff, pause_s = backoff.failed(now() - began)
             ended_at, noted = unix_now(), RoleState.noted(self._data, role.name)
             how = ending(code, ended_at - (noted.since if noted else ended_at))
             self._last_ends[role.name] = how
             self._happened("RoleEnded", end_of(role.name, how))
-            await asyncio.sleep(RESTART_PAUSE_S)
+            await asyncio.sleep(pause_s)
             try:
                 await self._start(role)
                 await self._healthy(role)
-            except (CannotStart, OSError) as error:
+            except (CannotStart, DeployError, OSError) as error:
                 self._happened("RoleCannotStart", f"{role.name}: {error}; it is tried again")
             else:
                 down_s = unix_now() - ended_at
@@ -263,7 +290,7 @@ class Supervisor:
             await self._stop_replicas()
         ends = [process.terminate(STOP_LIMIT_S) for process in self._processes.values()]
         await asyncio.gather(*ends)
-        await self._end_orphans()
+        await asyncio.gather(end_replicas(self._data, STOP_LIMIT_S), end_builds(self._data))
         self._data.events.add("UpStopped", "hotplate up was stopped, and every replica with it")
         self._console.print("stopped")
 
@@ -277,13 +304,6 @@ class Supervisor:
                 session.post(url, headers=headers) as answer,
             ):
                 await answer.read()
-
-    async def _end_orphans(self) -> None:
-        """The replicas of a control plane that was just dead and could not be asked."""
-        records = Records(self._data.visible_folder("engine"))
-        folders = [str(records.work(replica)) for replica in records.ids()]
-        orphans = Process.find(REPLICA_DIR, folders)
-        await asyncio.gather(*(orphan.terminate(STOP_LIMIT_S) for orphan in orphans))
 
 
 def _role(name: str, url: str, **flags: object) -> Role:

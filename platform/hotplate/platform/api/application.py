@@ -65,7 +65,7 @@ def make_app(
 
 
 async def _drop_old_uploads(store: Store, unpacking: Unpacking, life_s: float) -> None:
-    """Removes the parts of uploads that nobody finished."""
+    """Removes the parts of uploads that nobody finished, or that a kill left when it was done."""
     before = datetime.now(UTC) - timedelta(seconds=life_s)
-    for upload in await store.run(store.uploads_before, before):
+    for upload in await store.run(store.uploads_over, before):
         await unpacking.drop(upload)

@@ -131,10 +131,13 @@ class Controller:
                 self._unknown[deployment.id] = 0
                 self._look_at(deployment.id)
             self._listed = True
-            await self._step_all()
-            await self._engine.settle()
             async with asyncio.TaskGroup() as group:
+                await self._step_all()
                 group.create_task(self._watch_engine())
+                while self._unknown:  # what they want is not stated yet, so it is not settled
+                    await self._wait()
+                    await self._step_all()
+                await self._engine.settle()
                 while True:
                     await self._wait()
                     await self._step_all()
@@ -275,7 +278,7 @@ class Controller:
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)
         if step.status == "terminated" and deployment.serving is not None:
-            await self._store.run(self._store.set_serving, deployment.id, None)
+            await self._store.run(self._store.stop_serving, deployment.id)
             self._stale.add(deployment.id)
         if (step.status, step.reason) != (deployment.status, deployment.reason):
             await self._store.run(self._store.set_status, deployment.id, step.status, step.reason)
@@ -302,17 +305,18 @@ class Controller:
 
     async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
         latest = deployment.latest
+        event = f"revision {latest.number}: {verdict.reason}"
+        if verdict.outcome is Outcome.FAILED:
+            event = failed(deployment, verdict.reason)
         await self._store.run(
-            self._store.set_outcome, latest.id, verdict.outcome, verdict.reason, verdict.log_tail
+            self._store.conclude_rollout,
+            latest.id,
+            verdict.outcome,
+            verdict.reason,
+            event,
+            verdict.log_tail,
         )
-        if verdict.outcome is Outcome.READY:
-            await self._store.run(self._store.set_serving, deployment.id, latest.id)
-        if verdict.outcome is Outcome.READY:
-            kind, message = "RolloutReady", f"revision {latest.number}: {verdict.reason}"
-        else:
-            kind, message = "RolloutFailed", failed(deployment, verdict.reason)
-        await self._store.run(self._store.add_event, deployment.id, kind, message)
-        log.info("%s: %s", deployment.name, message)
+        log.info("%s: %s", deployment.name, event)
         self._stale.add(deployment.id)
 
     async def _load(self, deployment_id: int) -> Tracked | None:

@@ -28,6 +28,8 @@ class Gateways:
         self._changed = changed
         self._came = came
         self._table = RouteTable(version=0)
+        self._known = False
+        """Whether the routes are known: from the first `publish` on, be they none."""
         self._report: DemandReport | None = None
         self._socket: web.WebSocketResponse | None = None
         self._unsent = asyncio.Event()
@@ -44,7 +46,8 @@ class Gateways:
 
     def publish(self, routes: Sequence[Route]) -> None:
         """Put these routes in force, if they differ from those that are."""
-        if tuple(routes) != self._table.routes:
+        if not self._known or tuple(routes) != self._table.routes:
+            self._known = True
             self._table = RouteTable(self._table.version + 1, tuple(routes))
             self._unsent.set()
 
@@ -87,7 +90,7 @@ class Gateways:
         while True:
             await self._unsent.wait()
             self._unsent.clear()
-            if self._table.version:
+            if self._known:
                 await socket.send_json(self._table.to_json())
 
     def _receive(self, report: DemandReport) -> None:
@@ -96,8 +99,7 @@ class Gateways:
         if report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
             self._table = RouteTable(report.version + 1, self._table.routes)
-            if self._table.routes:
-                self._unsent.set()
+            self._unsent.set()
         if before is None:
             self._came()
         known = before.routes if before else {}

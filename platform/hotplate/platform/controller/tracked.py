@@ -48,8 +48,8 @@ class Tracked:
     """When what each decider has learnt was written last, loop seconds."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What deciders of the deployment's services had learnt, as of the last load."""
-    ended: dict[str, int] = field(default_factory=dict)
-    """How often each replica has ended by itself."""
+    ended: dict[str, int] | None = None
+    """How often each replica has ended by itself; None before the first look."""
     unready: set[str] = field(default_factory=set)
     """Replicas whose readiness checks fail."""
     started: set[tuple[str, float]] = field(default_factory=set)
@@ -143,10 +143,15 @@ class Tracked:
         self.seen = tuple(dict.fromkeys([*self.seen, *ids]))[-max(SEEN, len(ids)) :]
 
     def crashed(self, replicas: Sequence[Replica]) -> list[Replica]:
-        """Replicas that have ended by themselves since the last call."""
-        before = self.ended
-        self.ended = {replica.id: ended_attempts(replica) for replica in replicas}
-        return [r for r in replicas if self.ended[r.id] > before.get(r.id, 0)]
+        """Replicas that have ended by themselves since the last call.
+
+        Those that had been started again before the first call were told of by an earlier self.
+        """
+        told = self.ended
+        if told is None:
+            told = {replica.id: replica.restarts for replica in replicas}
+        self.ended = ended = {replica.id: ended_attempts(replica) for replica in replicas}
+        return [r for r in replicas if ended[r.id] > told.get(r.id, 0)]
 
     def newly_unready(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas whose readiness checks fail since the last call."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
@@ -202,10 +202,22 @@ class Artifacts(Database):
             row = session.get(UploadRow, upload_id)
             return None if row is None else _upload_record(row)
 
-    def uploads_before(self, moment: datetime) -> list[Upload]:
-        """Uploads begun before `moment` that nobody has finished."""
+    def uploads_over(self, moment: datetime) -> list[Upload]:
+        """Uploads begun before `moment`, and those whose version has been finished since.
+
+        A process that is killed between the two last steps of an upload leaves such a one.
+        """
+        finished = and_(
+            ArtifactRow.upload_status == "success",
+            ArtifactRow.upload_finished_reason == "",
+            ArtifactRow.upload_finished_at >= UploadRow.created_at,
+        )
         with self._session() as session:
-            rows = session.scalars(select(UploadRow).where(UploadRow.created_at < moment))
+            rows = session.scalars(
+                select(UploadRow)
+                .join(UploadRow.artifact)
+                .where(or_(UploadRow.created_at < moment, finished))
+            )
             return [_upload_record(row) for row in rows]
 
     def close_upload(self, upload_id: str) -> None:

@@ -201,24 +201,34 @@ class Deployments(Database):
                 .values(status=status, reason=reason)
             )
 
-    def set_outcome(
-        self, revision_id: int, outcome: Outcome, reason: str, log_tail: Sequence[str] = ()
+    def conclude_rollout(
+        self,
+        revision_id: int,
+        outcome: Outcome,
+        reason: str,
+        event: str,
+        log_tail: Sequence[str] = (),
     ) -> None:
-        with self._session() as session:
-            session.execute(
-                update(RevisionRow)
-                .where(RevisionRow.id == revision_id)
-                .values(outcome=outcome, reason=reason, log_tail=list(log_tail))
-            )
+        """How the roll-out of a revision ended, all at once: one that is ready serves from now on.
 
-    def set_serving(self, deployment_id: int, revision_id: int | None) -> None:
-        """Which revision answers now; None = none does."""
+        Were it said in two steps, a crash between them would leave the old revision serving and
+        the new one ready, with nobody to make the switch.
+        """
         with self._session() as session:
-            session.execute(
-                update(RevisionRow)
-                .where(RevisionRow.deployment_id == deployment_id)
-                .values(serving=or_(False, RevisionRow.id == revision_id))
-            )
+            row = session.get(RevisionRow, revision_id)
+            if row is None:
+                return
+            row.outcome, row.reason, row.log_tail = outcome, reason, list(log_tail)
+            ready = outcome is Outcome.READY
+            if ready:
+                _let_serve(session, row.deployment_id, revision_id)
+            kind = "RolloutReady" if ready else "RolloutFailed"
+            add_event_row(session, row.deployment_id, kind, event)
+
+    def stop_serving(self, deployment_id: int) -> None:
+        """No revision answers any more."""
+        with self._session() as session:
+            _let_serve(session, deployment_id, None)
 
     def allocate_ports(self, revision_id: int, services: Iterable[str]) -> dict[str, int]:
         """A port for each of these services of the revision; those that have one keep it."""
@@ -244,6 +254,14 @@ class Deployments(Database):
         """After tear-down: the row, its revisions and its history go; its port is free."""
         with self._session() as session:
             session.execute(delete(DeploymentRow).where(DeploymentRow.id == deployment_id))
+
+
+def _let_serve(session: Session, deployment_id: int, revision_id: int | None) -> None:
+    session.execute(
+        update(RevisionRow)
+        .where(RevisionRow.deployment_id == deployment_id)
+        .values(serving=or_(False, RevisionRow.id == revision_id))
+    )
 
 
 def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow | None:

@@ -30,6 +30,9 @@ LOG_TAIL_LINES = 20
 ROOM_CHECK_S = 0.2
 """Between looks at the disk while a step runs: a fast disk takes a few 100 MiB meanwhile."""
 _GONE = ".gone-"
+ENVIRONMENTS = "HOTPLATE_ENVIRONMENTS"
+"""Names the folder of the environments to the processes that build in it, and them to whoever
+comes after us: a build outlives a process that is killed, and nobody waits for it any more."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,7 @@ class _Build:
                 (str(self.python.parent), str(Path(uv).parent), inherited.get("PATH", os.defpath))
             ),
             "VIRTUAL_ENV": str(self.attempt),
+            ENVIRONMENTS: str(folder.parent),
             "UV_PYTHON_DOWNLOADS": "never",  # an interpreter may take minutes, or be refused
             "UV_COMPILE_BYTECODE": "1",  # else every replica compiles torch at its start
             "UV_NO_PROGRESS": "1",

@@ -1,0 +1,30 @@
+"""What a control plane that was killed leaves running and nobody waits for; found and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hotplate.deploy.enclosure import REPLICA_DIR
+from hotplate.deploy.processes import Process
+from hotplate.deploy.records import Records
+from hotplate.platform.data_dir import DataDir
+from hotplate.serving.replica.environment import ENVIRONMENTS
+
+log = logging.getLogger("hotplate.leftovers")
+
+
+async def end_builds(data: DataDir) -> None:
+    """End the building of environments: it is begun anew when one is needed."""
+    builds = Process.find(ENVIRONMENTS, [str(data.folder("environments"))])
+    if builds:
+        log.warning("%d processes that built an environment for nobody are ended", len(builds))
+    await asyncio.gather(*(build.terminate(0) for build in builds))
+
+
+async def end_replicas(data: DataDir, grace_s: float) -> None:
+    """End the replicas: SIGTERM, and after `grace_s` SIGKILL."""
+    records = Records(data.visible_folder("engine"))
+    folders = [str(records.work(replica)) for replica in records.ids()]
+    orphans = Process.find(REPLICA_DIR, folders)
+    await asyncio.gather(*(orphan.terminate(grace_s) for orphan in orphans))
