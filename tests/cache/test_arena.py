@@ -118,4 +118,4 @@ def test_released_memory_stays_with_who_maps_it() -> None:
 
 def test_the_default_limit_is_within_the_machine() -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < memory_limit_bytes() <= total // 2
+    assert 0 < memory_limit_bytes() <= total // 4

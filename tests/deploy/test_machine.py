@@ -71,7 +71,7 @@ def test_a_part_of_the_memory_is_not_given_away() -> None:
 
 def test_what_is_promised_to_model_files_is_not_promised_to_replicas(tmp_path: Path) -> None:
     root = tree(tmp_path, {})
-    assert arena_bytes(0, root) == 32 * GIB
+    assert arena_bytes(0, root) == 16 * GIB
     assert arena_bytes(3 * GIB, root) == 3 * GIB
     machine = Machine("here", 2.0, 100 * GIB, arena_bytes=50 * GIB)
     assert machine.usable_bytes == 95 * GIB

@@ -299,7 +299,15 @@ def test_code_that_takes_part_in_the_build_makes_an_environment_of_its_own(tmp_p
             False,
             id="conflict",
         ),
-        pytest.param("Segmentation fault", "'uv pip install'", False, id="anything else"),
+        pytest.param(
+            "error: Couldn't parse requirement\n  cause: Expected one of `@`\n   x y",
+            "(error: Couldn't parse requirement; cause: Expected one of `@`)",
+            False,
+            id="what is no requirement",
+        ),
+        pytest.param(
+            "Segmentation fault", "failed (Segmentation fault)", False, id="anything else"
+        ),
     ],
 )
 def test_what_uv_prints_becomes_one_sentence(output: str, sentence: str, retry: bool) -> None:

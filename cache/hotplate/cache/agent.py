@@ -42,7 +42,7 @@ class AgentSettings:
     token: str = field(default="", repr=False)
     """Bearer token of the control interface; empty lets everybody in."""
     arena_limit_bytes: int = field(default_factory=memory_limit_bytes)
-    """Memory for files, in bytes. Half of what this cgroup or machine has: replicas need some."""
+    """Memory for files, in bytes; a quarter of what there is, since replicas need the rest."""
     disk_reserve_bytes: int = 0
     """Bytes of the disk that the agent leaves free; 0 = 5 % of it, at most 1 GiB."""
     fetch_threads: int = 4

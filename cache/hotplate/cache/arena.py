@@ -114,11 +114,14 @@ class Arena:
 
 
 def memory_limit_bytes() -> int:
-    """Half of this cgroup's memory limit, or of the machine's memory where none is set."""
+    """A quarter of this cgroup's memory limit, or of the machine's memory where none is set.
+
+    Replicas are promised what is left. A model that the arena has no room for is read from disk.
+    """
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
-            return min(int(Path(path).read_text()), _machine_bytes()) // 2
-    return _machine_bytes() // 2
+            return min(int(Path(path).read_text()), _machine_bytes()) // 4
+    return _machine_bytes() // 4
 
 
 def _machine_bytes() -> int:

@@ -69,8 +69,8 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def arena_bytes(setting: int, root: Path = Path("/")) -> int:
-    """The size of the arena: the setting, or for 0 half of the memory."""
-    return setting or memory_bytes(root) // 2
+    """The size of the arena: the setting, or for 0 a quarter of the memory."""
+    return setting or memory_bytes(root) // 4
 
 
 def _total_memory(root: Path) -> int:

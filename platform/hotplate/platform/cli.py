@@ -96,7 +96,9 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     agent.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
     agent.add_argument("--origin", required=True, help="fsspec URL of the control plane's blobs")
-    agent.add_argument("--memory", type=int, default=0, help="bytes of arena (half the memory)")
+    agent.add_argument(
+        "--memory", type=int, default=0, help="bytes of arena (a quarter of the memory)"
+    )
     agent.add_argument("--disk-reserve", type=int, default=0, help="bytes of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
     agent.set_defaults(run=_agent)

@@ -37,7 +37,7 @@ class PlatformSettings:
     deployment_ports: str = "7100-7999"
     """Ports that deployments get, first to last; each keeps its own."""
     arena_bytes: int = 0
-    """Memory for model files, shared by replicas; 0 = half of the machine's."""
+    """Memory for model files, shared by replicas; 0 = a quarter of the machine's."""
     disk_reserve_bytes: int = 0
     """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
     drain_s: float = 30.0

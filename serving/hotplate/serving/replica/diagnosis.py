@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+WORDS_CHARS = 300
+"""So much of what a program printed stands in a reason."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -46,7 +49,18 @@ def diagnose(output: str, python_version: str, step: str) -> Diagnosis:
         return Diagnosis(f"The package {found[1]} could not be built from source on this machine.")
     if "No solution found" in output:
         return Diagnosis("The requirements of the bento contradict each other.")
-    return Diagnosis(f"The step {step!r} of building the environment failed.")
+    said = _own_words(output)
+    reason = f" ({said})" if said else ""
+    return Diagnosis(
+        f"The step {step!r} of building the environment failed{reason}; its output is in the log."
+    )
+
+
+def _own_words(output: str) -> str:
+    """What `uv` calls the error and its cause; of any other program, its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith(("error: ", "cause: "))]
+    return "; ".join(named[:2] or lines[-1:])[:WORDS_CHARS]
 
 
 def _missing_package(output: str) -> str:
