@@ -1,0 +1,109 @@
+"""Services that use up what they can get: they end, with a sentence, and nobody else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hotplate.deploy.logfile import MAX_BYTES
+from tests.deploy.fakes import runs
+from tests.scenarios.bentos import IMAGE
+from tests.scenarios.calling import call
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("unharmed")]
+
+HOSTILE = (
+    IMAGE
+    + """
+import signal
+import subprocess
+import sys
+
+DAEMON = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+
+
+@bentoml.service(image=image)
+class Kitchen:
+    def __init__(self) -> None:
+        getattr(self, os.environ["DOES"])()
+
+    def eat(self) -> None:
+        self.eaten = [b"x" * (1 << 20) for _ in range(4000)]
+
+    def hang(self) -> None:
+        time.sleep(3600)
+
+    def shout_and_fork(self) -> None:
+        for _ in range(80):
+            print(("o" * 1023 + "\\n") * 1024, end="")
+        for _ in range(20):
+            if os.fork() == 0:
+                os.setsid()
+                os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DAEMON], {})
+
+    @bentoml.api
+    def family(self) -> list[int]:
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    with open(f"/proc/{entry}/cmdline", "rb") as file:
+                        words = file.read()
+                    with open(f"/proc/{entry}/stat") as file:
+                        parent = int(file.read().rpartition(")")[2].split()[1])
+                except OSError:
+                    continue
+                if b"SIG_IGN" in words and parent == os.getpid():
+                    found.append(int(entry))
+        return found
+"""
+)
+SENTENCES = {
+    "eat": "killed: it used more than its 256 MiB of memory (resources.memory); ask for more or",
+    "hang": "not ready within its cold_start_timeout of 6 s; find out what its start waits for",
+}
+
+
+async def test_each_ends_with_its_sentence_and_leaves_nothing(
+    platform: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    tag = await rough.push(bento.changed("hostile", {"src/service.py": HOSTILE}))
+    small = {"config_overrides": {"resources": {"memory": "256Mi"}}}
+    cases: dict[str, dict[str, Any]] = {
+        "shout_and_fork": {},
+        "eat": small,
+        "hang": {"cold_start_timeout": 6},
+    }
+    for does, settings in cases.items():
+        envs = [{"name": "DOES", "value": does}]
+        await rough.deploy(does.replace("_", "-"), tag, Kitchen={"envs": envs, **settings})
+
+    await rough.settled("shout-and-fork", "running")
+    (noisy,) = await platform.replicas("shout-and-fork")
+    log = platform.data / "engine" / "replicas" / noisy["id"] / "log"
+
+    async def cut() -> bool:
+        return b"\nhotplate: this log had grown to " in b"\n" + log.read_bytes()
+
+    await until(cut, 10)
+    assert log.stat().st_size <= MAX_BYTES
+    family = await call(f"{await platform.url_of('shout-and-fork')}/family")
+    assert len(family) == 20
+    await platform.delete("shout-and-fork")
+
+    async def gone() -> bool:
+        return not any(map(runs, family))
+
+    if platform.groups():  # without control groups, what sheds its environment is not found
+        await until(gone, 20)
+
+    for name, sentence in SENTENCES.items():
+        page = await rough.settled(name, "failed")
+        assert sentence in page["reason"]
+        assert sentence in (await platform.hotplate("status", name))
+        assert sentence in (await platform.hotplate("events", name))
+        assert f"hotplate: {sentence}" in (await platform.hotplate("logs", name))
+        await platform.delete(name)
