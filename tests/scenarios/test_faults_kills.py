@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.platform.cloud import MODEL_MANIFEST, tar_of
 from tests.scenarios.calling import Refused, call, under_load
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
@@ -193,6 +194,55 @@ async def test_what_was_answered_survives_a_kill_right_after_the_answer(
 
     await until(gone, BACK_S)
     await harmed.delete("lasting")
+
+
+async def test_a_rollout_goes_on_without_up_and_the_next_up_finds_every_role(
+    harmed: Platform, rough: RoughClient, url: str, bento: Bento
+) -> None:
+    """Also a role that `up` had not noted yet when it was killed."""
+    before = harmed.pid("gateway")
+    async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
+        envs = [{"name": "TURN", "value": "2"}]
+        body = {"bento": bento.tag, "envs": envs}
+        await rough.call("PUT", "/api/v2/deployments/steady", body)
+        harmed.kill()
+        (harmed.data / "run" / "gateway.json").unlink()
+        page = await rough.settled("steady", "running")
+        await harmed.start()
+    assert (page["revision"], page["serving"]) == (2, 2)
+    assert load.failures == []
+    assert harmed.pid("gateway") == before
+
+
+async def test_an_upload_whose_parts_were_complete_is_finished_by_the_next_control_plane(
+    harmed: Platform, rough: RoughClient
+) -> None:
+    one = await rough.register("model", "cut", "1", MODEL_MANIFEST)
+    tar = tar_of({"model.yaml": "name: cut\nversion: '1'\n", "weights": os.urandom(1_500_000)})
+    upload, parts = await rough.send_parts(one, [tar[:700_000], tar[700_000:]])
+    body = {"upload_id": upload, "parts": parts}
+    completing = asyncio.create_task(rough.call("PATCH", f"{one}/complete_multipart_upload", body))
+    await killed_and_back(harmed, "control-plane")
+    with suppress(aiohttp.ClientError):
+        await completing
+    done = await rough.call("PATCH", f"{one}/finish_upload", {"status": "success", "reason": ""})
+    assert done["upload_status"] == "success"
+
+
+async def test_a_worker_that_is_killed_takes_its_replica_along_which_starts_again(
+    harmed: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    await rough.deploy("twins", bento.tag, Kitchen={"config_overrides": {"workers": 2}})
+    await rough.settled("twins", "running")
+    url = await harmed.url_of("twins")
+    await kill((await call(f"{url}/cook"))["pid"])
+
+    async def restarted() -> bool:
+        return [r["restarts"] for r in await harmed.replicas("twins", "ready")] == [1]
+
+    await until(restarted, BACK_S)
+    assert (await call(f"{url}/cook"))["version"] == "v1"
+    await harmed.delete("twins")
 
 
 async def test_ctrl_c_ends_the_replicas_of_a_control_plane_that_has_just_died(
