@@ -52,15 +52,17 @@ async def test_the_platforms_page_says_how_its_parts_are(cloud: Cloud) -> None:
 
 
 async def test_events_of_the_platform_and_of_its_deployments_stand_in_one_list(
-    cloud: Cloud, events: EventLog
+    cloud: Cloud, controller: FakeController, events: EventLog
 ) -> None:
     events.add("RoleEnded", "the gateway has ended")
     await cloud.push_bento("echo", "v1")
     await cloud.call("POST", "/api/v2/deployments", {"name": "chat", "bento": "echo:v1"})
+    await controller.settled()
     events.add("AgentLost", "the agent does not answer")
     found = await cloud.call("GET", "/api/v1/hotplate/events")
     assert [(event["deployment"], event["kind"]) for event in found] == [
         ("", "AgentLost"),
+        ("chat", "RolloutReady"),
         ("chat", "Created"),
         ("", "RoleEnded"),
     ]

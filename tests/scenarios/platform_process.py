@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -168,8 +169,8 @@ class Platform:
         async with self._session() as http:
 
             async def gone() -> bool:
-                async with http.get(url) as answer:
-                    return answer.status == 404
+                folders = os.listdir(self.data / "engine" / "replicas")
+                return not any(re.match(rf"{re.escape(name)}-\d+-", each) for each in folders)
 
             async with http.delete(url) as answer:
                 assert answer.status in (200, 404), await answer.text()

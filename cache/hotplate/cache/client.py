@@ -65,6 +65,10 @@ class AgentClient:
         answer = await self._call("DELETE", f"/v1/trees/{manifest}?idle_s={idle_s}")
         return bool(answer["deleted"])
 
+    async def check(self) -> None:
+        """Returns when the agent answers at all."""
+        await self._call("GET", "/healthz")
+
     async def status(self) -> dict[str, Any]:
         """`origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""
         return await self._call("GET", "/v1/status")

@@ -33,7 +33,7 @@ def checks(
     async def agent_answers() -> str:
         try:
             async with asyncio.timeout(AGENT_LIMIT_S):
-                await agent.status()
+                await agent.check()
         except (CacheError, TimeoutError) as error:
             why = str(error) or f"agent {agent.url} gave no answer within {AGENT_LIMIT_S:g} s"
             return (
