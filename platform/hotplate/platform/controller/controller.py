@@ -1,4 +1,4 @@
-"""The loop that makes reality follow the store: gather, decide, plan, apply.
+"""The loop that makes reality follow the store: when to look at which deployment.
 
 Level-triggered: every step looks at all of one deployment, so a missed event or a restart in
 the middle of anything costs time and nothing else.
@@ -10,25 +10,18 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
-from hotplate.platform.controller.chronicle import Chronicle
 from hotplate.platform.controller.gateways import Gateways
 from hotplate.platform.controller.instance_types import instance_types
 from hotplate.platform.controller.live import live_json
-from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
-from hotplate.platform.controller.routing import Addresses, public_name, routes_of
-from hotplate.platform.controller.scaling import Scaling, Wish, counts
-from hotplate.platform.controller.sentences import failed
-from hotplate.platform.controller.tracked import UNSETTLED, Tracked
+from hotplate.platform.controller.reconciler import Reconciler
+from hotplate.platform.controller.routing import Addresses, public_name
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.errors import StoreFailed
-from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.controller")
@@ -51,23 +44,18 @@ class Controller:
         self._store = store
         self._engine = engine
         self._rules = rules
-        self._addresses = addresses
-        self._loader = Loader(store, rules)
         self._metrics = metrics
-        self._tracked: dict[int, Tracked] = {}
-        self._stale: set[int] = set()
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self._stopping = False
         self._listed = False
         """Whether every deployment of the store has been heard of."""
-        self._unread: set[int] = set()
-        """Those heard of whose services are not known yet."""
         self._unknown: dict[int, int] = {}
         """Failed steps per deployment not yet read: a route table without it would end it."""
-        self._scaling = Scaling()
-        self._chronicle = Chronicle(store, self._scaling, metrics)
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
+        self._reconciler = Reconciler(store, engine, self.gateways, rules, addresses, metrics)
+        self._tracked = self._reconciler.tracked
+        self._scaling = self._reconciler.scaling
         self.ready = asyncio.Event()
         """Set when every deployment has been looked at once and a gateway is connected."""
 
@@ -76,11 +64,11 @@ class Controller:
     def poke(self, deployment_id: int) -> None:
         if tracked := self._tracked.get(deployment_id):
             tracked.settled.clear()
-        self._stale.add(deployment_id)
+        self._reconciler.reread(deployment_id)
         self._look_at(deployment_id)
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
-        tracked = self._tracked.get(deployment_id) or await self._load(deployment_id)
+        tracked = self._tracked.get(deployment_id) or await self._reconciler.load(deployment_id)
         if tracked is None:
             return
         with suppress(TimeoutError):
@@ -108,15 +96,7 @@ class Controller:
 
     def manifests(self) -> frozenset[str] | None:
         """Manifests of all files that replicas use or would use; None while not all are known."""
-        if not self._listed or self._unread:
-            return None
-        return frozenset(
-            manifest
-            for tracked in self._tracked.values()
-            for services in tracked.services.values()
-            for service in services
-            for manifest in service.workload.manifests
-        )
+        return self._reconciler.manifests() if self._listed else None
 
     def instance_types(self) -> Sequence[dict[str, Any]]:
         return instance_types(self._rules.instance_types)
@@ -187,8 +167,7 @@ class Controller:
         self.ready.set()
 
     def _look_at(self, deployment_id: int) -> None:
-        if deployment_id not in self._tracked:
-            self._unread.add(deployment_id)
+        self._reconciler.heard_of(deployment_id)
         self._dirty.add(deployment_id)
         self._wake.set()
 
@@ -209,7 +188,7 @@ class Controller:
             return
         for deployment_id in sorted(dirty):
             try:
-                await self._step(deployment_id)
+                await self._reconciler.step(deployment_id)
                 self._unknown.pop(deployment_id, None)
             except Exception as error:
                 # One deployment's trouble must not stop the others: it is tried again.
@@ -224,124 +203,8 @@ class Controller:
                     exc_info=not isinstance(error, StoreFailed),
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
-            self._route(deployment_id)
+            self._reconciler.route(deployment_id)
         self._publish()
-
-    # One step ------------------------------------------------------------------------------
-
-    async def _step(self, deployment_id: int) -> None:
-        tracked = self._tracked.get(deployment_id)
-        outlived = tracked is not None and tracked.outlived(self._engine.replicas())
-        if tracked is None or outlived or deployment_id in self._stale:
-            self._stale.discard(deployment_id)
-            tracked = await self._load(deployment_id)
-        if tracked is None:
-            return
-        replicas = tracked.mine(self._engine.replicas())
-        await self._chronicle.noticed(tracked, replicas)
-        step = await self._decide(tracked, replicas)
-        tracked.drain(step.draining, asyncio.get_running_loop().time())
-        for scale in step.scales:
-            if service := tracked.find(scale.key):
-                await self._engine.scale(service.workload, scale.count, remove=scale.remove)
-        await self._conclude(tracked, step)
-
-    async def _decide(self, tracked: Tracked, replicas: Sequence[Replica]) -> Plan:
-        now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
-        wishes: list[Wish] = []
-        for service in tracked.answering():
-            key = service.workload.key
-            own = [replica for replica in replicas if replica.key == key]
-            there = counts(own, tracked.draining, now, wall)
-            demand = self.gateways.demand(tracked.route_of(key))
-            memory = tracked.memories.get(service.name)
-            wishes.append(self._scaling.wish(service, demand, there, now, memory))
-        times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
-        tracked.next_at = min(times, default=None)
-        await self._chronicle.decided(tracked, wishes, now)
-        overdue = tracked.overdue(replicas, now)
-        await self._chronicle.cut(tracked, overdue)
-        return plan(
-            Situation(
-                deployment=tracked.deployment,
-                services=tracked.services,
-                desired={wish.key: wish.decision.desired for wish in wishes},
-                replicas=replicas,
-                draining=tracked.draining,
-                idle=overdue | {r for r in tracked.draining if self.gateways.idle(r)},
-                now=wall,
-            )
-        )
-
-    async def _conclude(self, tracked: Tracked, step: Plan) -> None:
-        deployment = tracked.deployment
-        if step.verdict is not None:
-            await self._rule(deployment, step.verdict)
-        if step.status == "terminated" and deployment.serving is not None:
-            await self._store.run(self._store.stop_serving, deployment.id)
-            self._stale.add(deployment.id)
-        if (step.status, step.reason) != (deployment.status, deployment.reason):
-            await self._store.run(self._store.set_status, deployment.id, step.status, step.reason)
-            self._stale.add(deployment.id)
-        if step.status not in UNSETTLED and deployment.id not in self._stale:
-            tracked.settled.set()
-        if step.gone:
-            await self._forget(tracked)
-        elif deployment.id in self._stale:
-            await self._step(deployment.id)
-
-    async def _forget(self, tracked: Tracked) -> None:
-        """Nothing is left of a deleted deployment, so nothing is kept of it either."""
-        deployment = tracked.deployment
-        await self._store.run(self._store.forget_learnt, tracked.memory_prefix)
-        await self._store.run(self._store.forget_deployment, deployment.id)
-        self._tracked.pop(deployment.id)
-        self._scaling.forget(tracked.owns)
-        name = public_name(deployment)
-        if all(public_name(other.deployment) != name for other in self._tracked.values()):
-            self._metrics.forget(name)
-        tracked.settled.set()
-        self._stale.discard(deployment.id)
-
-    async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
-        latest = deployment.latest
-        event = f"revision {latest.number}: {verdict.reason}"
-        if verdict.outcome is Outcome.FAILED:
-            event = failed(deployment, verdict.reason)
-        await self._store.run(
-            self._store.conclude_rollout,
-            latest.id,
-            verdict.outcome,
-            verdict.reason,
-            event,
-            verdict.log_tail,
-        )
-        log.info("%s: %s", deployment.name, event)
-        self._stale.add(deployment.id)
-
-    async def _load(self, deployment_id: int) -> Tracked | None:
-        known = self._tracked.get(deployment_id)
-        running = {replica.key for replica in self._engine.replicas()}
-        tracked = await self._store.run(self._loader.load, deployment_id, running, known)
-        self._unread.discard(deployment_id)
-        if tracked is None:
-            self._tracked.pop(deployment_id, None)
-        else:
-            self._tracked[deployment_id] = tracked
-            self._scaling.forget(lambda key: tracked.owns(key) and tracked.find(key) is None)
-        return tracked
-
-    def _route(self, deployment_id: int) -> None:
-        """Bring the deployment's routes up to date, also after a step that could write nothing."""
-        if tracked := self._tracked.get(deployment_id):
-            tracked.routes = routes_of(
-                tracked.deployment,
-                tracked.services,
-                tracked.mine(self._engine.replicas()),
-                tracked.draining,
-                tracked.tokens,
-                self._addresses,
-            )
 
     def _publish(self) -> None:
         if self._unknown:

@@ -1,0 +1,193 @@
+"""One step for one deployment: gather what is wanted, there and asked for, decide, plan, apply.
+
+A step looks at all of the deployment, so whatever was missed or cut off before is made good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hotplate.deploy.engine import Engine, Replica
+from hotplate.platform.controller.chronicle import Chronicle
+from hotplate.platform.controller.gateways import Gateways
+from hotplate.platform.controller.loading import Loader
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
+from hotplate.platform.controller.routing import Addresses, public_name, routes_of
+from hotplate.platform.controller.scaling import Scaling, Wish, counts
+from hotplate.platform.controller.sentences import failed
+from hotplate.platform.controller.tracked import UNSETTLED, Tracked
+from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.store.records import Deployment, Outcome
+from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.controller")
+
+
+class Reconciler:
+    """Remembers every deployment that is looked after; the controller says whose turn it is."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        gateways: Gateways,
+        rules: Rules,
+        addresses: Addresses,
+        metrics: ControllerMetrics,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._gateways = gateways
+        self._addresses = addresses
+        self._metrics = metrics
+        self._loader = Loader(store, rules)
+        self._stale: set[int] = set()
+        self._unread: set[int] = set()
+        """Those heard of whose services are not known yet."""
+        self.tracked: dict[int, Tracked] = {}
+        self.scaling = Scaling()
+        self._chronicle = Chronicle(store, self.scaling, metrics)
+
+    def heard_of(self, deployment_id: int) -> None:
+        """There is such a deployment, and a step for it will follow."""
+        if deployment_id not in self.tracked:
+            self._unread.add(deployment_id)
+
+    def reread(self, deployment_id: int) -> None:
+        """The store has changed for it: the next step reads it again."""
+        self._stale.add(deployment_id)
+
+    def manifests(self) -> frozenset[str] | None:
+        """Manifests of all files that replicas use or would use; None while not all are known."""
+        if self._unread:
+            return None
+        return frozenset(
+            manifest
+            for tracked in self.tracked.values()
+            for services in tracked.services.values()
+            for service in services
+            for manifest in service.workload.manifests
+        )
+
+    async def step(self, deployment_id: int) -> None:
+        """Look at all of it and bring it one step nearer to what is wanted.
+
+        Raises what the store or the engine raises; nothing is lost then, the step is repeated.
+        """
+        tracked = self.tracked.get(deployment_id)
+        outlived = tracked is not None and tracked.outlived(self._engine.replicas())
+        if tracked is None or outlived or deployment_id in self._stale:
+            self._stale.discard(deployment_id)
+            tracked = await self.load(deployment_id)
+        if tracked is None:
+            return
+        replicas = tracked.mine(self._engine.replicas())
+        await self._chronicle.noticed(tracked, replicas)
+        step = await self._decide(tracked, replicas)
+        tracked.drain(step.draining, asyncio.get_running_loop().time())
+        for scale in step.scales:
+            if service := tracked.find(scale.key):
+                await self._engine.scale(service.workload, scale.count, remove=scale.remove)
+        await self._conclude(tracked, step)
+
+    async def _decide(self, tracked: Tracked, replicas: Sequence[Replica]) -> Plan:
+        now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
+        wishes: list[Wish] = []
+        for service in tracked.answering():
+            key = service.workload.key
+            own = [replica for replica in replicas if replica.key == key]
+            there = counts(own, tracked.draining, now, wall)
+            demand = self._gateways.demand(tracked.route_of(key))
+            memory = tracked.memories.get(service.name)
+            wishes.append(self.scaling.wish(service, demand, there, now, memory))
+        times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
+        tracked.next_at = min(times, default=None)
+        await self._chronicle.decided(tracked, wishes, now)
+        overdue = tracked.overdue(replicas, now)
+        await self._chronicle.cut(tracked, overdue)
+        return plan(
+            Situation(
+                deployment=tracked.deployment,
+                services=tracked.services,
+                desired={wish.key: wish.decision.desired for wish in wishes},
+                replicas=replicas,
+                draining=tracked.draining,
+                idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
+                now=wall,
+            )
+        )
+
+    async def _conclude(self, tracked: Tracked, step: Plan) -> None:
+        deployment = tracked.deployment
+        if step.verdict is not None:
+            await self._rule(deployment, step.verdict)
+        if step.status == "terminated" and deployment.serving is not None:
+            await self._store.run(self._store.stop_serving, deployment.id)
+            self._stale.add(deployment.id)
+        if (step.status, step.reason) != (deployment.status, deployment.reason):
+            await self._store.run(self._store.set_status, deployment.id, step.status, step.reason)
+            self._stale.add(deployment.id)
+        if step.status not in UNSETTLED and deployment.id not in self._stale:
+            tracked.settled.set()
+        if step.gone:
+            await self._forget(tracked)
+        elif deployment.id in self._stale:
+            await self.step(deployment.id)
+
+    async def _forget(self, tracked: Tracked) -> None:
+        """Nothing is left of a deleted deployment, so nothing is kept of it either."""
+        deployment = tracked.deployment
+        await self._store.run(self._store.forget_learnt, tracked.memory_prefix)
+        await self._store.run(self._store.forget_deployment, deployment.id)
+        self.tracked.pop(deployment.id)
+        self.scaling.forget(tracked.owns)
+        name = public_name(deployment)
+        if all(public_name(other.deployment) != name for other in self.tracked.values()):
+            self._metrics.forget(name)
+        tracked.settled.set()
+        self._stale.discard(deployment.id)
+
+    async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
+        latest = deployment.latest
+        event = f"revision {latest.number}: {verdict.reason}"
+        if verdict.outcome is Outcome.FAILED:
+            event = failed(deployment, verdict.reason)
+        await self._store.run(
+            self._store.conclude_rollout,
+            latest.id,
+            verdict.outcome,
+            verdict.reason,
+            event,
+            verdict.log_tail,
+        )
+        log.info("%s: %s", deployment.name, event)
+        self._stale.add(deployment.id)
+
+    async def load(self, deployment_id: int) -> Tracked | None:
+        """Read it from the store; None when it is gone."""
+        known = self.tracked.get(deployment_id)
+        running = {replica.key for replica in self._engine.replicas()}
+        tracked = await self._store.run(self._loader.load, deployment_id, running, known)
+        self._unread.discard(deployment_id)
+        if tracked is None:
+            self.tracked.pop(deployment_id, None)
+        else:
+            self.tracked[deployment_id] = tracked
+            self.scaling.forget(lambda key: tracked.owns(key) and tracked.find(key) is None)
+        return tracked
+
+    def route(self, deployment_id: int) -> None:
+        """Bring the deployment's routes up to date, also after a step that could write nothing."""
+        if tracked := self.tracked.get(deployment_id):
+            tracked.routes = routes_of(
+                tracked.deployment,
+                tracked.services,
+                tracked.mine(self._engine.replicas()),
+                tracked.draining,
+                tracked.tokens,
+                self._addresses,
+            )
