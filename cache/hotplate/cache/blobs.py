@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +22,20 @@ from hotplate.cache.parts import Parts, PartWriter
 from hotplate.cache.storage import Storage, open_storage
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Digests:
+    """Some of what a blob store holds."""
+
+    manifests: frozenset[str] = frozenset()
+    blobs: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.manifests or self.blobs)
+
+    def __and__(self, other: Digests) -> Digests:
+        return Digests(self.manifests & other.manifests, self.blobs & other.blobs)
 
 
 class BlobStore:
@@ -41,7 +56,7 @@ class BlobStore:
         return BlobWriter(self._storage)
 
     def has(self, blob: Blob) -> bool:
-        return self._storage.size(_blob_path(blob)) == blob.size_bytes
+        return self._storage.size(_blob_path(blob.digest)) == blob.size_bytes
 
     def read(self, blob: Blob, offset: int, length: int) -> bytes:
         """`length` bytes from `offset`, not verified (only whole chunks have a digest).
@@ -53,7 +68,7 @@ class BlobStore:
             raise ValueError(f"{length} bytes at {offset} of a blob of {blob.size_bytes} bytes")
         if length == 0:
             return b""
-        data = self._storage.read(_blob_path(blob), offset, length)
+        data = self._storage.read(_blob_path(blob.digest), offset, length)
         if data is None:
             raise UnknownBlob(f"no blob {blob.digest} at {self.url}; push it again")
         if len(data) != length:
@@ -118,6 +133,23 @@ class BlobStore:
         """Removes what a killed writer left in `incoming/`; to be called first, by the only one."""
         self._storage.drop_unfinished()
 
+    def digests(self) -> Digests:
+        """Those of all manifests and blobs that are there."""
+        manifests = {name.removesuffix(".json") for name in self._storage.sizes("manifests")}
+        folders = (f"blobs/{first:02x}" for first in range(256))
+        blobs = {name for folder in folders for name in self._storage.sizes(folder)}
+        return Digests(
+            frozenset(filter(_DIGEST.fullmatch, manifests)),
+            frozenset(filter(_DIGEST.fullmatch, blobs)),
+        )
+
+    def remove(self, digests: Digests) -> None:
+        """Removes these; to be called by the only writer, and not while files are coming in."""
+        for digest in digests.manifests:
+            self._storage.remove(_manifest_path(digest))
+        for digest in digests.blobs:
+            self._storage.remove(_blob_path(digest))
+
     def used_bytes(self) -> int:
         """Bytes of everything in the store. Asks for every file's size: minutes on a bucket."""
         return self._storage.used_bytes()
@@ -170,10 +202,10 @@ class BlobWriter:
     def commit(self) -> Blob:
         """Makes it a blob of the store, at once. One that is there already is kept instead."""
         blob = self.seal()
-        if self._storage.size(_blob_path(blob)) == blob.size_bytes:
+        if self._storage.size(_blob_path(blob.digest)) == blob.size_bytes:
             self._upload.discard()
         else:
-            self._upload.publish(_blob_path(blob))
+            self._upload.publish(_blob_path(blob.digest))
         return blob
 
     def _end_chunk(self) -> None:
@@ -182,8 +214,8 @@ class BlobWriter:
             self._chunk, self._chunk_bytes = None, 0
 
 
-def _blob_path(blob: Blob) -> str:
-    return f"blobs/{blob.digest[:2]}/{blob.digest}"
+def _blob_path(digest: str) -> str:
+    return f"blobs/{digest[:2]}/{digest}"
 
 
 def _manifest_path(digest: str) -> str:

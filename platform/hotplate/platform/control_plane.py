@@ -26,7 +26,7 @@ from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
-from hotplate.platform.api.application import make_app
+from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.listener import Listener
 from hotplate.platform.api.platform_pages import PlatformPages
 from hotplate.platform.api.settings import ApiSettings
@@ -41,6 +41,7 @@ from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
 from hotplate.platform.health import Health, disks_of
 from hotplate.platform.leftovers import end_builds
+from hotplate.platform.origin import Origin
 from hotplate.platform.ports import is_everywhere, is_free
 from hotplate.platform.role_state import role_states
 from hotplate.platform.roles import log_to_stderr
@@ -97,14 +98,15 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     controller = Controller(
         store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
     )
+    app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
     sweeper = Sweeper(
         controller.manifests,
         agent,
         environments,
+        Origin(store, blobs, app[UNPACKING], ours=not settings.blobs_url),
         unused_files_s=settings.unused_files_s,
         spare_environments=settings.spare_environments,
     )
-    app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
     folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
     rooms = [Room(folder, reserve_bytes) for folder in folders]
     health = Health(checks(controller.gateways, agent, store, rooms), data.events)

@@ -26,6 +26,8 @@ from hotplate.platform.controller.face import ControllerFace
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
 
+UNPACKING = web.AppKey("unpacking", Unpacking)
+
 
 def make_app(
     store: Store, blobs: BlobStore, controller: ControllerFace, settings: ApiSettings
@@ -42,6 +44,7 @@ def make_app(
         middlewares=[answer_errors, auth.middleware()], client_max_size=settings.json_limit_bytes
     )
     app[BODY_S] = settings.body_s
+    app[UNPACKING] = unpacking
     app.add_routes(auth.routes())
     app.add_routes(transfers.routes())
     for kind in Kind:

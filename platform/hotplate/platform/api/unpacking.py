@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 from hotplate.cache import archive
 from hotplate.cache.archive_limits import ArchiveLimits
@@ -41,6 +41,8 @@ class Unpacking:
         # Of their own: archives of many files would leave no thread for anybody else's question.
         self._threads = ThreadPoolExecutor(UNPACKED_AT_ONCE, "unpacking")
         self._jobs: dict[int, asyncio.Task[Artifact]] = {}
+        self._turn = asyncio.Lock()
+        """Held during a standstill."""
 
     def start(self, upload: Upload, parts: Sequence[int]) -> None:
         """Unpacks these parts, in this order."""
@@ -51,6 +53,12 @@ class Unpacking:
 
     def busy(self, artifact_id: int) -> bool:
         return artifact_id in self._jobs
+
+    @asynccontextmanager
+    async def standstill(self) -> AsyncIterator[bool]:
+        """Whether nothing is being unpacked; what is to be waits until the block is left."""
+        async with self._turn:
+            yield not self._jobs
 
     async def wait(self, artifact: Artifact, timeout_s: float) -> Artifact:
         """The version after its job, or as it is after `timeout_s`.
@@ -97,6 +105,8 @@ class Unpacking:
 
     async def _unpack(self, upload: Upload, parts: Sequence[int]) -> Artifact:
         artifact = upload.artifact
+        async with self._turn:
+            pass  # whoever waits for it is among the jobs already, so the next standstill is none
         try:
             loop = asyncio.get_running_loop()
             files, size_bytes = await loop.run_in_executor(

@@ -1,16 +1,20 @@
-"""Takes from this node what no deployment uses any more: unpacked files and environments.
+"""Takes away what nobody needs any more.
 
-What was pushed stays at the origin, as in any registry; here it is only a copy.
+From this node what no deployment uses: unpacked files and environments. From the origin what no
+version names: the files of one that was pushed again. What a version names stays there, as in any
+registry; here it is only a copy.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Protocol
 
+from hotplate.cache.blobs import Digests
 from hotplate.cache.errors import CacheError
+from hotplate.platform.errors import StoreFailed
 
 log = logging.getLogger("hotplate.sweeper")
 
@@ -28,6 +32,10 @@ class Environments(Protocol):
     async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]: ...
 
 
+class Origin(Protocol):
+    async def sweep(self, wanted: Set[str]) -> Digests: ...
+
+
 class Sweeper:
     """`wanted` says which manifests deployments use, or None while that is not known."""
 
@@ -36,6 +44,7 @@ class Sweeper:
         wanted: Callable[[], Set[str] | None],
         agent: Agent,
         environments: Environments,
+        origin: Origin,
         *,
         unused_files_s: float,
         spare_environments: int,
@@ -43,21 +52,19 @@ class Sweeper:
         self._wanted = wanted
         self._agent = agent
         self._environments = environments
+        self._origin = origin
         self._unused_files_s = unused_files_s
         self._spare_environments = spare_environments
 
     async def run(self) -> None:
         """Sweep again and again, until cancelled."""
-        period_s = min(PERIOD_S, max(1.0, self._unused_files_s))
-        while True:
-            await asyncio.sleep(period_s)
-            try:
-                await self.sweep()
-            except (CacheError, OSError) as error:
-                log.warning("what nobody uses stays until the next try: %s", error)
+        unused_s = max(1.0, self._unused_files_s)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_repeat(self.sweep, min(PERIOD_S, unused_s)))
+            group.create_task(_repeat(self.sweep_origin, unused_s))
 
     async def sweep(self) -> None:
-        """Once. Raises CacheError where the agent cannot be asked, OSError of a disk."""
+        """This node, once. Raises CacheError where the agent cannot be asked, OSError of a disk."""
         idle_s = await self._agent.idle_s()
         for manifest, reason in unused(idle_s, self._wanted(), self._unused_files_s).items():
             # Whoever asks for it in this moment is heard by the agent first.
@@ -67,6 +74,27 @@ class Sweeper:
             gone = await self._environments.sweep(wanted, self._spare_environments)
             for digest, reason in gone.items():
                 log.info("environment %s is removed: %s", digest, reason)
+
+    async def sweep_origin(self) -> None:
+        """The origin, once; what has been of no use since the last time goes.
+
+        Raises CacheError of the blob store, StoreFailed of the database.
+        """
+        if (wanted := self._wanted()) is not None and (gone := await self._origin.sweep(wanted)):
+            log.info(
+                "%d manifests and %d blobs that no version names are removed from the origin",
+                len(gone.manifests),
+                len(gone.blobs),
+            )
+
+
+async def _repeat(sweep: Callable[[], Awaitable[None]], period_s: float) -> None:
+    while True:
+        await asyncio.sleep(period_s)
+        try:
+            await sweep()
+        except (CacheError, StoreFailed, OSError) as error:
+            log.warning("what nobody uses stays until the next try: %s", error)
 
 
 def unused(idle_s: Mapping[str, float], wanted: Set[str] | None, after_s: float) -> dict[str, str]:
