@@ -23,7 +23,9 @@ with bentoml.models.create("words:1") as model:
     folder = pathlib.Path(model.path_of("deep/folder"))
     folder.mkdir(parents=True)
     (folder / "words.txt").write_text("some words")
-    (folder.parent / "numbers.bin").write_bytes(bytes(range(256)) * 40000)
+    with (folder.parent / "numbers.bin").open("wb") as file:
+        file.truncate(101 << 20)
+        file.write(b"begins")
 """
 DEPLOY_S = 10.0
 """The client asks for the status at once, and then every 10 s: the first answer is to be it."""
@@ -90,12 +92,16 @@ async def test_a_bento_is_pushed_and_pulled_elsewhere(
 ) -> None:
     bento = await laptop.build("travelling", KITCHEN)
     await laptop.bentoml("push", bento)
+    assert "Push skipped" in await laptop.bentoml("push", bento)
     await other.bentoml("pull", bento)
     where = Path("bentos", "travelling", "v1")
     assert files(other.home / where) == files(laptop.home / where)
 
 
-async def test_a_model_is_pushed_and_pulled_elsewhere(laptop: Laptop, other: Laptop) -> None:
+async def test_a_model_is_pushed_in_parts_and_pulled_elsewhere(
+    laptop: Laptop, other: Laptop
+) -> None:
+    """101 MiB: the client cuts at 100."""
     await laptop.python(MODEL)
     assert "Successfully pushed model" in await laptop.bentoml("models", "push", "words:1")
     await other.bentoml("models", "pull", "words:1")
@@ -107,8 +113,9 @@ async def test_a_deployment_is_listed_shown_updated_and_applied(
     platform: Platform, laptop: Laptop, kitchen: str
 ) -> None:
     async with deployed(platform, laptop, kitchen, "changed", Kitchen=scaling(1, 1)):
-        listed = json.loads(await laptop.bentoml("deployment", "list", "-o", "json"))
-        assert "changed" in [item["name"] for item in listed]
+        await laptop.bentoml("deployment", "update", "changed", "--label", "team=a")
+        listed = await laptop.bentoml("deployment", "list", "--label", "team=a", "-o", "json")
+        assert [item["name"] for item in json.loads(listed)] == ["changed"]
         shown = json.loads(await laptop.bentoml("deployment", "get", "changed", "-o", "json"))
         assert shown["status"]["status"] == "running"
 
