@@ -24,6 +24,19 @@ from hotplate.platform.store.store import Store
 from tests.platform.cloud import Cloud
 from tests.platform.controller_fake import FakeController
 
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is such a folder: these tests commit thousands of times, and each
+    commit waits for its disk."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="hotplate-test-", dir=MEMORY) as folder:
+        yield Path(folder)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:

@@ -116,12 +116,17 @@ async def serving(folder: Path) -> AsyncIterator[tuple[Process, ClientSession]]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    assert server.stdout is not None
-    port, token = (await server.stdout.readline()).decode().split()
-    headers = {"X-YATAI-API-TOKEN": token}
-    async with ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
-        yield server, http
-    assert await server.wait() == -signal.SIGKILL
+    try:
+        assert server.stdout is not None
+        port, token = (await server.stdout.readline()).decode().split()
+        headers = {"X-YATAI-API-TOKEN": token}
+        async with ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
+            yield server, http
+        assert await server.wait() == -signal.SIGKILL
+    finally:
+        if server.returncode is None:
+            server.kill()
+            await server.wait()
 
 
 async def call(http: ClientSession, method: str, path: str, body: object = None) -> Any:
