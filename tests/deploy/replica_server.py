@@ -102,6 +102,7 @@ def serve(listener: socket.socket, folder: Path) -> None:
         while (folder / "deaf").exists():
             select.select([], [], [], 0.01)
         if (folder / "done").exists():
+            print("that was all", flush=True)
             sys.exit(0)
         status = "503 Not Ready" if (folder / "unready").exists() else "200 OK"
         connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())

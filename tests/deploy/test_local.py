@@ -291,6 +291,9 @@ async def test_one_that_exits_cleanly_is_started_again(tmp_path: Path) -> None:
         await engine.scale(workload(), 1)
         (replica,) = await until(engine, states(S.READY))
         (tmp_path / f"replicas/{replica.id}/work/done").touch()
+        (ended,) = await until(engine, states(S.BACKOFF))
+        assert ended.reason.startswith("exited with code 0 after ")
+        assert ended.reason.endswith("; its log ends with: that was all")
         await until(engine, restarted)
 
 

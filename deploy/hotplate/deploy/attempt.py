@@ -63,6 +63,8 @@ class Attempt:
         self._served_until = 0.0
         """When a readiness check has succeeded last, Unix seconds."""
         self._enclosure: Enclosure | None = None
+        self.ended_itself = False
+        """Whether it was not killed, as far as is known."""
         self.verdict = ""
         """Why it was ended by us, or by the kernel in our name."""
 
@@ -119,6 +121,7 @@ class Attempt:
         assert self._enclosure is not None
         self.verdict = self.verdict or self._enclosure.excess()
         self._leave_nothing()
+        self.ended_itself = not self.verdict and (code is None or code >= 0)
         return self.verdict or ending(code, unix_now() - self.spawned_at)
 
     async def end(self, grace_s: float) -> None:

@@ -171,8 +171,9 @@ class LocalReplica:
         self._pause(self._attempt.served_s())
         lines = self._around.settings.log_tail_lines
         self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
-        if self._attempt.process is not None and ready_at is None:
-            # Nothing but the last line says why a program ended at its start.
+        ended_itself = self._attempt.ended_itself
+        if self._attempt.process is not None and (ready_at is None or ended_itself):
+            # Nothing but the last line says why a program ended at its start, or by itself.
             last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
             reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
         if self._attempt.verdict:
