@@ -124,6 +124,13 @@ async def test_a_body_of_bad_chunks_is_a_400(door: Door) -> None:
     assert (answer.status, answer.error["code"]) == (400, "bad_request")
 
 
+async def test_an_expectation_that_nobody_knows_is_refused_like_all_else(door: Door) -> None:
+    caller = await door.caller()
+    caller.send_raw(door.head("GET", "/api/v1/current_org", b"Expect: bogus\r\n"))
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (417, "expectation_failed")
+
+
 async def test_what_follows_a_body_that_is_longer_than_declared_is_refused(door: Door) -> None:
     caller = await door.caller()
     caller.send_raw(door.head("POST", POST, b"Content-Length: 2\r\n") + b"{}")

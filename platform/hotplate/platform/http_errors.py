@@ -47,6 +47,12 @@ def error_response(error: PlatformError | CacheError | DeployError) -> web.Respo
     return response(status, error.code, str(error), retry_after_s)
 
 
+def plain_response(path: str, error: web.HTTPException) -> web.Response:
+    """The same for what aiohttp would answer in plain text: no such path, method, expectation."""
+    code = error.reason.lower().replace(" ", "_")
+    return response(error.status, code, f"{path}: {error.reason}")
+
+
 def response(
     status: int, code: str, message: str, retry_after_s: int | None = None
 ) -> web.Response:

@@ -68,8 +68,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except (PlatformError, CacheError, DeployError) as error:
         return http_errors.error_response(error)
     except web.HTTPException as error:
-        code = error.reason.lower().replace(" ", "_")
-        return http_errors.response(error.status, code, f"{request.path}: {error.reason}")
+        return http_errors.plain_response(request.path, error)
     except CALLERS_FAULT as error:
         # The caller left, or its body cannot be read to its end.
         if isinstance(error, ConnectionError):

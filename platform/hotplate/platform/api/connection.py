@@ -76,7 +76,9 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """As it was, and lingers after a refusal."""
+        """As it was, and lingers after a refusal; in our words what no middleware has seen."""
+        if isinstance(resp, web.HTTPException):
+            resp = http_errors.plain_response(request.path, resp)
         done = await super().finish_response(request, resp, start_time)
         if self._refused:
             with contextlib.suppress(TimeoutError):
