@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.variables import SOCKET_FOLDER_BYTES, temporary_folder
 from tests.scenarios import shapes
 from tests.serving.bentos import write_bento
+from tests.serving.callers import until
 from tests.serving.replicas import Served, started
 
 pytestmark = pytest.mark.timeout(30)
@@ -106,13 +108,18 @@ def test_a_port_that_is_taken_is_not_mistaken_for_the_commands(tmp_path: Path) -
 
 
 @pytest.mark.skipif(not find_spec("fastapi"), reason="BentoML needs fastapi for a command")
-def test_sigterm_is_passed_on_to_the_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ready", [True, False], ids=["ready", "starting"])
+def test_sigterm_is_passed_on_to_the_command(tmp_path: Path, ready: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     notes = {"NOTES": str(tmp_path / "notes"), "COMMAND_PORT": str(port)}
-    bento = write_bento(tmp_path / "bento", shapes.COMMAND, services=[{"name": "Command"}])
+    source = shapes.COMMAND if ready else shapes.COMMAND.replace("(200)", "(503)")
+    bento = write_bento(tmp_path / "bento", source, services=[{"name": "Command"}])
     with started(tmp_path, bento, Served("Command", env=notes)) as replica:
-        replica.get("/any")
+        if ready:
+            replica.get("/any")
+        else:
+            asyncio.run(until(lambda: b"\nthe command listens\n" in replica.log.read_bytes(), 20))
         replica.process.send_signal(signal.SIGTERM)
         replica.ended()
     assert (tmp_path / "notes").read_text() == "ended\n"

@@ -24,18 +24,24 @@ class Layer:
 
 class StartWatch(Layer):
     """The outermost layer: tells when the service has been constructed and may answer, or why
-    it could not be, and lets SIGTERM end the process at once before that.
+    it could not be, and has `early` answer a SIGTERM before that.
 
     BentoML constructs the service, and runs its start-up hooks, inside the ASGI lifespan's
     startup; the server takes connections right after it.
     """
 
     def __init__(
-        self, app: Application, ready: Callable[[], None], failed: Callable[[BaseException], None]
+        self,
+        app: Application,
+        ready: Callable[[], None],
+        failed: Callable[[BaseException], None],
+        early: Any = signal.SIG_DFL,
     ) -> None:
+        """`early` is a handler as `signal.signal` takes it; by default the process ends at once."""
         super().__init__(app)
         self._ready = ready
         self._failed = failed
+        self._early = early
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
@@ -43,7 +49,7 @@ class StartWatch(Layer):
             return
         # The server's handler ends a process once it has started; until then there is nothing to
         # finish, and a constructor that loads a model would hold it for minutes.
-        graceful = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        graceful = signal.signal(signal.SIGTERM, self._early)
 
         async def watched(message: Any) -> None:
             if message["type"] == "lifespan.startup.complete":
@@ -56,6 +62,21 @@ class StartWatch(Layer):
         except BaseException as error:
             self._failed(error)
             raise
+
+
+def pass_on(number: int, _: Any) -> None:
+    """Answer SIGTERM like a shell in front of its command: ask the children to end, wait for them,
+    end too. BentoML looks after its command's program only once that is healthy, and whoever
+    outlives the replica's first process is killed.
+    """
+    import psutil  # type: ignore[import-untyped]
+
+    children = psutil.Process().children()
+    for child in children:
+        child.send_signal(number)
+    psutil.wait_procs(children)
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 class TaskWatch(Layer):

@@ -33,6 +33,7 @@ from hotplate.serving.replica.hooks import (
     StartWatch,
     TaskWatch,
     keep_sessions,
+    pass_on,
     wrap_applications,
 )
 from hotplate.serving.replica.journal import Journal
@@ -83,7 +84,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
         watched = CommandWatch(
             TaskWatch(app, _submissions(service)), service.context, _command_ended
         )
-        return StartWatch(watched, lambda: _note_ready(journal), failures.append)
+        early = pass_on if service.has_custom_command() else signal.SIG_DFL
+        return StartWatch(watched, lambda: _note_ready(journal), failures.append, early)
 
     wrap_applications(Service, wrapped)
     journal.note("process", "end")
