@@ -38,6 +38,19 @@ async def test_a_bento_in_one_request_is_a_success_without_another_word(cloud: C
     assert (await cloud.call("GET", BENTO))["upload_status"] == "success"
 
 
+async def test_a_first_part_that_begins_no_archive_is_refused_while_it_comes(
+    cloud: Cloud,
+) -> None:
+    """The client repeats a part that is refused, goes on, and shows what is said last."""
+    await cloud.register("model", "bert", "1")
+    with pytest.raises(Refused, match=r"'\.\.'"):
+        await cloud.send_parts(MODEL, [tar_of({"../x": b""})])
+    upload_id = (await cloud.call("PATCH", f"{MODEL}/start_multipart_upload"))["upload_id"]
+    body = {"upload_id": upload_id, "parts": []}
+    with pytest.raises(Refused, match=r"'\.\.'"):
+        await cloud.call("PATCH", f"{MODEL}/complete_multipart_upload", body)
+
+
 async def test_unused_strings_are_empty_and_the_manifest_comes_back_as_it_was_sent(
     cloud: Cloud,
 ) -> None:
@@ -115,7 +128,8 @@ async def test_a_body_that_is_cut_off_leaves_nothing(
     await cloud.register("bento", "echo", "v1")
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"PUT {BENTO}/upload HTTP/1.1\r\nHost: x\r\nX-YATAI-API-TOKEN: {cloud.token}\r\n"
-    writer.write(f"{head}Content-Length: 3000000\r\n\r\n".encode() + b"x" * 2_000_000)
+    tar = tar_of({"weights": bytes(2_990_000)})
+    writer.write(f"{head}Content-Length: {len(tar)}\r\n\r\n".encode() + tar[:2_000_000])
     await until(lambda: blobs.used_bytes() > 0)
     writer.close()
     await until(lambda: status(cloud) == "failed")

@@ -53,6 +53,12 @@ class Bento:
     def tag(self) -> str:
         return f"{self.name}:{self.version}"
 
+    def write(self, folder: Path) -> None:
+        """Put its files there, as `bentoml build` would have."""
+        for path, content in self.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+
     def tar(self, *members: tarfile.TarInfo, without: str = "") -> bytes:
         """Its tar, with extra members that have no content, and without one file."""
         buffer = io.BytesIO()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from loadtests.census import memory_bytes
 from tests.platform.cloud import MODEL_MANIFEST, Refused, tar_of
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.serving.bentos import write_model
+from tests.serving.callers import Caller
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("unharmed")]
 
@@ -79,10 +83,7 @@ async def test_an_upload_that_is_cut_in_the_middle_can_be_sent_again(
     assert not list((platform.data / "blobs" / "parts").rglob("*")), "no half of it is kept"
     assert (await rough.refusal("POST", "/api/v2/deployments", {"bento": cut.tag})).status == 400
 
-    folder = laptop.home / "bentos" / cut.name / cut.version
-    for path, content in cut.files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
+    cut.write(laptop.home / "bentos" / cut.name / cut.version)
     assert "Successfully pushed" in await laptop.bentoml("push", cut.tag)
     assert (await rough.call("GET", one))["upload_status"] == "success"
 
@@ -138,4 +139,121 @@ async def test_uploads_of_one_version_at_once_leave_one_that_works(
     puts = [rough.call("PUT", f"{one}/upload", data=same.tar()) for _ in range(4)]
     said = await asyncio.gather(*puts, return_exceptions=True)
     assert any(isinstance(answer, dict) for answer in said), said
+    assert (await rough.call("GET", one))["upload_status"] == "success"
+
+
+def members(count: int) -> Iterator[bytes]:
+    """A tar of empty files, a thousand at a time."""
+    for first in range(0, count, 1000):
+        names = (f"{number:07}" for number in range(first, first + 1000))
+        yield b"".join(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT) for name in names)
+    yield bytes(1024)
+
+
+async def test_a_tar_of_a_million_entries_is_refused_before_it_is_read(
+    platform: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    one = await rough.register("bento", "million", "v1", {**bento.manifest, "name": "million"})
+    before = memory_bytes(platform.pid("control-plane"))
+    caller = await Caller.to(platform.port)
+    caller.send_raw(put_head(platform, one, 512 * 1_000_000 + 1024))
+    answered, sent_bytes = asyncio.create_task(caller.answer()), 0
+    for piece in members(1_000_000):
+        caller.send_raw(piece)
+        sent_bytes += len(piece)
+        await caller.writer.drain()
+        await asyncio.sleep(0)  # drain does not let others run unless it has to wait
+        if answered.done():
+            break
+    answer = await answered
+    grown = memory_bytes(platform.pid("control-plane")) - before
+    assert answer.status == 400
+    assert answer.error["message"] == "the archive has more than 20000 members (limit)"
+    assert (await rough.call("GET", one))["upload_finished_reason"] == answer.error["message"]
+    assert 20_000 * 512 < sent_bytes < 60_000 * 512
+    assert grown < 24 << 20
+    caller.leave()
+
+
+def put_head(platform: Platform, one: str, length: int) -> bytes:
+    return (
+        f"PUT {one}/upload HTTP/1.1\r\nHost: a\r\nX-YATAI-API-TOKEN: {platform.token}\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.client
+@pytest.mark.timeout(60)
+async def test_the_client_shows_why_its_archive_is_refused(
+    laptop: Laptop, rough: RoughClient, bento: Bento
+) -> None:
+    many = bento.changed("many-files", {f"src/{number}": "" for number in range(20_001)})
+    many.write(laptop.home / "bentos" / many.name / many.version)
+    said = await laptop.bentoml("push", many.tag, fails=True)
+    assert "the archive has more than 20000 members (limit)" in said
+    assert "Traceback" not in said
+
+
+def unended(bento: Bento) -> bytes:
+    """Its tar without the zeros that are its end."""
+    tar = bento.tar().rstrip(b"\0")
+    return tar + bytes(-len(tar) % 512)
+
+
+def lying(bento: Bento) -> bytes:
+    """The last file's header says a terabyte more than follows."""
+    info = tarfile.TarInfo("./liar")
+    info.size = 1 << 40
+    return unended(bento) + info.tobuf(tarfile.GNU_FORMAT) + b"x" * 512
+
+
+def bomb(bento: Bento) -> bytes:
+    """A thousand times as much as it is sent."""
+    info = tarfile.TarInfo("./zeros")
+    info.size = 64 << 20
+    zip_ = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    head = unended(bento) + info.tobuf(tarfile.GNU_FORMAT)
+    zeros = bytes(1 << 20)
+    pieces = [zip_.compress(head), *(zip_.compress(zeros) for _ in range(64)), zip_.flush()]
+    return b"".join(pieces)
+
+
+BROKEN = {
+    "a lying length": (lying, "the archive ends in the middle of member 'liar'; send it again"),
+    "a bomb": (bomb, "the archive's gzip data unpack to more than 200 times their size"),
+}
+
+
+@pytest.mark.parametrize(("make", "sentence"), BROKEN.values(), ids=BROKEN)
+async def test_a_tar_that_is_not_what_it_says_is_refused(
+    rough: RoughClient, bento: Bento, make: Callable[[Bento], bytes], sentence: str
+) -> None:
+    broken = bento.changed(make.__name__)
+    one = await rough.register("bento", broken.name, broken.version, broken.manifest)
+    refused = await rough.refusal("PUT", f"{one}/upload", data=make(broken))
+    assert sentence in refused.message
+    assert (await rough.call("GET", one))["upload_finished_reason"] == refused.message
+
+
+async def test_a_body_ends_where_it_was_declared_to_end(
+    platform: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    """What follows is no part of it, and no request."""
+    declared = bento.changed("declared")
+    one = await rough.register("bento", declared.name, declared.version, declared.manifest)
+    tar = declared.tar()
+    for missing, said, status in (
+        (len(tar) // 2, "the archive ends in the middle of ", 400),
+        (0, "", 200),
+    ):
+        caller = await Caller.to(platform.port)
+        length = len(tar) - missing
+        caller.send_raw(put_head(platform, one, length) + tar[:length])
+        answer = await caller.answer()
+        assert answer.status == status
+        assert said == "" or answer.error["message"].startswith(said)
+        caller.send_raw(tar[length:] + bytes(5000))
+        assert (await caller.answer()).status == 400
+        assert await caller.ended()
+        caller.leave()
     assert (await rough.call("GET", one))["upload_status"] == "success"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.cache.tar_reader import TarReader
+from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.errors import BodyCut
 
 WRITE_BYTES = 1 << 20
@@ -15,16 +18,24 @@ WRITE_BYTES = 1 << 20
 
 
 async def spool(
-    request: web.Request, blobs: BlobStore, upload_id: str, number: int, idle_s: float
+    request: web.Request, blobs: BlobStore, upload_id: str, number: int, settings: ApiSettings
 ) -> str:
     """Writes the body as one part and returns its etag; a part counts only when it is whole.
 
-    Raises BodyCut where the body ends early or stands still for `idle_s`.
+    Raises BodyCut where the body ends early or stands still. The first part is the beginning of an
+    archive: raises BadArchive at the first byte of it that is refused, and reads no further.
     """
+    reader = TarReader(settings.archive) if number == 1 else None
     with await asyncio.to_thread(blobs.part_writer, upload_id, number) as part:
+
+        def take(piece: bytes) -> None:
+            if reader is not None:
+                deque(reader.feed(piece), maxlen=0)
+            part.write(piece)
+
         received = 0
-        while piece := await _next_piece(request, received, idle_s):
-            await asyncio.to_thread(part.write, piece)
+        while piece := await _next_piece(request, received, settings.body_idle_s):
+            await asyncio.to_thread(take, piece)
             received += len(piece)
         if request.content_length not in (None, received):
             raise _cut(request, received)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hotplate.cache import archive
 from hotplate.cache.blobs import BlobStore
-from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.errors import BadArchive, CacheError, NoSpace
 from hotplate.cache.manifest import Manifest
 from hotplate.platform.api.links import Link, sign, verify
 from hotplate.platform.api.settings import ApiSettings
@@ -32,8 +32,8 @@ class Transfers:
         self._store = store
         self._blobs = blobs
         self._settings = settings
-        self._refused: dict[str, dict[int, NoSpace]] = {}
-        """Parts that there was no room for, and that have not arrived since, by upload."""
+        self._refused: dict[str, dict[int, CacheError]] = {}
+        """Why parts were refused that have not arrived since, by upload."""
         self._sending = asyncio.Semaphore(settings.downloads_at_once)
 
     def routes(self) -> list[web.RouteDef]:
@@ -53,10 +53,9 @@ class Transfers:
             raise Conflict("the upload is over; start it again")
         refused = self._refused.setdefault(link.subject, {})
         try:
-            idle_s = self._settings.body_idle_s
-            etag = await spool(request, self._blobs, link.subject, link.part, idle_s)
+            etag = await spool(request, self._blobs, link.subject, link.part, self._settings)
             refused.pop(link.part, None)
-        except NoSpace as error:
+        except (NoSpace, BadArchive) as error:
             refused[link.part] = error
             raise
         finally:
@@ -65,7 +64,7 @@ class Transfers:
         return web.Response(headers={"ETag": f'"{etag}"'})
 
     def check_complete(self, upload_id: str) -> None:
-        """Raises the NoSpace with which a part was refused that has not arrived since.
+        """Raises what a part was refused with that has not arrived since: NoSpace or BadArchive.
 
         The client goes on to complete such an upload, and shows only the last answer.
         """

@@ -63,7 +63,7 @@ class Uploads:
         artifact = await self._named(request)
         upload = await self._store.run(self._store.open_upload, artifact.id, resume=False)
         try:
-            await spool(request, self._blobs, upload.id, 1, self._settings.body_idle_s)
+            await spool(request, self._blobs, upload.id, 1, self._settings)
         except BaseException as error:
             # Also when the handler is cancelled, as a server may do when the caller leaves.
             await self._unpacking.fail(
