@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from loadtests.census import memory_bytes
 from tests.scenarios.calling import call
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform
 from tests.scenarios.rough_client import RoughClient
+from tests.serving.callers import Caller
 
 pytestmark = [
     pytest.mark.client,
@@ -95,6 +97,43 @@ async def test_an_update_that_cannot_be_made_leaves_what_serves(
     url = await platform.url_of("unmoved")
     assert await call(f"{url}/echo", text="still here") == "still here"
     await platform.delete("unmoved")
+
+
+async def test_malformed_and_slow_callers_by_the_hundred_cost_little_and_others_are_served(
+    platform: Platform, rough: RoughClient, kitchen: str
+) -> None:
+    """At the API, and at a deployment with one slot."""
+    await rough.deploy("besieged", kitchen, Kitchen={"scaling": {"min_replicas": 1}})
+    await rough.settled("besieged", "running")
+    url = await platform.url_of("besieged")
+    ports = (platform.port, int(url.rpartition(":")[2]))
+    before = memory_bytes(platform.pid("control-plane")) + memory_bytes(platform.pid("gateway"))
+    head = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
+    token = f"X-YATAI-API-TOKEN: {platform.token}\r\n".encode()
+    slow = [await Caller.to(port) for port in ports for _ in range(200)]
+    for number, caller in enumerate(slow):
+        body = token + b"Content-Length: 9999\r\n\r\n{"
+        caller.send_raw(head + (body if number % 2 else b"X-Slow: "))
+    for port in ports:
+        for data, status in (
+            (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n", 431),
+            (head + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+            (b"\x16\x03\x01\r\n\r\n", 400),
+        ):
+            caller = await Caller.to(port)
+            caller.send_raw(data)
+            answer = await caller.answer()
+            assert (answer.status, "\n" in answer.error["message"]) == (status, False)
+            caller.leave()
+    for _ in range(10):
+        assert await call(f"{url}/echo", text="served") == "served"
+        assert (await platform.ask("besieged"))["status"] == "running"
+    assert sum(caller.reader.at_eof() for caller in slow) == 0, "all of them still hold on"
+    after = memory_bytes(platform.pid("control-plane")) + memory_bytes(platform.pid("gateway"))
+    assert after - before < 48 << 20
+    for caller in slow:
+        caller.leave()
+    await platform.delete("besieged")
 
 
 async def test_of_two_deploys_of_one_name_one_wins(
