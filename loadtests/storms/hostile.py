@@ -1,0 +1,243 @@
+"""Services that use up, block or outlive what they can, beside a good neighbour under steady load.
+
+Each must end with a sentence in `hotplate status`, `events` or `logs` and leave no process behind;
+the neighbour answers all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from loadtests.census import ROLES, memory_bytes
+from loadtests.steady_load import steady_load
+from loadtests.verdict import Verdict
+from tests.deploy.fakes import runs
+from tests.scenarios.bentos import KITCHEN
+from tests.scenarios.calling import Refused, call
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, running, until
+from tests.scenarios.rough_client import RoughClient
+from tests.scenarios.vandals import STUBBORN, VANDAL
+
+CALLERS = 3
+WATCH_S = 0.1
+PATIENCE_S = 90.0
+"""For each of them to be dealt with; the slowest is a replica that has fallen silent: a minute."""
+LOG_DISK_BYTES = 128 << 20
+"""Of the replicas' folders while one shouts: a log's limit, and what comes until the next look."""
+SMALL = {"config_overrides": {"resources": {"memory": "256Mi"}}}
+AWAKE = {"scaling": {"min_replicas": 1, "max_replicas": 1}}
+NAMES = ("shouts", "eats", "hangs", "forks", "ignores_sigterm", "blocks", "command")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--daemons", type=int, default=200, help="forked by one service")
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="what is tried")
+
+
+async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
+    laptop = Laptop(folder / "laptop")
+    laptop.home.mkdir()
+    async with running(folder / "data") as platform, RoughClient(platform) as rough:
+        await laptop.login(platform)
+        await laptop.deploy("good", await laptop.build("kitchen", KITCHEN), Kitchen=AWAKE)
+        await rough.settled("good", "running")
+        for name, source in (("vandal", VANDAL), ("stubborn", STUBBORN)):
+            await laptop.bentoml("push", await laptop.build(name, source))
+        trial = Trial(platform, rough, flags.daemons)
+        url = f"{await platform.url_of('good')}/echo"
+        async with steady_load(CALLERS, url, text="good") as load, trial.memory_watched():
+            for name in flags.only:
+                try:
+                    await getattr(trial, name)()
+                except (TimeoutError, AssertionError, Refused, OSError) as error:
+                    trial.verdict.broken.append(f"{name}: {error!r}")
+        figures = trial.verdict.figures
+        figures["the neighbour's requests: sent"] = load.sent
+        figures["the neighbour's requests: failed"] = len(load.failures)
+        trial.verdict.broken += [f"the neighbour: {each.what}" for each in load.failures[:5]]
+        if not await platform.healthy():
+            trial.verdict.broken.append("the platform is not healthy afterwards")
+        return trial.verdict
+
+
+@dataclass
+class Trial:
+    """One platform with its neighbour, and what was found."""
+
+    platform: Platform
+    rough: RoughClient
+    daemons: int
+    verdict: Verdict = field(default_factory=Verdict)
+
+    @asynccontextmanager
+    async def of(self, name: str, does: str, **settings: Any) -> AsyncIterator[None]:
+        """A deployment that does this at its start, deleted at the end."""
+        envs = [{"name": "DOES", "value": does}]
+        await self.rough.deploy(name, "vandal:v1", Vandal={"envs": envs, **AWAKE, **settings})
+        try:
+            yield
+        finally:
+            await self.platform.delete(name)
+
+    async def timed(self, what: str, work: Awaitable[Any]) -> Any:
+        began = asyncio.get_running_loop().time()
+        try:
+            return await asyncio.wait_for(work, PATIENCE_S)
+        finally:
+            seconds = asyncio.get_running_loop().time() - began
+            self.verdict.figures[f"{what}, s"] = round(seconds, 1)
+
+    async def url(self, name: str, path: str) -> str:
+        await self.rough.settled(name, "running")
+        return f"{await self.platform.url_of(name)}/{path}"
+
+    async def told(self, name: str, sentence: str, *questions: str) -> None:
+        """Wait until each of these commands tells it."""
+        for question in questions:
+
+            async def said(question: str = question) -> bool:
+                return sentence in await self.platform.hotplate(question, name)
+
+            try:
+                await until(said, PATIENCE_S)
+            except TimeoutError:
+                self.verdict.broken.append(f"`hotplate {question} {name}` lacks: {sentence}")
+
+    async def gone(self, pids: list[int]) -> None:
+        async def none_runs() -> bool:
+            return not any(map(runs, pids))
+
+        await until(none_runs, PATIENCE_S)
+
+    # What they do ------------------------------------------------------------------------
+
+    async def shouts(self) -> None:
+        async with self.of("shouts", "shout"):
+            with_most = _Peak(lambda: _size_bytes(self.platform.data / "engine"))
+            async with with_most:
+                await self.timed("1 GB of logs: written", self.rough.settled("shouts", "running"))
+            mib = with_most.most >> 20
+            self.verdict.figures["1 GB of logs: most on the disk, MiB"] = mib
+            if with_most.most > LOG_DISK_BYTES:
+                self.verdict.broken.append(f"a log of 1 GB took {mib} MiB of the disk")
+            (noisy,) = await self.platform.replicas("shouts")
+            with (self.platform.data / "engine" / "replicas" / noisy["id"] / "log").open() as log:
+                first = log.readline()
+            if not first.startswith("hotplate: this log had grown to "):
+                self.verdict.broken.append("the log does not say that it was cut")
+
+    async def eats(self) -> None:
+        sentence = "killed: it used more than its 256 MiB of memory (resources.memory)"
+        async with self.of("eats-early", "gobble", **SMALL):
+            told = self.told("eats-early", sentence, "events", "status", "logs")
+            await self.timed("eats in __init__: killed and told", told)
+        async with self.of("eats-late", "nothing", **SMALL):
+            url = await self.url("eats-late", "eat")
+            with suppress(Refused):
+                await self.timed("eats in a handler: its caller was answered", call(url))
+            await self.told("eats-late", sentence, "events", "logs")
+
+    async def forks(self) -> None:
+        async with self.of("forks", "nothing"):
+            url = await self.url("forks", "fork")
+            family: list[int] = await self.timed("forks: made", call(url, count=self.daemons))
+            alive = sum(map(runs, family))
+            self.verdict.figures["forks: daemons before the delete"] = alive
+            if alive < self.daemons:
+                self.verdict.broken.append(f"only {alive} of {self.daemons} daemons were there")
+            await self.timed("forks: deployment deleted", self.platform.delete("forks"))
+            left = sum(map(runs, family))
+            self.verdict.figures["forks: daemons left when it is forgotten"] = left
+            if left:
+                self.verdict.broken.append(f"forgotten with {left} daemons alive")
+            await self.gone(family)
+
+    async def ignores_sigterm(self) -> None:
+        async with self.of("deaf", "nothing"):
+            pid: int = await call(await self.url("deaf", "deafen"))
+            await self.timed("ignores SIGTERM: deleted", self.platform.delete("deaf"))
+            await self.gone([pid])
+
+    async def hangs(self) -> None:
+        sentence = "not ready within its cold_start_timeout of 6 s"
+        async with self.of("hangs", "hang", cold_start_timeout=6):
+            told = self.told("hangs", sentence, "status", "events", "logs")
+            await self.timed("hangs in __init__: told", told)
+
+    async def blocks(self) -> None:
+        short = {"config_overrides": {"traffic": {"timeout": 3}}}
+        async with self.of("blocks", "nothing", **short):
+            url = await self.url("blocks", "block")
+            pid = await call(await self.url("blocks", "pid"))
+            with suppress(Refused):
+                await self.timed("blocks its loop: its caller was answered", call(url))
+            await self.timed("blocks its loop: replica gone", self.gone([pid]))
+            await self.told("blocks", "blocks its event loop", "events", "logs")
+
+            async def serves() -> bool:
+                with suppress(Refused):
+                    return bool(await call(await self.url("blocks", "pid")) != pid)
+                return False
+
+            await self.timed("blocks its loop: another serves", until(serves, PATIENCE_S))
+
+    async def command(self) -> None:
+        await self.rough.deploy("stubborn", "stubborn:v1", Command=AWAKE)
+        url = await self.url("stubborn", "pid")
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            pid = int((await answer.text()).split()[0])
+        await self.timed("a command ignores SIGTERM: deleted", self.platform.delete("stubborn"))
+        await self.gone([pid])
+
+    @asynccontextmanager
+    async def memory_watched(self) -> AsyncIterator[None]:
+        peaks = {role: _Peak(partial(memory_bytes, self.platform.pid(role))) for role in ROLES}
+        async with AsyncExitStack() as stack:
+            for peak in peaks.values():
+                await stack.enter_async_context(peak)
+            yield
+        for role, peak in peaks.items():
+            self.verdict.figures[f"{role}: most memory, MiB"] = peak.most >> 20
+
+
+class _Peak:
+    """The most of an amount while the block runs."""
+
+    def __init__(self, amount: Callable[[], int]) -> None:
+        self.most = 0
+        self._amount = amount
+
+    async def __aenter__(self) -> _Peak:
+        self._watch = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._watch.cancel()
+        await asyncio.wait([self._watch])
+
+    async def _look(self) -> None:
+        while True:
+            with suppress(OSError):
+                self.most = max(self.most, self._amount())
+            await asyncio.sleep(WATCH_S)
+
+
+def _size_bytes(folder: Path) -> int:
+    """What the files below it take on the disk."""
+    sizes = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                sizes.append((Path(parent) / name).lstat().st_blocks * 512)
+    return sum(sizes)
