@@ -33,13 +33,17 @@ class Census:
     temporary: frozenset[str]
     """What lies in the temporary folder."""
 
-    def leftovers(self, before: Census) -> list[str]:
-        """What is there beyond what there was before, a sentence each; memory is not looked at."""
+    def leftovers(self, before: Census, connections: int = 0) -> list[str]:
+        """What is there beyond what there was before, a sentence each; memory is not looked at.
+
+        So many `connections` more may be open in each role: they are kept for the next request.
+        """
         found = []
         counts = {"processes": (before.processes, self.processes)}
         counts["listening ports"] = (before.listening, self.listening)
         for role in ROLES:
-            counts[f"descriptors of {role}"] = (before.descriptors[role], self.descriptors[role])
+            allowed = before.descriptors[role] + connections
+            counts[f"descriptors of {role}"] = (allowed, self.descriptors[role])
         for folder in sorted({*before.files, *self.files} - {ENDED}):
             counts[f"files in {folder}"] = (before.files.get(folder, 0), self.files.get(folder, 0))
         for what, (then, now) in counts.items():
@@ -52,8 +56,8 @@ class Census:
         return found
 
 
-def take(platform: Platform, temporary: Path) -> Census:
-    """Count; `temporary` is the platform's folder for temporary files."""
+def take(platform: Platform, temporary: Path | None = None) -> Census:
+    """Count; `temporary` is the platform's folder for temporary files, if it has its own."""
     pids = platform.processes()
     roles = {role: platform.pid(role) for role in ROLES}
     return Census(
@@ -62,7 +66,7 @@ def take(platform: Platform, temporary: Path) -> Census:
         descriptors={role: len(list(_descriptors(pid))) for role, pid in roles.items()},
         memory_bytes={role: memory_bytes(pid) for role, pid in roles.items()},
         files=_files(platform.data),
-        temporary=frozenset(os.listdir(temporary)),
+        temporary=frozenset(os.listdir(temporary) if temporary else ()),
     )
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.scenarios.bentos import KITCHEN
 from tests.scenarios.calling import under_load
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+ROLLED_S = 30.0
+RAISING = KITCHEN + "\n\nraise RuntimeError('this one never starts')\n"
 
 
 async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_nothing(
@@ -41,6 +48,63 @@ async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_noth
         after = await platform.ask("changing")
         assert after["revision"] == serving["revision"] == 2
         assert ids(after["live"]) == ids(serving["live"])
+
+
+async def test_new_settings_take_over_under_load_and_what_cannot_start_leaves_the_old_ones(
+    platform: Platform, rough: RoughClient, bento: Bento
+) -> None:
+    raising = await rough.push(bento.changed("kitchen-raising", {"src/service.py": RAISING}))
+
+    async def update(tag: str, replicas: int) -> None:
+        scaling = {"min_replicas": replicas, "max_replicas": replicas}
+        envs = [{"name": "PLACES", "value": "many"}]
+        services = {"Kitchen": {"scaling": scaling}}
+        body = {"bento": tag, "envs": envs, "services": services}
+        await rough.call("PUT", "/api/v2/deployments/steady", body)
+
+    try:
+        await rough.deploy("steady", bento.tag, Kitchen={"scaling": {"min_replicas": 1}})
+        await serves(platform, "steady", revision=1, replicas=1)
+        url = await platform.url_of("steady")
+        async with under_load(3, f"{url}/cook", seconds=0.05) as load:
+            await update(bento.tag, replicas=1)
+            await serves(platform, "steady", revision=2, replicas=1)
+            await update(bento.tag, replicas=2)
+            serving = await serves(platform, "steady", revision=3, replicas=2)
+            await update(raising, replicas=2)
+            failed = await rough.settled("steady", "failed")
+            after = await serves(platform, "steady", revision=3, replicas=2)
+            before = len(load.answers)
+
+            async def some_more() -> bool:
+                return len(load.answers) > before + 10
+
+            await until(some_more, 10)
+            environ = environ_of(load.answers[-1]["pid"])
+        assert load.failures == []
+        assert ids(after["live"]) == ids(serving["live"])
+        assert "PLACES=many" in environ
+        assert "this one never starts" in failed["reason"]
+        assert "revision 3 goes on serving" in failed["reason"]
+        assert failed["reason"] in await platform.hotplate("status", "steady")
+        assert failed["reason"] in await platform.hotplate("events", "steady")
+    finally:
+        await platform.delete("steady")
+
+
+async def serves(platform: Platform, name: str, revision: int, replicas: int) -> Any:
+    """The platform's page, once this revision has so many replicas and no other has any."""
+
+    async def said() -> Any:
+        page = await platform.ask(name)
+        there = [(each["revision"], each["state"]) for each in page["live"]["replicas"]]
+        return page if there == [(revision, "ready")] * replicas else None
+
+    return await until(said, ROLLED_S)
+
+
+def environ_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
 
 
 def ids(live: dict[str, list[dict[str, str]]]) -> list[str]:

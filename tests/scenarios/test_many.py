@@ -1,0 +1,122 @@
+"""Many deployments on one machine, and one too many."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hotplate.deploy.machine import detect
+from loadtests.census import take
+from tests.scenarios.bentos import KITCHEN, SLEEPY
+from tests.scenarios.calling import call, under_load
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+PASSING = 3
+CONNECTIONS = PASSING - 1
+"""Kept between roles for the next request, at most: one descriptor per deployment is too many."""
+SWEPT_S = 20.0
+WAITS_S = 20.0
+HALF_AND_MORE = {"resources": {"cpu": detect().cpus / 2 + 0.1}}
+"""Of the machine's CPUs: two such replicas do not fit."""
+
+
+async def test_deployments_that_come_and_go_leave_nothing(
+    platform: Platform, rough: RoughClient, bento: Bento, sleeper: str
+) -> None:
+    await platform.asleep("sleeper")
+    await come_and_go(platform, rough, bento, "first")  # what is made once is there from now on
+    before = take(platform)
+    for number in range(PASSING):
+        await come_and_go(platform, rough, bento, f"passing-{number}")
+
+    async def nothing_left() -> bool:
+        return not take(platform).leftovers(before, CONNECTIONS)
+
+    try:
+        await until(nothing_left, SWEPT_S)
+    except TimeoutError:
+        pytest.fail("; ".join(take(platform).leftovers(before, CONNECTIONS)))
+
+
+async def come_and_go(platform: Platform, rough: RoughClient, bento: Bento, name: str) -> None:
+    """A deployment of a bento of its own, which answers once."""
+    changed = bento.changed(name, {"src/service.py": KITCHEN.replace('"v1"', f'"{name}"')})
+    await rough.deploy(name, await rough.push(changed), Kitchen={"scaling": SLEEPY})
+    assert (await call(f"{await platform.url_of(name)}/cook"))["version"] == name
+    await platform.delete(name)
+
+
+async def test_several_that_sleep_use_no_process_and_wake_at_once(
+    platform: Platform, rough: RoughClient, sleeper: str
+) -> None:
+    await platform.asleep("sleeper")
+    before = take(platform)
+    names = [f"asleep-{number}" for number in range(3)]
+    for name in names:
+        await rough.deploy(name, "kitchen:v1", Kitchen={"scaling": SLEEPY})
+    try:
+        for name in names:
+            await rough.settled(name, "scaled-to-zero")
+            await platform.asleep(name)
+
+        async def no_process_more() -> bool:
+            after = take(platform)
+            listen = after.listening == before.listening + len(names)
+            return listen and after.processes <= before.processes
+
+        await until(no_process_more, SWEPT_S)
+        urls = [await platform.url_of(name) for name in names]
+        answers = await asyncio.gather(*(call(f"{url}/cook") for url in urls))
+        assert len({answer["pid"] for answer in answers}) == len(names)
+    finally:
+        await asyncio.gather(*(platform.delete(name) for name in names))
+
+
+async def test_what_does_not_fit_waits_with_the_reason_and_starts_when_there_is_room(
+    platform: Platform, laptop: Laptop, rough: RoughClient, kitchen: str
+) -> None:
+    """The machine is full of one deployment that wants more, while another comes."""
+    greedy = {"config_overrides": HALF_AND_MORE, "scaling": {"min_replicas": 1, "max_replicas": 2}}
+    modest = {"config_overrides": HALF_AND_MORE, "scaling": SLEEPY}
+    try:
+        await rough.deploy("greedy", kitchen, Kitchen=greedy)
+        url = await platform.url_of("greedy")
+        async with under_load(4, f"{url}/cook", seconds=0.2) as load:
+            status, reason = await short_of_cpus(platform, "greedy")
+            assert status == "running"
+            assert reason.startswith("1 replica ready; 1 replica waits for room: needs")
+        assert load.failures == []
+
+        await rough.deploy("modest", kitchen, Kitchen=modest)
+        status, reason = await short_of_cpus(platform, "modest")
+        assert status == "deploying"
+        assert "greedy" in reason
+        assert "it waits for room" in reason
+        shortage = reason.partition(": ")[2]
+        assert shortage in await platform.hotplate("status", "modest")
+        events = await platform.hotplate("events", "modest")
+        assert "Pending" in events
+        assert shortage in events
+        assert "deploying" in await laptop.bentoml("deployment", "get", "modest")
+        await platform.delete("greedy")
+        await rough.settled("modest", "running")
+        assert (await call(f"{await platform.url_of('modest')}/cook"))["version"] == "v1"
+    finally:
+        await asyncio.gather(*(platform.delete(name) for name in ("greedy", "modest")))
+
+
+async def short_of_cpus(platform: Platform, name: str) -> tuple[str, str]:
+    """Status and reason of a deployment, once something of it does not fit."""
+
+    async def said() -> tuple[str, str] | None:
+        page = await platform.ask(name)
+        return (page["status"], page["reason"]) if "CPUs: " in page["reason"] else None
+
+    found = await until(said, WAITS_S)
+    assert found is not None
+    return found
