@@ -40,12 +40,16 @@ async def test_a_full_disk_refuses_uploads_in_a_sentence_and_fails_no_request(
             url = await mine.url_of("kitchen")
             pids = [mine.pid(role) for role in ROLES]
             filler = fill(disk, left_bytes=2 * MIB)
+
+            async def told() -> bool:
+                return "free some space" in await mine.hotplate("events")
+
             async with under_load(2, f"{url}/cook") as load:
                 refused = await laptop.bentoml("models", "push", "heavy:v1", fails=True)
                 assert "is full" in refused
                 assert "free some space" in refused
-                said = await mine.hotplate("status")
-                assert "free some space" in said
+                assert "free some space" in await mine.hotplate("status")
+                await until(told, 20)
                 fill(disk / "data")  # the last bytes, too
                 assert await mine.healthy()
                 (disk / "data" / "filler").unlink()
@@ -57,8 +61,3 @@ async def test_a_full_disk_refuses_uploads_in_a_sentence_and_fails_no_request(
             (replica,) = await mine.replicas("kitchen", "ready")
             assert replica["restarts"] == 0
             assert [mine.pid(role) for role in ROLES] == pids
-
-            async def told() -> bool:
-                return "free some space" in await mine.hotplate("events")
-
-            await until(told, 10)

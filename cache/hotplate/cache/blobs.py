@@ -11,15 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
 from hotplate.cache.parts import Parts, PartWriter
-from hotplate.cache.storage import Storage, open_storage
+from hotplate.cache.storage import Draft, Storage, open_storage
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -155,7 +154,7 @@ class BlobStore:
         return self._storage.used_bytes()
 
 
-class BlobWriter:
+class BlobWriter(Draft):
     """One blob on its way in; its chunks' digests are taken as it passes."""
 
     def __init__(self, storage: Storage) -> None:
@@ -167,15 +166,7 @@ class BlobWriter:
         self._chunk_bytes = 0
         self._blob: Blob | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def discard(self) -> None:
         self._upload.discard()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

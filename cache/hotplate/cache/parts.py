@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownPart
-from hotplate.cache.storage import Storage
+from hotplate.cache.storage import Draft, Storage
 
 PART_NUMBER_MAX = 99_999
 _ETAG_BYTES = 64
@@ -85,7 +83,7 @@ class Parts:
         return f"{self._folder(upload_id)}/{number:05d}"
 
 
-class PartWriter:
+class PartWriter(Draft):
     """One part on its way in; used with `with`, it is gone on leaving unless committed."""
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -93,15 +91,7 @@ class PartWriter:
         self._upload = storage.create()
         self._digest = blake3()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def discard(self) -> None:
         self._upload.discard()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

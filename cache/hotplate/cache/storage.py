@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -188,15 +189,12 @@ class Folder(Storage):
             shutil.rmtree(self._at(folder))
 
 
-class Upload:
-    """An object being written: `write` … `close`, then `publish`, or it is gone on leaving."""
+class Draft(ABC):
+    """What is being written; used with `with`, it is gone on leaving unless it was kept."""
 
-    def __init__(self, storage: Storage, path: str) -> None:
-        self._storage = storage
-        self._path = path
-        self._published = False
-        with storage.asked():
-            self._file: IO[bytes] | None = storage.open_new(path)
+    @abstractmethod
+    def discard(self) -> None:
+        """Removes it, unless it was kept."""
 
     def __enter__(self) -> Self:
         return self
@@ -208,6 +206,17 @@ class Upload:
         traceback: TracebackType | None,
     ) -> None:
         self.discard()
+
+
+class Upload(Draft):
+    """An object being written: `write` … `close`, then `publish`, or it is gone on leaving."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._published = False
+        with storage.asked():
+            self._file: IO[bytes] | None = storage.open_new(path)
 
     def write(self, data: bytes | memoryview) -> None:
         if self._file is None:

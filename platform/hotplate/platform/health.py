@@ -16,7 +16,7 @@ from typing import Any
 
 from hotplate.platform.event_log import EventLog
 
-EVERY_S = 5.0
+EVERY_S = 3.0
 """Often enough for a person, and too seldom to be seen in an idle platform's CPU time."""
 
 log = logging.getLogger("hotplate.health")
