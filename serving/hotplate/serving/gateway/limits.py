@@ -22,7 +22,7 @@ class Limits:
     """Requests read ahead on one connection; then reading pauses."""
     pipelined_most: int = 128
     """Requests that may come ahead in what was read at once; more is a 400."""
-    connections: int = 4096
+    connections: int = 16_384
     """Callers' connections of one route; one more is answered 503 and closed."""
     idle_s: float = 75.0
     """A caller's connection without a request is closed after this (nginx's figure)."""
