@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
 SETTLING_S = 1.0
 WATCHED_S = 10.0
-CORE_SHARE = 0.01
+CORE_SHARE = 0.03
+"""Measured is a fifth of it; neighbours on the machine and a tracer make it more."""
 MEMORY_BYTES = 400 << 20
 
 
