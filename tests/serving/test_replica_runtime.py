@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from hotplate.serving.replica.errors import (
     ReplicaError,
 )
 from hotplate.serving.replica.home import LINK_ABOVE_BYTES
-from hotplate.serving.replica.runtime import Command
+from hotplate.serving.replica.runtime import Command, _to_its_end
 from hotplate.serving.replica.variables import build_variables
 from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import (
@@ -230,3 +231,22 @@ async def test_a_bento_runs_in_an_environment_built_from_its_lock(tmp_path: Path
     assert Path(prefix).is_relative_to(tmp_path / "environments")
     assert bentoml_version == "1.4.39"
     assert [phase.name for phase in runtime.phases(str(directory))] == ["process", "init"]
+
+
+async def test_a_start_that_is_given_up_writes_nothing_afterwards(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def copy(source: Path, target: Path) -> None:
+        begun.set()
+        go_on.wait(5)
+        target.mkdir()
+
+    copying = asyncio.create_task(_to_its_end(copy, tmp_path, tmp_path / "copy"))
+    await asyncio.to_thread(begun.wait, 5)
+    copying.cancel()
+    await asyncio.sleep(0.05)
+    assert not copying.done(), "it waits for its thread"
+    go_on.set()
+    await asyncio.wait({copying})
+    assert copying.cancelled()
+    assert (tmp_path / "copy").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -113,7 +113,7 @@ class BentoRuntime:
         tree = await self._tree(workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root))
         env = service_variables(workload, bento.envs)
-        copying = asyncio.to_thread(copy_bento, bento.folder, folder / "bento")
+        copying = _to_its_end(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(copying)
         environment = await self._environments.ensure(
             bento.folder, bento.image, build_variables(workload, bento.envs)
@@ -202,3 +202,13 @@ class BentoRuntime:
             },
             ready_path=ready_path(config),
         )
+
+
+async def _to_its_end(work: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+    """Runs `work` in a thread and, when cancelled, still waits until it has ended: the folder that
+    it writes to is about to be removed."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, source, target))
+    try:
+        await asyncio.shield(running)
+    finally:
+        await asyncio.wait({running})
