@@ -8,30 +8,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.platform_process import Platform
+from tests.scenarios.bentos import SLEEPY
+from tests.scenarios.platform_process import Platform, running
+from tests.scenarios.rough_client import Bento, RoughClient
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
 SETTLING_S = 1.0
 WATCHED_S = 10.0
-CORE_SHARE = 0.1
-"""The tests' platform looks for unused files every few seconds, and has neighbours; one that is
-left alone takes a hundredth of a core (`loadtests/storm.py fleet`)."""
+CORE_SHARE = 0.01
 MEMORY_BYTES = 400 << 20
+ROLES = 4
+"""`up`, agent, gateway and control plane: the session's platform has awake replicas besides."""
 
 
 async def test_an_idle_platform_takes_hardly_any_cpu_and_memory(
-    platform: Platform, sleeper: str
+    platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:
-    await platform.asleep("sleeper")
-    await asyncio.sleep(SETTLING_S)
-    pids = platform.processes()
-    before = sum(map(cpu_s, pids))
-    await asyncio.sleep(WATCHED_S)
-    used_s = sum(map(cpu_s, pids)) - before
-    assert platform.processes() == pids
-    assert used_s < CORE_SHARE * WATCHED_S
-    assert sum(map(own_bytes, pids)) < MEMORY_BYTES
+    async with running(tmp_path / "data", environments_of=platform) as alone:
+        async with RoughClient(alone) as rough:
+            await rough.deploy("sleeper", await rough.push(bento), Kitchen={"scaling": SLEEPY})
+            await rough.settled("sleeper", "running")
+        await alone.asleep("sleeper")
+        await asyncio.sleep(SETTLING_S)
+        pids = alone.processes()
+        assert len(pids) == ROLES
+        before = sum(map(cpu_s, pids))
+        await asyncio.sleep(WATCHED_S)
+        used_s = sum(map(cpu_s, pids)) - before
+        assert alone.processes() == pids
+        assert used_s < CORE_SHARE * WATCHED_S
+        assert sum(map(own_bytes, pids)) < MEMORY_BYTES
 
 
 def cpu_s(pid: int) -> float:
