@@ -121,7 +121,7 @@ def _replica_routes(
     replicas: Sequence[Replica], draining: frozenset[str]
 ) -> tuple[ReplicaRoute, ...]:
     return tuple(
-        ReplicaRoute(r.id, r.address, r.concurrency, draining=r.id in draining)
+        ReplicaRoute(r.id, r.address, r.concurrency, draining=r.id in draining, worker=True)
         for r in sorted(replicas, key=lambda r: r.id)
     )
 

@@ -23,6 +23,8 @@ class ReplicaRoute:
     concurrency: int = 1
     draining: bool = False
     """Finishes what it has, gets nothing new."""
+    worker: bool = False
+    """Our worker, which tells what a connection cannot; anything else may be any HTTP server."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,16 @@ class Route:
     """Which pages may call it, for what the gateway itself answers; None = it says nothing."""
     token_digests: tuple[str, ...] | None = None
     """SHA-256 (hex) of the bearer tokens that are let in; None = anybody."""
+    organization_header: str = ""
+    """Where callers, who are trusted to, say which organization asks; empty = they are one."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """Shares of the slots per organization; one that is not named has 1."""
+    may_run_twice: bool = False
+    """Its requests do no harm when a replica that died has run some of one already."""
+    tls_certificate: str = ""
+    """PEM file with the certificate and its chain; empty = plain HTTP."""
+    tls_key: str = ""
+    """PEM file with the certificate's key; empty = it is in the certificate's file."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 
@@ -123,5 +135,6 @@ def _route(data: Mapping[str, Any]) -> Route:
             "tasks": tuple(data["tasks"]),
             "cors": None if cors is None else Cors.from_json(cors),
             "token_digests": None if digests is None else tuple(digests),
+            "weights": tuple((name, weight) for name, weight in data["weights"]),
         }
     )
