@@ -7,6 +7,7 @@ and the gateway, which outlive it as they do in life.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -156,9 +157,14 @@ class Installation:
 
     @property
     def leftovers(self) -> list[Path]:
-        """Files of uploads under way."""
+        """Files of uploads under way, while they may go: `os.walk` does not mind, `rglob` does."""
         blobs = self.folder / "blobs"
-        return [path for name in ("incoming", "parts") for path in (blobs / name).rglob("*")]
+        return [
+            Path(folder, entry)
+            for name in ("incoming", "parts")
+            for folder, folders, files in os.walk(blobs / name)
+            for entry in (*folders, *files)
+        ]
 
     async def is_cleaned(self, _: Plane) -> None:
         async def clean() -> bool:
