@@ -1,0 +1,169 @@
+"""When replicas are added: from zero, by our own rule, by BentoCloud's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotplate.autoscaler.policy import Behavior, Cause, Decision, Demand, Policy, Replicas
+from tests.autoscaler.deciding import ONE, after, asleep
+
+# From zero
+
+
+def test_the_first_request_wakes_one_replica_at_once() -> None:
+    decision = after(asleep(Policy(0, 3)), Demand(queued=1), 0, 50.0)
+    assert decision == Decision(
+        1, "0 of 1: 1 request held and no replica", Cause.WAKE, next_at=52.0
+    )
+
+
+def test_a_burst_at_zero_starts_as_many_as_its_queue_justifies() -> None:
+    short, long = Demand(queued=4, service_s=1.0), Demand(queued=4, service_s=60.0)
+    assert after(asleep(Policy(0, 9)), short, 0, 50.0).desired == 1
+    assert after(asleep(Policy(0, 9)), long, 0, 50.0).desired == 4
+
+
+def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None:
+    decider, burst = asleep(Policy(0, 50)), Demand(queued=40, service_s=60.0)
+    decider.observe(burst, 20.0)
+    first = decider.decide(Replicas(), 20.0)
+    assert (first.desired, first.cause) == (4, Cause.WAKE)
+    assert "40 wanted, at most +100 % or +4 in 15 s" in first.reason
+    desired = [
+        decider.decide(Replicas(0, (now,) * live), now).desired
+        for now, live in [(34.9, 4), (35.0, 4), (49.9, 8), (50.0, 8), (65.0, 16)]
+    ]
+    assert desired == [4, 8, 8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Policy(0, 3, scale_up_window_s=180), Policy(0, 3, scale_up_behavior=Behavior.DISABLED)],
+    ids=["window", "disabled"],
+)
+def test_nothing_holds_back_the_first_replica(policy: Policy) -> None:
+    assert after(asleep(policy), Demand(queued=3), 0, 50.0).desired == 1
+
+
+# Up
+
+
+def test_one_long_request_at_concurrency_one_needs_one_replica_never_two() -> None:
+    decider = asleep(Policy(0, 5))
+    decider.observe(Demand(queued=1), 10.0)
+    assert decider.decide(Replicas(), 10.0).desired == 1
+    for second in range(10, 14):
+        assert decider.decide(Replicas(0, (10.0,)), second).desired == 1
+    for second in range(14, 600):
+        assert after(decider, Demand(in_flight=1), 1, second).desired == 1
+
+
+def test_requests_that_would_wait_longer_than_a_cold_start_start_replicas() -> None:
+    decider = asleep(Policy(1, 9))
+    decision = after(decider, Demand(in_flight=1, queued=5, service_s=2.5), 1, 9.0)
+    assert decision.desired == 3
+    assert decision.reason == (
+        "1 of 3: 5 requests held, 3 would wait longer than 1.25 x the 4 s a new replica needs"
+    )
+    assert decision.cause is Cause.HELD
+
+
+def test_a_start_on_the_way_is_capacity() -> None:
+    decider = asleep(Policy(1, 9))
+    decider.observe(Demand(in_flight=1, queued=1, service_s=30.0), 9.0)
+    assert decider.decide(Replicas(1), 9.0).desired == 2
+    assert decider.decide(Replicas(1, (9.0,)), 9.1).desired == 2
+
+
+def test_a_queue_behind_an_unusually_long_request_starts_one_after_a_horizon() -> None:
+    decider, stuck = asleep(Policy(1, 9)), Demand(in_flight=1, queued=1, service_s=1.0)
+    after(decider, stuck, 1, 10.0)
+    decisions = [after(decider, stuck, 1, now) for now in (11.0, 12.9, 14.0, 16.0, 18.9, 19.0)]
+    assert [decision.desired for decision in decisions] == [1, 1, 1, 1, 1, 2]
+    assert (decisions[4].next_at, decisions[5].cause) == (19.0, Cause.DEMAND)
+
+
+def test_a_short_overlap_of_two_requests_starts_nothing() -> None:
+    decider = asleep(Policy(1, 9))
+    after(decider, ONE, 1, 10.0)
+    after(decider, Demand(in_flight=1, queued=1, service_s=1.0), 1, 12.0)
+    assert {after(decider, ONE, 1, 13.0 + t).desired for t in range(20)} == {1}
+
+
+def test_from_concurrency_four_on_a_fifth_of_the_slots_is_kept_free() -> None:
+    full, most = Demand(in_flight=10, service_s=1.0), Demand(in_flight=8, service_s=1.0)
+    for demand, desired in ((full, 2), (most, 1)):
+        decider = asleep(Policy(1, 9, concurrency=10))
+        for second in range(60):
+            decision = after(decider, demand, 1, 10.0 + second)
+        assert decision.desired == desired
+
+
+def test_a_backlog_is_not_averaged_while_a_start_is_on_the_way() -> None:
+    decider, backlog = asleep(Policy(0, 9, concurrency=8)), Demand(queued=40, service_s=0.1)
+    assert after(decider, backlog, 0, 10.0).desired == 1
+    for second in range(10, 60):
+        decider.observe(backlog, second)
+        assert decider.decide(Replicas(0, (10.0,)), second).desired == 1
+
+
+def test_a_known_service_time_outlives_a_report_without_one() -> None:
+    decider = asleep(Policy(1, 9))
+    after(decider, Demand(in_flight=1, service_s=0.1), 1, 9.0)
+    assert after(decider, Demand(in_flight=1, queued=20), 1, 10.0).desired == 1
+
+
+# BentoCloud's own words for up
+
+
+def test_fast_up_is_the_documented_formula_without_a_window() -> None:
+    decider = asleep(Policy(1, 9, concurrency=2, scale_up_behavior=Behavior.FAST))
+    decision = after(decider, Demand(in_flight=2, queued=5, service_s=0.01), 1, 10.0)
+    assert (decision.desired, decision.cause) == (4, Cause.DEMAND)
+    assert decision.reason == "1 of 4: 2 requests in flight and 5 held at concurrency 2"
+
+
+@pytest.mark.parametrize(
+    "policy, window_s",
+    [
+        (Policy(1, 9, scale_up_window_s=30), 30),
+        (Policy(1, 9, scale_up_behavior=Behavior.STABLE), 600),
+        (Policy(1, 9, scale_up_behavior=Behavior.STABLE, scale_up_window_s=30), 30),
+        (Policy(1, 9, scale_up_behavior=Behavior.FAST, scale_up_window_s=30), 30),
+    ],
+    ids=["window", "stable", "stable and window", "fast and window"],
+)
+def test_up_takes_the_least_wish_of_the_window(policy: Policy, window_s: float) -> None:
+    decider = asleep(policy)
+    after(decider, ONE, 1, 1.0)
+    two = Demand(in_flight=1, queued=1, service_s=1.0)
+    waiting = after(decider, two, 1, 5.0)
+    assert (waiting.desired, waiting.next_at) == (1, 5.0 + window_s)
+    assert "2 wanted, 1 until more were wanted for" in waiting.reason
+    assert after(decider, two, 1, 4.9 + window_s).desired == 1
+    assert after(decider, two, 1, 5.0 + window_s).desired == 2
+
+
+def test_a_dip_of_demand_begins_the_up_window_anew() -> None:
+    decider = asleep(Policy(1, 9, scale_up_window_s=30))
+    two = Demand(in_flight=1, queued=1, service_s=1.0)
+    after(decider, two, 1, 5.0)
+    after(decider, ONE, 1, 30.0)
+    assert after(decider, two, 1, 31.0).desired == 1
+    assert decider.decide(Replicas(1), 60.9).desired == 1
+    assert decider.decide(Replicas(1), 61.0).desired == 2
+
+
+def test_stable_up_at_most_doubles_in_fifteen_seconds() -> None:
+    decider = asleep(Policy(1, 9, scale_up_behavior=Behavior.STABLE, scale_up_window_s=0))
+    many = Demand(in_flight=1, queued=8, service_s=1.0)
+    after(decider, ONE, 1, 20.0)
+    assert after(decider, many, 1, 36.0).desired == 2
+    assert after(decider, many, 2, 51.0).desired == 4
+
+
+def test_disabled_up_leaves_the_count_however_long_the_queue() -> None:
+    decider = asleep(Policy(1, 9, scale_up_behavior=Behavior.DISABLED))
+    decision = after(decider, Demand(in_flight=2, queued=50, service_s=9.0), 2, 100.0)
+    assert decision.desired == 2
+    assert decision.reason.endswith("scale_up_behavior is disabled")
