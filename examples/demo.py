@@ -244,7 +244,7 @@ def show_load(url: str) -> int:
     for second in range(0, LONGEST_LOAD_S, 2):
         if second >= LOAD_S and most > 1:
             break
-        time.sleep(2)
+        time.sleep(2)  # the chart has a line every two seconds
         state = deployment()["live"]
         ready = sum(replica["state"] == "ready" for replica in state["replicas"])
         most = max(most, ready)
@@ -287,7 +287,7 @@ def wait_until(
         dead = process is not None and process.poll() is not None
         if dead or time.monotonic() > deadline:
             raise Failed(complaint())
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # what is waited for happens elsewhere and tells nobody here
 
 
 def healthy() -> bool:

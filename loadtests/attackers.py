@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event
 
 AGAIN_S = 0.05
 """What a flooding caller waits after an answer: it is to fill the queue, not this machine."""
@@ -48,11 +49,11 @@ def attacking(targets: Targets) -> Iterator[Counter[str]]:
         process.kill()
 
 
-def _main(targets: Targets, stop: object, said: SimpleQueue[Counter[str]]) -> None:
+def _main(targets: Targets, stop: Event, said: SimpleQueue[Counter[str]]) -> None:
     said.put(asyncio.run(_attack(targets, stop)))
 
 
-async def _attack(targets: Targets, stop: object) -> Counter[str]:
+async def _attack(targets: Targets, stop: Event) -> Counter[str]:
     counts: Counter[str] = Counter()
     flood = b"POST /cook HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     flood += b'Content-Length: 16\r\n\r\n{"seconds": 0.2}'
@@ -74,8 +75,7 @@ async def _attack(targets: Targets, stop: object) -> Counter[str]:
     for kind, (port, data) in slow.items():
         calls += [_slow(kind, port, data, counts) for _ in range(targets.slow)]
     tasks = [asyncio.ensure_future(call) for call in calls]
-    while not stop.is_set():  # type: ignore[attr-defined]  # noqa: ASYNC110 - another process's
-        await asyncio.sleep(0.1)
+    await asyncio.to_thread(stop.wait)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -36,7 +36,7 @@ class Wire:
             self._free_at = max(now - CREDIT_S, self._free_at) + size_bytes / self._bytes_per_s
             wait_s = self._free_at - now
         if wait_s > 0:
-            time.sleep(wait_s)
+            time.sleep(wait_s)  # this wait is the link: its caller has a thread of its own
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -51,12 +51,12 @@ def _s3_server() -> Iterator[dict[str, Any]]:
         server.stop()
 
 
-class _FaultyFile(MemoryFile):  # type: ignore[misc]
+class _FaultyFile(MemoryFile):  # type: ignore[misc]  # fsspec has no types
     def write(self, data: Any) -> int:
         raise self.fs.fault
 
 
-class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]
+class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
     """A remote that raises `fault` on whatever is asked of it."""
 
     protocol = "faulty"

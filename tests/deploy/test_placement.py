@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +24,9 @@ A = WorkloadKey("acme", "a", 1, "A")
 B = WorkloadKey("acme", "b", 1, "B")
 
 
-def applicant(name: str, since: float = 0.0, **amounts: float) -> Applicant:
+def applicant(name: str, since: float = 0.0, **amounts: Any) -> Applicant:
     amounts.setdefault("memory_bytes", GIB)
-    return Applicant(name, A, Resources(**amounts), since)  # type: ignore[arg-type]
+    return Applicant(name, A, Resources(**amounts), since)
 
 
 def test_what_the_machine_does_not_have_is_said() -> None:

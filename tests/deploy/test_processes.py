@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ from hotplate.deploy.processes import Process
 from tests.deploy.fakes import runs, zombies
 
 
-def spawn(tmp_path: Path, code: str, **options: object) -> Process:
+def spawn(tmp_path: Path, code: str, **options: Any) -> Process:
     argv = [sys.executable, "-I", "-S", "-c", code]
-    return Process.spawn(argv, {"FOLDER": str(tmp_path)}, tmp_path, tmp_path / "log", **options)  # type: ignore[arg-type]
+    return Process.spawn(argv, {"FOLDER": str(tmp_path)}, tmp_path, tmp_path / "log", **options)
 
 
 FOREVER = "import signal; signal.pause()"

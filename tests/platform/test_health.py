@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -90,9 +91,9 @@ def test_a_database_that_failed_is_tried_with_a_write(store: Store) -> None:
     assert store.learnt("check") == first
 
 
-def said_by(show: object, *arguments: object) -> str:
+def said_by(show: Callable[..., None], *arguments: object) -> str:
     out = io.StringIO()
-    show(Console(file=out, width=500), *arguments)  # type: ignore[operator]
+    show(Console(file=out, width=500), *arguments)
     return out.getvalue()
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -32,8 +32,8 @@ REPLACING = deployment(revision(2, Outcome.DEPLOYING), revision(1))
 UNREADY = "its last 3 readiness checks failed: HTTP 503"
 
 
-def no_room(**amounts: float) -> str:
-    wanting = Applicant("a", key(1), Resources(**amounts), 0.0)  # type: ignore[arg-type]
+def no_room(**amounts: Any) -> str:
+    wanting = Applicant("a", key(1), Resources(**amounts), 0.0)
     return place([wanting], [], Capacity(cpus=2, memory_bytes=4 << 30)).waiting["a"]
 
 
@@ -157,7 +157,8 @@ async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path:
     agent = AgentClient("http://127.0.0.1:1", patience_s=0)
     more_than_there_is = Room(tmp_path, 1 << 60)
     said = {}
-    for check in checks(gateways, agent, Broken(), [more_than_there_is]):  # type: ignore[arg-type]
+    database = cast("Store", Broken())
+    for check in checks(gateways, agent, database, [more_than_there_is]):
         said[check.lost] = await check.why_not()
     await agent.close()
     for kind, what, do in (

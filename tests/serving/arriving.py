@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 CHUNK_BYTES = mmap.PAGESIZE
@@ -94,7 +95,7 @@ class ArrivingFile:
     def close(self) -> None:
         self.closed = True
 
-    def _block(self, span: tuple[int, int], done) -> None:  # type: ignore[no-untyped-def]
+    def _block(self, span: tuple[int, int], done: Callable[[], bool]) -> None:
         blob = self._blob
         with blob.changed:
             if not done():

@@ -75,9 +75,9 @@ class Kitchen:
         self.route = replace(self.route, **changes)
         await self.gateway.apply(RouteTable(self.gateway.version + 1, (self.route,)))
 
-    def limit(self, **limits: float) -> None:
+    def limit(self, **limits: Any) -> None:
         """Other limits for the connections that follow."""
-        self.server.limits = replace(self.server.limits, **limits)  # type: ignore[arg-type]
+        self.server.limits = replace(self.server.limits, **limits)
 
     def replica(self, concurrency: int = 1, *, draining: bool = False) -> ReplicaRoute:
         return ReplicaRoute("r1", self.backend.address, concurrency, draining)

@@ -15,11 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from hotplate.platform.errors import BadSetting
 
-S = TypeVar("S")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def load(
     Raises `BadSetting` for an unknown key (with the nearest one that exists) or a bad value.
     """
     known = get_type_hints(cls)
-    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    names = [field.name for field in fields(cls)]
     values: dict[str, Any] = {}
     for key, value in _file_table(file, table).items():
         values[_known(key, names, f"{file}: [{table}] {key}")] = value

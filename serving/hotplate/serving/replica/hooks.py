@@ -69,7 +69,7 @@ def pass_on(number: int, _: Any) -> None:
     end too. BentoML looks after its command's program only once that is healthy, and whoever
     outlives the replica's first process is killed.
     """
-    import psutil  # type: ignore[import-untyped]
+    import psutil  # type: ignore[import-untyped]  # bentoml brings it, without types
 
     children = psutil.Process().children()
     for child in children:
