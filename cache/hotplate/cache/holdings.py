@@ -14,9 +14,7 @@ import contextlib
 import itertools
 import logging
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hotplate.cache.arena import Arena, Region
@@ -26,17 +24,12 @@ from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.fetching import Fetch, Fetcher
 from hotplate.cache.holding import Holding, evictions
 from hotplate.cache.manifest import Blob
+from hotplate.cache.write_behind import WriteBehind
 
 log = logging.getLogger(__name__)
 
 _LANDINGS = 64
 """Files on their way to disk at once: a tree of thousands would run out of descriptors."""
-
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 1.0, 30.0
-"""Between tries to write to a disk that has no room."""
-
-_WRITER_NICENESS = 10
-"""Writing behind is never urgent, and serving is."""
 
 
 class Holdings:
@@ -52,7 +45,7 @@ class Holdings:
         self._refused: set[str] = set()
         """Blobs that the kernel had no memory for, though the arena's limit allowed them."""
         self._landings = asyncio.Semaphore(_LANDINGS)
-        self._writer = ThreadPoolExecutor(1, "write-behind", initializer=_lower_priority)
+        self._write_behind = WriteBehind(disk)
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._held.values()))
@@ -104,8 +97,7 @@ class Holdings:
         holding = self._held.pop(digest, None)
         if holding is not None:
             await self._stop(holding)
-            if not holding.leases:
-                await self._free(holding)
+            await self._free_unless_lent(holding)
         self.disk.discard(digest)
 
     async def close(self, flush_s: float) -> None:
@@ -117,7 +109,7 @@ class Holdings:
         writing = [one.task for one in self if one.task is not None and not one.task.done()]
         if writing:
             await asyncio.wait(writing, timeout=flush_s)
-        self._writer.shutdown(wait=False, cancel_futures=True)
+        self._write_behind.close()
 
     async def _stop(self, holding: Holding) -> None:
         if holding.task is not None and not holding.task.done():
@@ -163,14 +155,12 @@ class Holdings:
         """Brings a blob to the arena, from disk if it was there, and then to disk."""
         holding.place = region
         holding.notify()
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self._free_unless_lent, holding)
             await self._fetch(holding, region, urgent=False, local=local)
-        except BaseException:
-            if not holding.leases:
-                await self._free(holding)
-            raise
+            undo.pop_all()
         if not self.disk.has(holding.digest, holding.blob.size_bytes):
-            await self._write_behind(holding, region)
+            await self._write_behind.keep(holding, region)
 
     async def _leave_memory(self, holding: Holding, error: NoSpace) -> None:
         """The kernel has refused memory: brings the blob to disk, now or when it is next wanted.
@@ -184,49 +174,19 @@ class Holdings:
         holding.restart()
         await self._land(holding, urgent=False)
 
-    async def _write_behind(self, holding: Holding, region: Region) -> None:
-        """Tries until there is room; who waits for the file is told of each failure."""
-        pause_s = _FIRST_PAUSE_S
-        while (error := await self._write(holding, region)) is not None:
-            if holding.disk_error is None:
-                log.error("%s is in memory only: %s", holding.name, error)
-            holding.disk_error = error
-            if not isinstance(error, NoSpace):
-                return
-            holding.notify()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
-        holding.disk_error = None
-
-    async def _write(self, holding: Holding, region: Region) -> CacheError | None:
-        """Why the disk does not take it."""
-        fd = region.lend()
-
-        def write() -> None:
-            try:
-                self.disk.write(holding.digest, fd, holding.blob.size_bytes)
-            finally:
-                os.close(fd)
-
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, write)
-        except CacheError as error:
-            return error
-        return None
-
     async def _land(self, holding: Holding, urgent: bool) -> None:
         """Brings a blob straight to a file of the disk tier."""
         landing = await asyncio.to_thread(self.disk.land, holding.digest, holding.blob.size_bytes)
         holding.place = landing
         holding.notify()
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(landing.drop)
+            # Nobody may borrow a descriptor that is about to be closed, however this ends.
+            undo.callback(setattr, holding, "place", None)
             if not holding.complete:
                 await self._fetch(holding, landing, urgent=urgent, local=None)
-        except BaseException:
-            holding.place = None
-            landing.drop()
-            raise
-        holding.place = None  # nobody may borrow a descriptor that is about to be closed
+            undo.pop_all()
+        holding.place = None
         await asyncio.to_thread(landing.keep)
 
     async def _fetch(
@@ -289,6 +249,10 @@ class Holdings:
             log.info("%s goes to disk instead: %s", holding.name, error)
             return None
 
+    async def _free_unless_lent(self, holding: Holding) -> None:
+        if not holding.leases:
+            await self._free(holding)
+
     async def _free(self, holding: Holding) -> None:
         region = holding.place
         if isinstance(region, Region):
@@ -301,7 +265,3 @@ def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argu
     """Calls on the loop, from a thread; says nothing when the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, argument)
-
-
-def _lower_priority() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _WRITER_NICENESS)

@@ -155,17 +155,17 @@ def open_file(socket_path: str, path: str) -> RemoteFile:
     Raises OSError when there is no agent, or it has no such file.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(connection.close)
         # The folder's descriptor makes a name short enough for an address (108 bytes).
         folder = os.open(os.path.dirname(socket_path) or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(socket_path)}")
         finally:
             os.close(folder)
-        return RemoteFile(connection, os.path.realpath(path))
-    except BaseException:
-        connection.close()
-        raise
+        file = RemoteFile(connection, os.path.realpath(path))
+        undo.pop_all()
+        return file
 
 
 def _map(fd: int, size_bytes: int) -> memoryview:
