@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from hotplate.deploy.logfile import append, tail, trim
@@ -40,3 +41,29 @@ def test_a_log_that_is_too_long_keeps_its_end_and_its_writer(tmp_path: Path) -> 
     assert tail(path, 2) == ["line 99", "more"]
     trim(path, max_bytes=500, kept_bytes=100)
     assert tail(path, 2) == ["line 99", "more"]
+
+
+def test_a_log_begins_with_what_was_done_to_it_also_while_its_process_writes_on(
+    tmp_path: Path,
+) -> None:
+    path, stop = tmp_path / "log", threading.Event()
+
+    def write() -> None:
+        with path.open("ab", buffering=0) as log:
+            while not stop.is_set():
+                log.write(b"more\n" * 100)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        cuts = 0
+        while cuts < 200:
+            before = path.stat().st_size if path.exists() else 0
+            trim(path, max_bytes=5000, kept_bytes=1000)
+            if before > 5000:
+                cuts += 1
+                with path.open() as log:
+                    assert log.readline().startswith("hotplate: this log had grown to ")
+    finally:
+        stop.set()
+        writer.join()

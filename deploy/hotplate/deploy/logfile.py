@@ -46,8 +46,8 @@ def append(path: Path, lines: Iterable[str]) -> None:
 def trim(path: Path, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -> int:
     """Cut a log above `max_bytes` to its last `kept_bytes`, in place: its writer appends on.
 
-    It begins with a line that says so then. Lines written in that instant may be lost. Returns
-    its size.
+    It begins with a line that says so then, also while a process writes on; lines written in that
+    instant may be lost. Needs no room on the disk. Returns its size.
     """
     try:
         size = path.stat().st_size
@@ -57,13 +57,11 @@ def trim(path: Path, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -
         return size
     with path.open("r+b") as file:
         file.seek(-kept_bytes, os.SEEK_END)
-        kept = file.read(kept_bytes)
-        file.truncate(0)
-    note = (
-        f"hotplate: this log had grown to {size >> 10} KiB; all but its last part was cut away "
-        f"(a log may have {max_bytes >> 10} KiB)\n"
-    )
-    first, _, whole_lines = kept.partition(b"\n")
-    with path.open("ab") as file:
+        first, _, whole_lines = file.read(kept_bytes).partition(b"\n")
+        note = (
+            f"hotplate: this log had grown to {size >> 10} KiB; all but its last part was cut away "
+            f"(a log may have {max_bytes >> 10} KiB)\n"
+        )
+        file.seek(0)
         file.write(note.encode() + (whole_lines or first))
-    return path.stat().st_size
+        return file.truncate()
