@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -104,11 +104,10 @@ class Attempt:
             command = await self._prepare(deadline)
             self._noted.begin("process")
             enclosure = await self._enclose()
-            try:
+            with ExitStack() as undo:
+                undo.callback(self._leave_nothing)
                 self.process = self._spawn(command, gpus, enclosure)
-            except Exception:
-                self._leave_nothing()
-                raise
+                undo.pop_all()
             report(ReplicaState.STARTING, "its process runs and is not ready yet")
         async with asyncio.TaskGroup() as group:
             watches = [

@@ -191,7 +191,7 @@ class LocalEngine(Engine):
             self._wake.clear()
             try:
                 self._step(loop.time())
-            except Exception:
+            except Exception:  # a bug must not end the loop that starts and stops all replicas
                 log.exception("wishes and reality could not be compared; again in a second")
                 self._wake_at(loop.time() + _REPAIR_PAUSE_S)
 

@@ -89,7 +89,7 @@ class Health:
         for check in self._checks:
             try:
                 why_not = await check.why_not()
-            except Exception:
+            except Exception:  # a check with a bug must cost no other check
                 log.exception("%s could not be checked", check.name)
                 continue
             said = news_of(check, self._troubles.get(check.name), why_not, now)

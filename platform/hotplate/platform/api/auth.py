@@ -74,7 +74,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         if isinstance(error, ConnectionError):
             raise
         return malformed(error)
-    except Exception:
+    except Exception:  # a bug: the caller gets its answer, the log gets the traceback
         logger.exception("%s %s failed", request.method, request.path)
         message = "something went wrong inside Hotplate; its log has the details"
         return http_errors.response(500, "internal", message)

@@ -36,13 +36,11 @@ class Backlog:
         if waited < WAITING_MAX:
             self._waiting.append(partial(call, *args, **kwargs))
         while self._waiting:
+            first = self._waiting.popleft()
             try:
-                await self._store.run(self._waiting[0])
+                await self._store.run(first)
             except StoreFailed as error:
+                self._waiting.appendleft(first)
                 if not waited:
                     log.warning("what happens is not written until it can be: %s", error)
                 return
-            except BaseException:
-                self._waiting.popleft()
-                raise
-            self._waiting.popleft()
