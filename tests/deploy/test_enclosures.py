@@ -17,7 +17,7 @@ from hotplate.deploy.backoff import BackoffSettings
 from hotplate.deploy.cgroups import PIDS_MAX, Cgroup, Cgroups, group_name
 from hotplate.deploy.enclosure import over_capacity
 from hotplate.deploy.engine import ReplicaState, Resources
-from hotplate.deploy.guard import LONGEST_PAUSE_S, SHORTEST_PAUSE_S, Pace
+from hotplate.deploy.guard import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, Pace
 from hotplate.deploy.local import LocalEngine
 from tests.deploy.fakes import MACHINE, QUICK, FakeRuntime, pid_of, runs, states, until, workload
 
@@ -239,10 +239,10 @@ def test_version_2_says_whose_limit_it_was(tmp_path: Path) -> None:
 
 
 def test_what_grows_fast_is_looked_at_more_often() -> None:
-    pace = Pace()
-    assert pace.pause_s(0, 100, now=0.0) == LONGEST_PAUSE_S
-    assert pace.pause_s(0, 100, now=1.0) == LONGEST_PAUSE_S
+    pace = Pace(MEMORY_PAUSE_S)
+    assert pace.pause_s(0, 100, now=0.0) == MEMORY_PAUSE_S
+    assert pace.pause_s(0, 100, now=1.0) == MEMORY_PAUSE_S
     assert pace.pause_s(20, 100, now=1.1) == pytest.approx(80 / 200 / 2)
     assert pace.pause_s(99, 100, now=1.2) == SHORTEST_PAUSE_S
     assert pace.pause_s(150, 100, now=1.3) == SHORTEST_PAUSE_S
-    assert pace.pause_s(10, 100, now=1.4) == LONGEST_PAUSE_S
+    assert pace.pause_s(10, 100, now=1.4) == MEMORY_PAUSE_S

@@ -113,6 +113,7 @@ class Attempt:
             watches = [
                 group.create_task(self._watch(self.process, deadline, report)),
                 group.create_task(self._guard(self.process)),
+                group.create_task(guard.keep_short(self._around.records.log_path(self._replica))),
             ]
             code = await self.process.wait()
             for watch in watches:
@@ -214,9 +215,8 @@ class Attempt:
     async def _guard(self, process: Process) -> None:
         """End the process when it has used more than it may."""
         assert self._enclosure is not None
-        log_path = self._around.records.log_path(self._replica)
         limit_bytes = self._workload.resources.memory_bytes
-        self.verdict = await guard.until_excess(log_path, self._enclosure, limit_bytes)
+        self.verdict = await guard.until_excess(self._enclosure, limit_bytes)
         await process.terminate(0)
 
     def served_s(self) -> float:
