@@ -21,8 +21,8 @@ from tests.serving.control_planes import TOKEN, ControlPlane
 MAIN = """
 import sys
 from pathlib import Path
-from hotplate.serving.gateway.server import GatewaySettings, run
-settings = GatewaySettings(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+from hotplate.serving.gateway.server import GatewaySettings, Linked, run
+settings = GatewaySettings(Linked(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
 run(settings, lambda port: print(port, flush=True))
 """
 
@@ -86,9 +86,9 @@ async def test_a_process_serves_reports_shows_itself_and_ends_on_sigterm(
 
         status, text = await gateway.admin("/healthz")
         assert (status, '"version": 3' in text) == (200, True)
-        status, text = await gateway.admin(f"/routes/{name}/queue")
+        status, text = await gateway.admin(f"/deployments/{name}/queue")
         assert (status, '"queued": 1' in text, '"id": "r1"' in text) == (200, True, True)
-        assert (await gateway.admin("/routes/acme/none/queue"))[0] == 404
+        assert (await gateway.admin("/deployments/acme/none/queue"))[0] == 404
         _, metrics = await gateway.admin("/metrics")
         for line in (
             f'hotplate_gateway_requests_total{{route="{name}",status="2xx"}} 1.0',

@@ -85,10 +85,13 @@ def _add_roles(commands: Commands) -> None:
     control.set_defaults(run=_control_plane)
 
     gateway = commands.add_parser("gateway", help="the front door alone")
-    gateway.add_argument("--control-plane", required=True, help="URL of the control plane")
-    gateway.add_argument("--token-file", required=True, help="file with the cluster's token")
-    gateway.add_argument("--admin", default="127.0.0.1:0", help="HOST:PORT for health and metrics")
-    gateway.add_argument("--state", required=True, help="folder to keep the last routes in")
+    gateway.add_argument("--routes", help="file of routes to serve, without a control plane")
+    gateway.add_argument("--control-plane", help="URL of the control plane to serve for")
+    gateway.add_argument("--token-file", help="file with the cluster's token")
+    gateway.add_argument("--state", help="folder to keep the control plane's last routes in")
+    gateway.add_argument(
+        "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
+    )
     gateway.set_defaults(run=_gateway)
 
     agent = commands.add_parser("agent", help="this node's cache alone")
@@ -145,15 +148,25 @@ def _control_plane(arguments: argparse.Namespace) -> None:
 
 def _gateway(arguments: argparse.Namespace) -> None:
     from hotplate.platform.roles import run_gateway
+    from hotplate.serving.gateway.server import GatewaySettings, Linked
 
-    host, _, port = arguments.admin.rpartition(":")
-    run_gateway(
-        control_plane=arguments.control_plane,
-        token=_token(arguments.token_file),
-        admin_host=host,
-        admin_port=int(port),
-        state=Path(arguments.state),
-    )
+    link = {
+        "--control-plane": arguments.control_plane,
+        "--token-file": arguments.token_file,
+        "--state": arguments.state,
+    }
+    given = [flag for flag, value in link.items() if value is not None]
+    if arguments.routes is not None:
+        if given:
+            raise BadSetting(f"{', '.join(given)} cannot be used with --routes: give one or other")
+        source: Linked | Path = Path(arguments.routes)
+    elif len(given) < len(link):
+        missing = ", ".join(flag for flag in link if flag not in given)
+        raise BadSetting(f"{missing} is missing: give --routes FILE, or {', '.join(link)}")
+    else:
+        token = _token(arguments.token_file)
+        source = Linked(arguments.control_plane, token, Path(arguments.state))
+    run_gateway(GatewaySettings(source, arguments.admin))
 
 
 def _agent(arguments: argparse.Namespace) -> None:

@@ -6,8 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hotplate.platform.errors import CannotStart
+from hotplate.platform.errors import BadSetting, CannotStart
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.server import GatewaySettings
 
 
 def log_to_stderr() -> None:
@@ -53,24 +57,27 @@ def run_agent(
         raise CannotStart(f"agent on {host}:{port}: {error}") from error
 
 
-def run_gateway(
-    *, control_plane: str, token: str, admin_host: str, admin_port: int, state: Path
-) -> None:
-    """Run a gateway until SIGTERM. Raises `CannotStart`."""
-    from hotplate.serving.gateway.server import GatewaySettings, run
+def run_gateway(settings: GatewaySettings) -> None:
+    """Run a gateway until SIGTERM. Raises `CannotStart`, and `BadSetting` for a bad address."""
+    from hotplate.serving.gateway.errors import BadRoutesFile
+    from hotplate.serving.gateway.routes_file import split_address
+    from hotplate.serving.gateway.server import run
 
     log_to_stderr()
-    settings = GatewaySettings(
-        control_plane=control_plane,
-        token=token,
-        admin_host=admin_host,
-        admin_port=admin_port,
-        state_dir=state,
-    )
+    if settings.admin:
+        try:
+            split_address(settings.admin)
+        except ValueError:
+            raise BadSetting(
+                f"--admin {settings.admin} is not an address: write HOST:PORT"
+            ) from None
     try:
         run(settings, ready=_say("gateway"))
+    except BadRoutesFile as error:
+        raise CannotStart(str(error)) from error
     except OSError as error:
-        raise CannotStart(f"gateway on {admin_host}:{admin_port}: {error}") from error
+        where = f" with --admin {settings.admin}" if settings.admin else ""
+        raise CannotStart(f"the gateway{where} cannot start: {error}") from error
 
 
 def _say(role: str) -> Callable[[object], None]:

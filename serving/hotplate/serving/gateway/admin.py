@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
 
 from hotplate.serving.gateway.gateway import Gateway
-from hotplate.serving.gateway.link import Link
 from hotplate.serving.gateway.metrics import exposition, registry_of
 from hotplate.serving.gateway.route_server import RouteServer
 
 
 class Admin:
-    """`GET /healthz`, `/metrics` and `/routes/<name>/queue`."""
+    """`GET /healthz`, `/metrics` and `/deployments/<name>/queue`."""
 
-    def __init__(self, gateway: Gateway, link: Link) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._link = link
+        self.source: Callable[[], dict[str, Any]] = dict
+        """Tells of where the routes come from."""
+        self._address = ("", 0)
+        self._port = 0
         self._registry = registry_of(lambda: gateway.servers)
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/routes/{name:.+}/queue", self._queue)
+        app.router.add_get("/deployments/{name:.+}/queue", self._queue)
         self._runner = web.AppRunner(app, access_log=None)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; returns the port, which is the system's choice for 0."""
-        await self._runner.setup()
+    async def listen(self, host: str, port: int) -> int:
+        """Listens there and nowhere else; returns the port, which is the system's choice for 0.
+
+        Raises OSError, and then goes on where it was.
+        """
+        if self._address == (host, port):
+            return self._port
+        if self._runner.server is None:
+            await self._runner.setup()
+        before = list(self._runner.sites)
         site = web.TCPSite(self._runner, host, port)
         await site.start()
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        for old in before:
+            await old.stop()
+        self._address = (host, port)
+        self._port = self._runner.addresses[0][1]
+        return self._port
 
     async def close(self) -> None:
         await self._runner.cleanup()
@@ -42,7 +55,8 @@ class Admin:
             {
                 "status": "ok",
                 "version": self._gateway.version,
-                "connected": self._link.connected,
+                **self.source(),
+                "errors": {s.route.name: s.error for s in self._gateway.servers if s.error},
             }
         )
 
@@ -56,7 +70,8 @@ class Admin:
         name = request.match_info["name"]
         server = self._gateway.server(name)
         if server is None:
-            error = {"code": "unknown_route", "message": f"No route {name!r} is served here."}
+            message = f"No deployment {name!r} is served here."
+            error = {"code": "unknown_deployment", "message": message}
             return web.json_response({"error": error}, status=404)
         return web.json_response(describe(server, asyncio.get_running_loop().time()))
 

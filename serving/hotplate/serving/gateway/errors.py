@@ -15,6 +15,7 @@
 ├── NotReady              503  no replica became ready in time
 ├── RouteClosed           503  the route, or this gateway, is going away
 └── DeadlineExceeded      504  the request's time is over
+BadRoutesFile                  the file of routes is not one; told to who wrote it
 """
 
 from __future__ import annotations
@@ -142,3 +143,7 @@ class DeadlineExceeded(GatewayError):
 
     code = "deadline_exceeded"
     status = 504
+
+
+class BadRoutesFile(Exception):
+    """The file of routes cannot be served; the message says what to write instead."""

@@ -49,7 +49,7 @@ class Gateway:
         self._forget_ended()
         for route in table.routes:
             await self._serve(route)
-        # A port may have become free only by a route that came later in the table.
+        # An address may have become free only by a route that came later in the table.
         for route in table.routes:
             if self._servers[route.name].error:
                 await self._serve(route)

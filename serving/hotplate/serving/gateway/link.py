@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from typing import Any
 
 import aiohttp
 
@@ -42,6 +43,19 @@ class Link:
         """The last report of this connection; None = one is owed, whatever it says."""
         self.connected = False
         gateway.on_change = self.changed
+
+    async def load(self) -> str:
+        """Nothing is known yet of where operators ask."""
+        return ""
+
+    async def start(self) -> None:
+        """Puts the last table in force, if there is one on disk."""
+        last = self._file.load()
+        if last is not None:
+            await self._gateway.apply(last)
+
+    def describe(self) -> dict[str, Any]:
+        return {"connected": self.connected}
 
     def changed(self, name: str, change: Change) -> None:
         """A route's demand has changed: it is reported at once if that is news, else batched.

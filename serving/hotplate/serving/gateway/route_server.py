@@ -23,6 +23,7 @@ from hotplate.serving.gateway.errors import (
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.listener import Listener
 from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Verdict
 from hotplate.serving.gateway.routes import Route, RouteDemand
@@ -30,8 +31,6 @@ from hotplate.serving.gateway.upstream import Pool
 from hotplate.serving.gateway.waiting import Ticket
 
 log = logging.getLogger(__name__)
-
-BACKLOG = 2048
 
 
 class Change(enum.Enum):
@@ -60,15 +59,15 @@ class RouteServer:
         self.queue: SlotQueue[Exchange] = SlotQueue(
             route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
         )
-        self.error = ""
-        """Why it is not listening."""
         self.closing = False
         """It takes nothing new and ends when what is running has ended."""
         self._tell = changed
         self._told = False
         """The listener knows that the counts have changed and has not asked for them yet."""
         self._refused = 0
-        self._listener: asyncio.Server | None = None
+        self._listener = Listener(
+            route.name, lambda: Front(self), lambda: self._changed(Change.COUNTS)
+        )
         self._fronts: set[Front] = set()
         self._pools: dict[str, Pool] = {}
         self._deadlines = Alarm(self._ring)
@@ -79,22 +78,20 @@ class RouteServer:
 
     async def update(self, route: Route) -> None:
         """Takes over new orders without cutting what is running."""
-        moved = (route.host, route.port) != (self.route.host, self.route.port)
         self.route = route
         self.closing = False
         self._ended.clear()
         self.queue.limit = route.queue_limit
         self.queue.limit_bytes = route.queue_limit_bytes
         self._follow_replicas()
-        if moved or self._listener is None:
-            await self._listen()
+        await self._listener.listen(route.host, route.port)
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
 
     def stop(self, message: str) -> None:
         """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
         self.closing = True
-        self._close_listener()
+        self._listener.close()
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
         for front in list(self._fronts):
             front.close_if_idle()
@@ -114,6 +111,11 @@ class RouteServer:
         for front in list(self._fronts):
             front.cut()
         self._let_everything_go()
+
+    @property
+    def error(self) -> str:
+        """Why it is not listening."""
+        return self._listener.error
 
     def demand(self) -> RouteDemand:
         """What there is to do now; the listener is told of the next change after it."""
@@ -345,26 +347,6 @@ class RouteServer:
             front.sweep(now)
         if self._fronts:
             self._sweep.set(now + self.limits.sweep_s)
-
-    # Inside: the listener
-
-    async def _listen(self) -> None:
-        route = self.route
-        self._close_listener()
-        try:
-            self._listener = await self.loop.create_server(
-                lambda: Front(self), route.host, route.port, backlog=BACKLOG, reuse_address=True
-            )
-        except OSError as error:
-            self.error = f"{route.host}:{route.port} cannot be listened on: {error}"
-            log.warning("%s: %s", route.name, self.error)
-        else:
-            self.error = ""
-
-    def _close_listener(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
 
     def _check_ended(self) -> None:
         if self.queue.idle and not self._fronts:

@@ -1,13 +1,15 @@
-"""The gateway as a process: started, linked to the control plane, stopped by a signal."""
+"""The gateway as a process: started, told its routes, stopped by a signal."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import uvloop
 
@@ -16,65 +18,105 @@ from hotplate.serving.gateway.admin import Admin
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.link import Link
+from hotplate.serving.gateway.routes_file import split_address
+from hotplate.serving.gateway.routes_watch import RoutesWatch
 from hotplate.serving.gateway.table_file import TableFile
+
+log = logging.getLogger(__name__)
+
+ADMIN = "127.0.0.1:0"
+"""Where operators ask when nobody says: any free port of this machine."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The routes come from a control plane."""
+
+    control_plane: str
+    """Its address, http(s)://host:port."""
+    token: str = field(repr=False)
+    """The bearer token that lets this gateway in there."""
+    state_dir: Path
+    """Where the last route table is kept."""
 
 
 @dataclass(frozen=True)
 class GatewaySettings:
     """What one gateway process is told."""
 
-    control_plane: str
-    """The control plane's address, http(s)://host:port."""
-    token: str = field(repr=False)
-    """The bearer token that lets this gateway in there."""
-    state_dir: Path
-    """Where the last route table is kept."""
-    admin_host: str = "127.0.0.1"
-    """Where operators ask; not for callers."""
-    admin_port: int = 0
-    """0 = any free port."""
+    source: Linked | Path
+    """Where its routes come from: a control plane, or a file of routes."""
+    admin: str = ""
+    """host:port where operators ask, not for callers; empty = what the file says, else `ADMIN`."""
     grace_s: float = 30.0
     """How long running requests may take to finish after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
     """Bounds on callers and on connections."""
 
 
+class Source(Protocol):
+    """Where routes come from."""
+
+    async def load(self) -> str:
+        """Gets ready to start; the operator's address, if the source names one."""
+
+    async def start(self) -> None:
+        """Puts in force what is known already."""
+
+    async def run(self) -> None:
+        """Keeps the routes up to date until cancelled."""
+
+    def describe(self) -> dict[str, Any]:
+        """What an operator should know of it."""
+
+
 async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None:
     """Serves until SIGTERM or SIGINT, then ends in order.
 
-    `ready` is called once with the admin port, when the routes of the last table (if there is one
-    on disk) are being listened on. Raises OSError when the admin port cannot be bound.
+    `ready` is called once with the admin port, when the routes that are known are being listened
+    on. Raises OSError when the admin port cannot be bound, `BadRoutesFile` when the file of routes
+    cannot be served.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     gateway = Gateway(_shared(settings.limits, descriptors.allow_many()))
-    file = TableFile(settings.state_dir)
-    link = Link(gateway, file, url=settings.control_plane, token=settings.token)
-    admin = Admin(gateway, link)
-    port = await admin.start(settings.admin_host, settings.admin_port)
+    admin = Admin(gateway)
+
+    async def listen(named: str) -> int:
+        return await admin.listen(*split_address(settings.admin or named or ADMIN))
+
+    source = _source(settings.source, gateway, listen)
+    admin.source = source.describe
+    port = await listen(await source.load())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     grace_s = 0.0
-    linking = stopped = None
+    following = stopped = None
     try:
-        last = file.load()
-        if last is not None:
-            await gateway.apply(last)
-        linking = asyncio.create_task(link.run())
+        await source.start()
+        following = asyncio.create_task(source.run())
         ready(port)
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({stopped, linking}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stopped, following}, return_when=asyncio.FIRST_COMPLETED)
         grace_s = settings.grace_s
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
         await gateway.close(grace_s)
         await admin.close()
-        for task in (stopped, linking):
+        for task in (stopped, following):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await task  # the link only ends by itself by a bug, which is raised here
+                    await task  # the source only ends by itself by a bug, which is raised here
+
+
+def _source(
+    source: Linked | Path, gateway: Gateway, move_admin: Callable[[str], Awaitable[object]]
+) -> Source:
+    if isinstance(source, Path):
+        return RoutesWatch(gateway, source, move_admin)
+    return Link(gateway, TableFile(source.state_dir), url=source.control_plane, token=source.token)
 
 
 def _shared(limits: Limits, descriptors_most: int) -> Limits:

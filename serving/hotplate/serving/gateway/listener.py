@@ -1,0 +1,85 @@
+"""The address on which a route's callers arrive; tried again for as long as it is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+RETRY_S = 1.0
+"""How often an address that is taken is tried again."""
+
+
+class Listener:
+    """Listens for one route. `changed` is told when `error` is another one."""
+
+    def __init__(
+        self, name: str, front: Callable[[], asyncio.Protocol], changed: Callable[[], None]
+    ) -> None:
+        self.error = ""
+        """Why it is not listening; empty = it is, or nobody asked."""
+        self._name = name
+        self._front = front
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._address = ("", 0)
+        self._server: asyncio.Server | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._trying: asyncio.Task[None] | None = None
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listens there and nowhere else; where it cannot, `error` says why and it tries on."""
+        if self._address == (host, port) and self._server is not None:
+            return
+        self._let_go()
+        self._address = (host, port)
+        await self._try()
+
+    def close(self) -> None:
+        """Accepts nothing more and tries no more."""
+        self._let_go()
+        self._say("")
+
+    def _let_go(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._address = ("", 0)
+
+    async def _try(self) -> None:
+        host, port = address = self._address
+        try:
+            server = await self._loop.create_server(
+                self._front, host, port, backlog=BACKLOG, reuse_address=True
+            )
+        except OSError as error:
+            if address == self._address:
+                why = error.strerror or str(error)
+                self._say(f"{host}:{port} cannot be listened on: {why}; it is tried on")
+                self._retry = self._loop.call_later(RETRY_S, self._again)
+            return
+        if address != self._address:  # it was closed, or moved, meanwhile
+            server.close()
+            return
+        self._server = server
+        self._say("")
+
+    def _again(self) -> None:
+        self._retry = None
+        self._trying = self._loop.create_task(self._try())
+
+    def _say(self, error: str) -> None:
+        if error == self.error:
+            return
+        if error:
+            log.warning("%s: %s", self._name, error)
+        elif self._server is not None:
+            log.info("%s: %s:%s is listened on now", self._name, *self._address)
+        self.error = error
+        self._changed()
