@@ -2,6 +2,7 @@
 ├── BadRequest            400  the request cannot be read as HTTP/1.1
 │   ├── RequestSlow       408  its header or body does not arrive
 │   ├── TargetTooLong     414
+│   ├── ExpectationRefused 417 an Expect other than 100-continue
 │   ├── HeadTooLarge      431
 │   ├── UnknownCoding     501  a transfer coding other than chunked
 │   └── MethodRefused     501  CONNECT
@@ -59,6 +60,13 @@ class HeadTooLarge(BadRequest):
 
     code = "head_too_large"
     status = 431
+
+
+class ExpectationRefused(BadRequest):
+    """An expectation that is not 100-continue."""
+
+    code = "expectation_refused"
+    status = 417
 
 
 class UnknownCoding(BadRequest):

@@ -10,12 +10,13 @@ given back. That is the whole of *slot truth*: nothing that happens to a caller 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.admission import body_too_large
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
-from hotplate.serving.gateway.request_head import RequestHead
+from hotplate.serving.gateway.request_head import Field, RequestHead
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Exchange:
             if self.ticket is not None and self.ticket.replica is None:
                 self.server.grew(self, len(data))
 
-    def end_body(self) -> None:
+    def end_body(self, trailers: Sequence[Field]) -> None:
         self.request_done = True
         if self.upstream is not None and self.front is not None and self.request.chunked:
             self.upstream.write(LAST_CHUNK)

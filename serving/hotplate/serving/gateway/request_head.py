@@ -7,11 +7,13 @@ it came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotplate.serving.gateway.errors import (
     BadRequest,
+    ExpectationRefused,
     MethodRefused,
     UnknownCoding,
 )
@@ -49,6 +51,9 @@ NOTED = TAKEN_OUT | {b"authorization", b"content-type"}
 ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie"})
 """Fields that a `Connection` header may not take out on their way to the replica."""
 REQUEST_ID_BYTES = 200
+HOST = re.compile(rb"[A-Za-z0-9\-._~%!$&'()*+;=:\[\]]*")
+"""Host and port (RFC 3986, 3.2.2), or nothing; without the comma, by which two could be joined."""
+ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9\-._~%!$&'()*+;=:\[\]]+)((?:[/?].*)?)")
 
 
 @dataclass(slots=True)
@@ -117,27 +122,24 @@ class RequestHead:
 def read_request(
     method: bytes,
     target: bytes,
-    version: str,
     fields: Sequence[Field],
     *,
+    http10: bool,
     peer: bytes,
     new_id: bytes,
 ) -> RequestHead:
     """Reads a request's head; `peer` is the caller's address, `new_id` an id if it brought none.
 
-    Raises `BadRequest` and its kinds for what replicas might read differently. The parser has
+    Raises `BadRequest` and its kinds for what replicas might read differently. The reader has
     already refused both lengths at once, several lengths, folded lines and bare line feeds.
     """
-    if version not in ("1.1", "1.0"):
-        raise BadRequest(f"HTTP version {version} is not spoken here; use HTTP/1.1.")
     if method == b"CONNECT":
         raise MethodRefused("CONNECT is not served; send requests to the deployment itself.")
     noted, kept = _sort(fields)
-    http10 = version == "1.0"
     connection = tokens_of(noted.get(b"connection", b""))
     if connection - {b"close", b"keep-alive", b"upgrade"}:
         kept = _without(kept, connection)
-    host, target = _origin_form(noted.get(b"host"), target, http10)
+    host, target = _origin_form(method, noted.get(b"host"), target, http10)
     chunked = _chunked(noted.get(b"transfer-encoding"), http10)
     given_id = noted.get(b"x-request-id", b"")
     earlier = noted.get(b"x-forwarded-for")
@@ -149,7 +151,7 @@ def read_request(
         keep_alive=b"keep-alive" in connection if http10 else b"close" not in connection,
         content_length=int(noted.get(b"content-length", b"0")),
         chunked=chunked,
-        expects_continue=not http10 and noted.get(b"expect", b"").lower().startswith(b"100-"),
+        expects_continue=not http10 and _expects_continue(noted.get(b"expect")),
         upgrade=noted.get(b"upgrade", b"").lower() if b"upgrade" in connection else b"",
         authorization=noted.get(b"authorization", b""),
         content_type=noted.get(b"content-type", b"").lower(),
@@ -198,19 +200,25 @@ def _without(kept: Sequence[bytes], names: frozenset[bytes]) -> list[bytes]:
     return [line for line in kept if line.partition(b":")[0].lower() not in names]
 
 
-def _origin_form(host: bytes | None, target: bytes, http10: bool) -> tuple[bytes, bytes]:
+def _origin_form(
+    method: bytes, host: bytes | None, target: bytes, http10: bool
+) -> tuple[bytes, bytes]:
     """`(host, target)`; a target in absolute form names the host itself (RFC 9112, 3.2.2)."""
-    if host is None and not http10:
-        raise BadRequest("Host is missing; an HTTP/1.1 request names it.")
-    if target.startswith(b"/") or target == b"*":
-        return host or b"", target
-    scheme, separator, rest = target.partition(b"://")
-    if not separator or scheme.lower() not in (b"http", b"https"):
-        raise BadRequest("The request target is neither a path nor an http URL.")
-    authority, slash, path = rest.partition(b"/")
-    if not authority or b"?" in authority or b"@" in authority:
-        raise BadRequest("The request target's URL names no plain host.")
-    return authority, slash + path if slash else b"/"
+    if host is None:
+        if not http10:
+            raise BadRequest("Host is missing; an HTTP/1.1 request names it.")
+        host = b""
+    elif HOST.fullmatch(host) is None:
+        raise BadRequest("Host is not a host's name and port.")
+    if b"#" in target:
+        raise BadRequest("The request target has a fragment; send what stands before the '#'.")
+    if target.startswith(b"/") or (target == b"*" and method == b"OPTIONS"):
+        return host, target
+    absolute = ABSOLUTE.fullmatch(target)
+    if absolute is None:
+        raise BadRequest("The request target is neither a path nor an http URL of a plain host.")
+    authority, rest = absolute.groups()
+    return authority, rest if rest.startswith(b"/") else b"/" + rest
 
 
 def _chunked(coding: bytes | None, http10: bool) -> bool:
@@ -220,4 +228,12 @@ def _chunked(coding: bytes | None, http10: bool) -> bool:
         raise BadRequest("Transfer-Encoding needs HTTP/1.1.")
     if coding.strip().lower() != b"chunked":
         raise UnknownCoding("Only 'chunked' is read as a Transfer-Encoding.")
+    return True
+
+
+def _expects_continue(expectation: bytes | None) -> bool:
+    if not expectation:
+        return False
+    if expectation.lower() != b"100-continue":
+        raise ExpectationRefused("Only '100-continue' can be expected here; send no other Expect.")
     return True

@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import httptools
 
+from hotplate.serving.gateway.chunk_reader import ChunkReader
 from hotplate.serving.gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field, RequestHead, read_request
 
 H2C = b"h2c"
 """An offer to speak HTTP/2, which some clients make with every first request; it is passed over."""
+HEAD_END = b"\r\n\r\n"
+CARRIAGE_RETURN, LINE_FEED = b"\r\n"
 
 
 class Body(Protocol):
     """Takes what follows a request's head."""
 
     def take_body(self, data: bytes) -> None: ...
-    def end_body(self) -> None: ...
+    def end_body(self, trailers: Sequence[Field]) -> None: ...
     def take_tunnel(self, data: bytes) -> None: ...
 
 
 class RequestReader:
     """Calls `accept` with every head, and gives what follows it to the body that came back.
 
-    The parser (llhttp, with no leniency) refuses both lengths at once, several lengths, folded
-    lines, bare line feeds and spaces before a colon; the rest is refused by `read_request`.
+    Where a head and a body end is decided here, by what `read_request` makes of the head. The
+    parser (llhttp, with no leniency) reads heads, and refuses folded lines, bare line feeds, both
+    lengths, several lengths and spaces before a colon.
     """
+
+    __slots__ = (
+        "_accept",
+        "_body",
+        "_chunks",
+        "_head",
+        "_last",
+        "_left",
+        "_limits",
+        "_new_id",
+        "_over",
+        "_peer",
+        "_returned",
+        "_tunnel",
+        "in_head",
+    )
 
     def __init__(
         self,
@@ -38,155 +58,230 @@ class RequestReader:
         new_id: Callable[[], bytes],
         accept: Callable[[RequestHead], Body],
     ) -> None:
-        self.in_head = False
-        """In the middle of a head: some of it has come and more is needed."""
         self._limits = limits
         self._peer = peer
         self._new_id = new_id
         self._accept = accept
-        self._parser = httptools.HttpRequestParser(self)
+        self._head: HeadReader | None = None
+        """None before the first one, after chunks, and while there is nothing to read."""
+        self.in_head = False
+        """In the middle of a head: some of it has come and more is needed."""
         self._body: Body | None = None
-        self._done = True
-        """The last request has come whole."""
-        self._last = False
-        """The caller said that it would send nothing after it."""
-        self._offer: RequestHead | None = None
-        """A request that offers another protocol; the parser stops after it."""
+        """In the middle of a body: its taker."""
+        self._left = 0
+        """Bytes to come of a body whose length is known."""
+        self._chunks: ChunkReader | None = None
         self._tunnel = False
-        self._fields: list[Field] = []
-        self._target = b""
-        self._head_bytes = 0
-        self._large = False
-        """Enough has come for a head over the limit."""
+        self._last = False
+        """The caller said that it would send nothing after this request ..."""
+        self._over = False
+        """... and it has come."""
+        self._returned = False
+        """Before a head: a carriage return has come, its line feed has not."""
 
     def feed(self, data: bytes) -> None:
         """Reads on. Raises `BadRequest`; after that nothing more can be read."""
-        if self._tunnel:
-            assert self._body is not None
-            self._body.take_tunnel(data)
-            return
-        fields, in_head = self._fields, self.in_head
-        self._large = self._head_bytes + len(data) > self._limits.head_bytes
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._change_protocol(data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, BadRequest):
-                raise error.__context__ from None
-            raise
-        except httptools.HttpParserError as error:
-            if not (self._done and self._last):
-                raise BadRequest(f"This is not a request in HTTP/1.1: {error}.") from None
-        if self.in_head and in_head and self._fields is fields:
-            # The head is checked when it is whole, and it might never be.
-            self._head_bytes += len(data)
-            if self._head_bytes > self._limits.head_bytes:
-                raise self._head_too_large()
+        while data and not self._over:
+            body = self._body
+            if body is None:
+                data = self._read_head(data)
+            elif self._tunnel:
+                body.take_tunnel(data)
+                return
+            elif self._chunks is not None:
+                data = self._read_chunks(body, self._chunks, data)
+            else:
+                data = self._read_length(body, data)
+
+    # Inside: each takes what is its part, and leaves the rest
+
+    def _read_head(self, data: bytes) -> bytes:
+        if not self.in_head:
+            if self._returned or data[0] in b"\r\n":
+                data = self._skip_blank_lines(data)
+                if not data:
+                    return b""
+            if self._head is None:
+                self._head = HeadReader(self._limits)
+            self._head.begin()
+        head = self._head
+        assert head is not None
+        rest = head.read(data)
+        if rest is None:
+            self.in_head = True
+            return b""
+        self.in_head = False
+        request = read_request(
+            head.method,
+            head.target,
+            head.fields,
+            http10=head.http10,
+            peer=self._peer,
+            new_id=self._new_id(),
+        )
+        if request.upgrade == H2C:
+            request.upgrade = b""
+        elif request.upgrade and request.has_body:
+            raise BadRequest("A request to change the protocol has a body; send it without.")
+        if request.chunked or head.offered:
+            self._head = None  # its parser does not see what follows, or stopped here
+        body = self._body = self._accept(request)
+        self._last = not request.keep_alive
+        self._left = request.content_length
+        if request.chunked:
+            self._chunks = ChunkReader(
+                self._limits, head_bytes=head.size_bytes, head_lines=len(head.fields)
+            )
+        elif request.upgrade:
+            self._tunnel = True
+            body.end_body(())
+        elif not self._left:
+            self._end(body)
+        return rest
+
+    def _skip_blank_lines(self, data: bytes) -> bytes:
+        """Some clients send an empty line behind a body (RFC 9112, 2.2)."""
+        for at, byte in enumerate(data):
+            if byte == CARRIAGE_RETURN and not self._returned:
+                self._returned = True
+            elif byte == LINE_FEED and self._returned:
+                self._returned = False
+            elif byte in (CARRIAGE_RETURN, LINE_FEED) or self._returned:
+                raise BadRequest("A line before the request does not end in CR LF.")
+            else:
+                return data[at:]
+        return b""
+
+    def _read_length(self, body: Body, data: bytes) -> bytes:
+        left = self._left
+        piece = data if len(data) <= left else data[:left]
+        self._left = left = left - len(piece)
+        if self._head is not None:
+            self._head.skip(piece)
+        body.take_body(piece)
+        if not left:
+            self._end(body)
+        return data[len(piece) :]
+
+    def _read_chunks(self, body: Body, chunks: ChunkReader, data: bytes) -> bytes:
+        end = chunks.read(data, body.take_body)
+        if end < 0:
+            return b""
+        self._end(body, chunks.trailers or ())
+        return data[end:]
+
+    def _end(self, body: Body, trailers: Sequence[Field] = ()) -> None:
+        self._body = self._chunks = None
+        self._over = self._last
+        body.end_body(trailers)
+
+
+class HeadReader:
+    """One head at a time: the parser's protocol."""
+
+    __slots__ = (
+        "_limits",
+        "_parser",
+        "_raw",
+        "_whole",
+        "fields",
+        "http10",
+        "method",
+        "offered",
+        "target",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self.http10 = False
+        self.offered = False
+        """Another protocol: the parser stops behind such a head, whatever follows."""
+        self._limits = limits
+        self._parser = httptools.HttpRequestParser(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """The next head follows."""
+        self.method = self.target = self._raw = b""
+        self.fields: list[Field] = []
+        self._whole = False
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._raw)
+
+    def read(self, data: bytes) -> bytes | None:
+        """Reads on: what is left of the data once the head is whole, else None."""
+        before = len(self._raw)
+        raw = self._raw + data if before else data
+        end = raw.find(HEAD_END, max(0, before - 3)) + len(HEAD_END)
+        if end < len(HEAD_END):
+            self._raw = raw
+            self._parse(data)
+            self._check_size(raw)
+            return None
+        if end < len(raw):
+            raw, rest = raw[:end], raw[end:]
+        else:
+            rest = b""
+        self._raw = raw
+        self._parse(raw[before:] if before else raw)
+        if not self._whole:
+            raise BadRequest("The request's header has an empty line in it.")
+        self._read_line(raw)
+        self._check_size(raw)
+        if len(self.fields) > self._limits.head_lines:
+            raise HeadTooLarge(
+                f"The request has {len(self.fields)} header lines, "
+                f"{self._limits.head_lines} are accepted; send fewer."
+            )
+        return rest
+
+    def skip(self, body: bytes) -> None:
+        """What the parser takes for the body; it looks at none of it."""
+        self._parser.feed_data(body)
 
     # httptools
 
-    def on_message_begin(self) -> None:
-        self._fields = []
-        self._target = b""
-        self.in_head = True
-        self._head_bytes = 0
-
     def on_url(self, target: bytes) -> None:
-        self._target += target
-        if len(self._target) > self._limits.target_bytes:
+        self.target += target
+        if len(self.target) > self._limits.target_bytes:
             raise TargetTooLong(
                 f"The request target has more than {self._limits.target_bytes} bytes; shorten it."
             )
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.in_head:  # and not a trailer, which is dropped
-            self._fields.append((name, value))
+        self.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        parser = self._parser
-        self.in_head = False
-        self._check_size()
-        request = read_request(
-            parser.get_method(),
-            self._target,
-            parser.get_http_version(),
-            self._fields,
-            peer=self._peer,
-            new_id=self._new_id(),
-        )
-        if request.upgrade:
-            self._consider(request)
-        self._done = False
-        self._last = not request.keep_alive
-        self._body = self._accept(request)
-
-    def on_body(self, data: bytes) -> None:
-        if self._body is not None and not self._done:
-            self._body.take_body(data)
-
-    def on_message_complete(self) -> None:
-        # After an offer the parser says so too, although a body may follow.
-        if self._body is not None and not self._done and self._offer is None:
-            self._done = True
-            self._body.end_body()
+        self._whole = True
 
     # Inside
 
-    def _check_size(self) -> None:
-        fields, limits = self._fields, self._limits
-        if len(fields) > limits.head_lines:
-            raise HeadTooLarge(
-                f"The request has {len(fields)} header lines, "
-                f"{limits.head_lines} are accepted; send fewer."
-            )
-        if self._large and sum(len(n) + len(v) + 4 for n, v in fields) > limits.head_bytes:
-            raise self._head_too_large()
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.offered = True
+        except httptools.HttpParserCallbackError as error:
+            if isinstance(error.__context__, BadRequest):
+                raise error.__context__ from None
+            raise
+        except httptools.HttpParserError as error:
+            raise BadRequest(f"This is not a request in HTTP/1.1: {error}.") from None
 
-    def _consider(self, request: RequestHead) -> None:
-        """Another protocol is offered: tunnel it later, or pass the offer over."""
-        self._offer = request
-        if request.upgrade == H2C:
-            request.upgrade = b""
-            request.keep_alive = request.keep_alive and not request.has_body
-        elif request.has_body:
-            raise BadRequest("A request to change the protocol has a body; send it without.")
+    def _read_line(self, raw: bytes) -> None:
+        """What the parser lets pass: other protocols that look alike, and more than one space."""
+        self.method = self._parser.get_method()
+        end = raw.find(b"\r\n")
+        version = raw[end - 9 : end]
+        self.http10 = version == b" HTTP/1.0"
+        if not self.http10 and version != b" HTTP/1.1":
+            said = raw[:end].rpartition(b" ")[2].decode("latin-1")
+            raise BadRequest(f"{said} is not spoken here; use HTTP/1.1.")
+        if end != len(self.method) + len(self.target) + 10:
+            raise BadRequest("The request line has more spaces than two.")
 
-    def _change_protocol(self, rest: bytes) -> None:
-        """The parser has stopped after an offer. What follows is the other protocol's, or, where
-        the offer was passed over, this request's body, which a new parser has to read."""
-        offer, self._offer = self._offer, None
-        assert offer is not None and self._body is not None
-        if offer.upgrade:
-            self._tunnel = self._done = True
-            self._body.end_body()
-            if rest:
-                self._body.take_tunnel(rest)
-            return
-        if offer.has_body:
-            self._parser = httptools.HttpRequestParser(_BodyOnly(self))
-            self._parser.feed_data(_framing(offer))
-        else:
-            self._parser = httptools.HttpRequestParser(self)
-            self.on_message_complete()
-        if rest:
-            self.feed(rest)
-
-    def _head_too_large(self) -> HeadTooLarge:
-        return HeadTooLarge(
-            f"The request's header has more than {self._limits.head_bytes} bytes; send less."
-        )
-
-
-class _BodyOnly:
-    """Has a parser read the body of a request whose head is known, and nothing after it."""
-
-    def __init__(self, reader: RequestReader) -> None:
-        self.on_body = reader.on_body
-        self.on_message_complete = reader.on_message_complete
-
-
-def _framing(request: RequestHead) -> bytes:
-    if request.chunked:
-        return b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % request.content_length
+    def _check_size(self, raw: bytes) -> None:
+        most = self._limits.head_bytes
+        if len(raw) > most and len(raw) - raw.find(b"\r\n") - 2 > most:
+            raise HeadTooLarge(f"The request's header has more than {most} bytes; send less.")
