@@ -152,6 +152,18 @@ async def test_pickles_are_refused_from_outside_only(kitchen: Kitchen) -> None:
     assert (await kitchen.ask("/echo", **request)).body == b"x"
 
 
+@pytest.mark.parametrize("ending", ["", "?a=b", "#part"])
+async def test_what_replicas_tell_gateways_is_not_told_to_callers(
+    kitchen: Kitchen, ending: str
+) -> None:
+    await kitchen.wake()
+    for internal in (False, True):
+        await kitchen.serve(internal=internal)
+        answer = await kitchen.ask(f"/hotplate/running{ending}")
+        assert (answer.status, answer.error["code"]) == (404, "not_found")
+    assert not kitchen.backend.requests
+
+
 async def test_only_a_known_token_is_let_in_and_the_service_never_sees_it(
     kitchen: Kitchen,
 ) -> None:

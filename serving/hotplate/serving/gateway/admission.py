@@ -11,7 +11,8 @@ goes to a replica past its queue, because it must be answered while every slot i
 A service with a path prefix has them below it; `/readyz` and `/metrics` are found without it too,
 because BentoML's clients know no prefix. `GET /livez` and `/healthz` say that the gateway is
 there: it answers them itself, to anybody. It also answers CORS preflights, which carry no token
-and must not wait for a replica, by the service's rules.
+and must not wait for a replica, by the service's rules. Below `/hotplate/` replicas answer gateways
+only.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hotplate.serving.gateway.errors import (
     BodyTooLarge,
     GatewayError,
     NotReady,
+    PathReserved,
     PickleRefused,
     RouteRefused,
     Unauthorized,
@@ -34,6 +36,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
 
+RESERVED_PREFIX = b"/hotplate/"
 ALIVE_PATHS = frozenset({b"/livez", b"/healthz"})
 PREFIXED_PATHS = frozenset({b"/readyz", b"/metrics"})
 SCHEMA_PATH = b"/schema.json"
@@ -62,7 +65,7 @@ class Terms(NamedTuple):
 def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) -> Local | Terms:
     """The terms for one request on `route`; `ready` says whether a replica takes requests.
 
-    Raises Unauthorized, RouteRefused, PickleRefused, BodyTooLarge or NotReady.
+    Raises Unauthorized, RouteRefused, PathReserved, PickleRefused, BodyTooLarge or NotReady.
     """
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
@@ -74,6 +77,8 @@ def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) ->
         _authorize(request.authorization, route.token_digests)
     if route.refuse:
         raise RouteRefused(route.refuse)
+    if request.path.startswith(RESERVED_PREFIX):
+        raise PathReserved("Paths below /hotplate/ are the platform's own.")
     if b"pickle" in request.content_type and not route.internal:
         raise PickleRefused(
             "Pickle bodies are refused from outside; send application/json or multipart/form-data."

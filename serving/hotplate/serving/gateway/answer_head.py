@@ -16,6 +16,7 @@ REASONS = {
     200: b"OK",
     400: b"Bad Request",
     401: b"Unauthorized",
+    404: b"Not Found",
     408: b"Request Timeout",
     413: b"Content Too Large",
     414: b"URI Too Long",

@@ -7,6 +7,7 @@
 │   ├── UnknownCoding     501  a transfer coding other than chunked
 │   └── MethodRefused     501  CONNECT
 ├── Unauthorized          401  no or a wrong bearer token
+├── PathReserved          404  what replicas tell gateways only
 ├── BodyTooLarge          413
 ├── PickleRefused         415  a pickle from outside
 ├── QueueFull             429  too many requests, or bytes, are waiting already
@@ -88,6 +89,13 @@ class Unauthorized(GatewayError):
 
     code = "unauthorized"
     status = 401
+
+
+class PathReserved(GatewayError):
+    """What is asked there is between a replica and its gateways."""
+
+    code = "not_found"
+    status = 404
 
 
 class BodyTooLarge(GatewayError):

@@ -17,9 +17,7 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
 import traceback
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +25,7 @@ from typing import Any
 
 from hotplate.serving.replica.command_port import place_command
 from hotplate.serving.replica.full_disk import outlive_it
+from hotplate.serving.replica.handlers import HandlerWatch, Running
 from hotplate.serving.replica.hooks import (
     Application,
     CommandWatch,
@@ -37,6 +36,7 @@ from hotplate.serving.replica.hooks import (
     wrap_applications,
 )
 from hotplate.serving.replica.journal import Journal
+from hotplate.serving.replica.processes import supervise
 
 Job = dict[str, Any]
 
@@ -50,7 +50,7 @@ def main() -> int:
     """Read the job and do it; the process's exit status."""
     job = json.load(sys.stdin)
     if job["workers"] > 1 and "worker" not in job:
-        return _supervise(job)
+        return supervise(job)
     return become(job, job.get("worker", 1), job.get("gate"))
 
 
@@ -77,6 +77,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
+    running = Running(worker, job["workers"], job.get("running"))
     if job["depends"]:
         keep_sessions()
 
@@ -85,7 +86,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
             TaskWatch(app, _submissions(service)), service.context, _command_ended
         )
         early = pass_on if service.has_custom_command() else signal.SIG_DFL
-        return StartWatch(watched, lambda: _note_ready(journal), failures.append, early)
+        started = StartWatch(watched, lambda: _note_ready(journal), failures.append, early)
+        return HandlerWatch(started, running)
 
     wrap_applications(Service, wrapped)
     journal.note("process", "end")
@@ -234,47 +236,6 @@ def _serve(job: Job, worker: int) -> None:
         ],
         standalone_mode=False,
     )
-
-
-def _supervise(job: Job) -> int:
-    """Start the workers, each a process of its own; when one ends, all do."""
-    children: list[subprocess.Popen[bytes]] = []
-    asked = threading.Event()
-
-    def stop() -> None:
-        for child in children:
-            child.send_signal(signal.SIGTERM)
-
-    def on_signal(*_: Any) -> None:
-        asked.set()
-        stop()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    others_gate, first_gate = os.pipe()
-    for worker in range(1, job["workers"] + 1):
-        gate = first_gate if worker == 1 else others_gate
-        children.append(_start_worker({**job, "worker": worker, "gate": gate}))
-    os.close(others_gate)
-    os.close(first_gate)
-    if not asked.is_set():
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-    stop()
-    for child in children:
-        child.wait()
-    return 0 if asked.is_set() else 1
-
-
-def _start_worker(job: Job) -> subprocess.Popen[bytes]:
-    fds = (int(os.environ["HOTPLATE_LISTEN_FD"]), job["gate"])
-    child = subprocess.Popen(
-        [sys.executable, "-m", "hotplate.serving.replica.worker"],
-        stdin=subprocess.PIPE,
-        pass_fds=fds,
-    )
-    assert child.stdin is not None
-    child.stdin.write(json.dumps(job).encode())
-    child.stdin.close()
-    return child
 
 
 def _run() -> None:
