@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -25,6 +25,8 @@ class Connection:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    trailers: list[bytes] = field(default_factory=list)
+    """Of the last body in chunks."""
 
     def answer(self, body: bytes = b"ok", status: str = "200 OK", extra: str = "") -> None:
         self.writer.write(
@@ -44,7 +46,9 @@ class Connection:
         while size := int(await self.reader.readline(), 16):
             body += await self.reader.readexactly(size)
             await self.reader.readexactly(2)
-        await self.reader.readline()
+        self.trailers = []
+        while line := (await self.reader.readline()).rstrip(b"\r\n"):
+            self.trailers.append(line)
         return body
 
 

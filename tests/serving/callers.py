@@ -47,6 +47,8 @@ class Caller:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.trailers: list[bytes] = []
+        """Of the last answer in chunks."""
 
     @classmethod
     async def to(cls, port: int) -> Caller:
@@ -75,6 +77,11 @@ class Caller:
     async def chunk(self) -> bytes:
         """The next chunk; empty = the last."""
         size = int(await self.reader.readline(), 16)
+        if not size:
+            self.trailers = []
+            while line := (await self.reader.readuntil(b"\r\n"))[:-2]:
+                self.trailers.append(line)
+            return b""
         data = await self.reader.readexactly(size)
         await self.reader.readexactly(2)
         return data

@@ -29,15 +29,16 @@ async def test_headers_of_the_connection_are_replaced_and_origins_are_added(
         x_yatai_api_token="secret",
         connection="keep-alive, x-mine",
         x_mine="1",
-        te="trailers",
+        te="gzip;q=0.5, trailers",
         proxy_authorization="p",
         x_forwarded_for="10.0.0.1",
         x_request_id="mine-7",
         authorization="Bearer of-the-service",
     )
     headers = kitchen.backend.requests[0].headers
-    for gone in ("x-yatai-api-token", "connection", "x-mine", "te", "proxy-authorization"):
+    for gone in ("x-yatai-api-token", "x-mine", "proxy-authorization"):
         assert gone not in headers
+    assert (headers["te"], headers["connection"]) == ("trailers", "TE"), "it is ours now"
     assert headers["x-forwarded-for"] == "10.0.0.1, 127.0.0.1"
     assert headers["x-forwarded-proto"] == "http"
     assert headers["x-forwarded-host"] == "model.test"
@@ -84,7 +85,7 @@ async def test_chunked_bodies_pass_both_ways_and_keep_the_connection(kitchen: Ki
         connection.begin_chunks()
         for piece in (request.body, b"!"):
             connection.chunk(piece)
-        connection.writer.write(b"0\r\nX-Trailer: dropped\r\n\r\n")
+        connection.writer.write(b"0\r\n\r\n")
 
     kitchen.backend.on("/shout", shout)
     await kitchen.wake()
@@ -92,13 +93,69 @@ async def test_chunked_bodies_pass_both_ways_and_keep_the_connection(kitchen: Ki
     for _ in range(2):
         caller.send_raw(
             b"POST /shout HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-            b"3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-T: y\r\n\r\n"
+            b"3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
         )
         answer = await caller.answer()
         assert answer.body == b"abcde!"
         assert answer.headers["transfer-encoding"] == "chunked"
     assert kitchen.backend.requests[0].headers["transfer-encoding"] == "chunked"
     assert kitchen.backend.connections == 1
+
+
+FORBIDDEN = b"Content-Length: 9\r\nHost: b\r\nAuthorization: x\r\nX-YATAI-API-TOKEN: x\r\n"
+
+
+async def test_trailers_pass_both_ways_but_for_those_that_may_not_be_there(
+    kitchen: Kitchen,
+) -> None:
+    seen: list[list[bytes]] = []
+
+    async def sum_up(request: Request, connection: Connection) -> None:
+        seen.append(connection.trailers)
+        connection.begin_chunks("Trailer: X-Sum\r\n")
+        connection.chunk(request.body)
+        connection.writer.write(b"0\r\nX-Sum: 7\r\nSet-Cookie: x\r\n\r\n")
+
+    kitchen.backend.on("/sum", sum_up)
+    caller = await kitchen.caller()
+    ask = (
+        b"POST /sum HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Digest\r\n\r\n"
+        b"3\r\nabc\r\n0\r\nX-Digest: 1\r\n" + FORBIDDEN + b"\r\n"
+    )
+    caller.send_raw(ask)
+    await until(lambda: kitchen.server.queue.queued == 1)
+    await kitchen.wake()
+    for _ in range(2):  # at first it had waited whole, then its slot waited
+        answer = await caller.answer()
+        assert (answer.body, answer.headers["trailer"]) == (b"abc", "x-sum")
+        assert caller.trailers == [b"X-Sum: 7"]
+        assert seen.pop() == [b"X-Digest: 1"]
+        assert kitchen.backend.requests[-1].headers["trailer"] == "X-Digest"
+        caller.send_raw(ask)
+    await caller.answer()
+    caller.send_raw(b"GET /sum HTTP/1.0\r\n\r\n")
+    assert (await caller.answer()).body == b""
+    assert await caller.ended(), "a caller of HTTP/1.0 gets no trailers"
+
+
+@pytest.mark.parametrize(
+    ("parent", "passes"),
+    [
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", True),
+        ("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-later", True),
+        ("00-00000000000000000000000000000000-b7ad6b7169203331-01", False),
+        ("ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", False),
+        ("mine", False),
+    ],
+)
+async def test_a_trace_that_can_be_read_goes_on(
+    kitchen: Kitchen, parent: str, passes: bool
+) -> None:
+    await kitchen.wake()
+    await kitchen.ask("/x", traceparent=parent, tracestate="a=1,b=2")
+    headers = kitchen.backend.requests[0].headers
+    assert headers.get("traceparent") == (parent if passes else None)
+    assert headers.get("tracestate") == ("a=1,b=2" if passes else None)
 
 
 async def test_a_stream_is_passed_on_piece_by_piece(kitchen: Kitchen) -> None:

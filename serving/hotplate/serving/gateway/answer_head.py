@@ -47,6 +47,8 @@ class AnswerHead:
     kept: list[bytes]
     answer_bytes: int | None = None
     """How much of the body is for the caller, where it ends later than that."""
+    trailer: bytes = b""
+    """Which trailers are announced."""
 
     @property
     def bodiless(self) -> bool:
@@ -73,6 +75,8 @@ class AnswerHead:
             else:
                 chunked = True
                 lines.append(b"Transfer-Encoding: chunked\r\n")
+                if self.trailer:
+                    lines.append(b"Trailer: %b\r\n" % self.trailer)
         if not self.has_request_id:
             lines.append(b"X-Request-Id: %b\r\n" % request.request_id)
         if self.status == 101:
@@ -111,6 +115,7 @@ def read_answer(
         has_request_id=has_request_id,
         kept=kept,
         answer_bytes=None if answer_bytes is None else int(answer_bytes),
+        trailer=noted.get(b"trailer", b""),
     )
 
 

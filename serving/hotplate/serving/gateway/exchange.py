@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hotplate.serving.gateway.admission import body_too_large
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
-from hotplate.serving.gateway.request_head import Field, RequestHead
+from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.upstream import Upstream
 
-LAST_CHUNK = b"0\r\n\r\n"
 REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 """Methods that change nothing (RFC 9110, 9.2.1), so sending twice is harmless."""
 
@@ -35,6 +34,7 @@ class Exchange:
     __slots__ = (
         "_body",
         "_out",
+        "_trailers",
         "answered",
         "buffered",
         "chunked_out",
@@ -70,6 +70,7 @@ class Exchange:
         """Of the answer, still to come for the caller; None = as long as it lasts."""
         self.retried = False
         self._body: list[bytes] = []
+        self._trailers: Sequence[Field] = ()
         self._out: list[bytes] = []
 
     # The caller's side
@@ -95,7 +96,9 @@ class Exchange:
     def end_body(self, trailers: Sequence[Field]) -> None:
         self.request_done = True
         if self.upstream is not None and self.front is not None and self.request.chunked:
-            self.upstream.write(LAST_CHUNK)
+            self.upstream.write(last_chunk(trailers))
+        else:
+            self._trailers = trailers
 
     def arrived(self, enough_bytes: int) -> bool:
         """Whether so much of it is here that it may wait for a slot, or nothing more comes yet."""
@@ -161,7 +164,7 @@ class Exchange:
         had_body = self.buffered > 0
         self._drop_body()
         if request.chunked and self.request_done:
-            pieces.append(LAST_CHUNK)
+            pieces.append(last_chunk(self._trailers))
         upstream.write(b"".join(pieces))
         if request.expects_continue and not self.received and not self.request_done:
             front.go_on()
@@ -206,13 +209,13 @@ class Exchange:
         if self.left_bytes == 0:
             self._part()
 
-    def answer_end(self) -> None:
+    def answer_end(self, trailers: Sequence[Field] = ()) -> None:
         """The replica's answer has ended, and with it the slot's use."""
         self.upstream = None
         front, self.front = self.front, None
         if front is not None:
             if self.chunked_out:
-                self._out.append(LAST_CHUNK)
+                self._out.append(last_chunk(trailers))
             if self._out:
                 front.write(b"".join(self._out))
             front.finished(self)

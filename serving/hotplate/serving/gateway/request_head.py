@@ -8,7 +8,7 @@ it came.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hotplate.serving.gateway.errors import (
@@ -42,6 +42,8 @@ REWRITTEN = frozenset(
         b"x-forwarded-proto",
         b"x-forwarded-host",
         b"x-request-id",
+        b"traceparent",
+        b"tracestate",
     }
 )
 PLATFORM_SECRET = b"x-yatai-api-token"
@@ -50,7 +52,25 @@ TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET}
 NOTED = TAKEN_OUT | {b"authorization", b"content-type"}
 ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie"})
 """Fields that a `Connection` header may not take out on their way to the replica."""
+NO_TRAILERS = TAKEN_OUT | {
+    b"authorization",
+    b"cache-control",
+    b"content-encoding",
+    b"content-range",
+    b"content-type",
+    b"cookie",
+    b"max-forwards",
+    b"pragma",
+    b"range",
+    b"set-cookie",
+    b"www-authenticate",
+}
+"""What decides how a message is read, sent on or let in cannot come behind it (RFC 9110, 6.5)."""
 REQUEST_ID_BYTES = 200
+TRACE_PARENT = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+)
+"""W3C trace context, 3.2."""
 HOST = re.compile(rb"[A-Za-z0-9\-._~%!$&'()*+;=:\[\]]*")
 """Host and port (RFC 3986, 3.2.2), or nothing; without the comma, by which two could be joined."""
 ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9\-._~%!$&'()*+;=:\[\]]+)((?:[/?].*)?)")
@@ -141,6 +161,13 @@ def read_request(
         kept = _without(kept, connection)
     host, target = _origin_form(method, noted.get(b"host"), target, http10)
     chunked = _chunked(noted.get(b"transfer-encoding"), http10)
+    upgrade = noted.get(b"upgrade", b"").lower() if b"upgrade" in connection else b""
+    if b"te" in noted and not http10 and not upgrade and _takes_trailers(noted[b"te"]):
+        kept.append(b"TE: trailers\r\nConnection: TE\r\n")
+    if chunked and b"trailer" in noted:
+        kept.append(b"Trailer: %b\r\n" % noted[b"trailer"])
+    if b"traceparent" in noted:
+        kept += _trace(noted)
     given_id = noted.get(b"x-request-id", b"")
     earlier = noted.get(b"x-forwarded-for")
     return RequestHead(
@@ -152,7 +179,7 @@ def read_request(
         content_length=int(noted.get(b"content-length", b"0")),
         chunked=chunked,
         expects_continue=not http10 and _expects_continue(noted.get(b"expect")),
-        upgrade=noted.get(b"upgrade", b"").lower() if b"upgrade" in connection else b"",
+        upgrade=upgrade,
         authorization=noted.get(b"authorization", b""),
         content_type=noted.get(b"content-type", b"").lower(),
         request_id=given_id if 0 < len(given_id) <= REQUEST_ID_BYTES else new_id,
@@ -237,3 +264,26 @@ def _expects_continue(expectation: bytes | None) -> bool:
     if expectation.lower() != b"100-continue":
         raise ExpectationRefused("Only '100-continue' can be expected here; send no other Expect.")
     return True
+
+
+def _takes_trailers(codings: bytes) -> bool:
+    return any(token.partition(b";")[0].strip() == b"trailers" for token in tokens_of(codings))
+
+
+def _trace(noted: Mapping[bytes, bytes]) -> list[bytes]:
+    """The caller's trace goes on if it can be read. None is begun here: its flags would decide
+    for the service whether it traces."""
+    parent = noted[b"traceparent"]
+    if TRACE_PARENT.fullmatch(parent) is None:
+        return []
+    state = noted.get(b"tracestate")
+    lines = [b"traceparent: %b\r\n" % parent]
+    return lines if state is None else [*lines, b"tracestate: %b\r\n" % state]
+
+
+def last_chunk(trailers: Sequence[Field]) -> bytes:
+    """What ends a body in chunks, with those of the trailers that may stand there."""
+    if not trailers:
+        return b"0\r\n\r\n"
+    lines = [b"%b: %b\r\n" % each for each in trailers if each[0].lower() not in NO_TRAILERS]
+    return b"0\r\n%b\r\n" % b"".join(lines)

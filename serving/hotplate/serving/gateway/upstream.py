@@ -141,6 +141,7 @@ class Upstream(asyncio.Protocol):
             return
         keep_alive = self._parser.should_keep_alive()
         head = read_answer(status, self._reason, self._fields, keep_alive=keep_alive)
+        self._fields = []  # from here on trailers
         if status == 101 and not exchange.request.upgrade:
             raise ValueError("an upgrade that nobody asked for")
         self._head = head
@@ -195,7 +196,7 @@ class Upstream(asyncio.Protocol):
             self.pool.put(self)
         else:
             self.close()
-        exchange.answer_end()
+        exchange.answer_end(self._fields)
 
     def _balance(self) -> None:
         if self.exchange is not None and self.exchange.front is not None:
