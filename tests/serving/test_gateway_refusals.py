@@ -152,7 +152,7 @@ async def test_pickles_are_refused_from_outside_only(kitchen: Kitchen) -> None:
     assert (await kitchen.ask("/echo", **request)).body == b"x"
 
 
-@pytest.mark.parametrize("ending", ["", "?a=b", "#part"])
+@pytest.mark.parametrize("ending", ["", "?a=b"])
 async def test_what_replicas_tell_gateways_is_not_told_to_callers(
     kitchen: Kitchen, ending: str
 ) -> None:
