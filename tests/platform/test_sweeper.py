@@ -45,11 +45,21 @@ class FakeOrigin:
         return Digests(frozenset({"old"}))
 
 
+class FakeTasks:
+    async def sweep(self) -> None: ...
+
+
 def sweeper_of(
     wanted: Set[str] | None, agent: FakeAgent, environments: FakeEnvironments, origin: FakeOrigin
 ) -> Sweeper:
     return Sweeper(
-        lambda: wanted, agent, environments, origin, unused_files_s=60, spare_environments=2
+        lambda: wanted,
+        agent,
+        environments,
+        origin,
+        FakeTasks(),
+        unused_files_s=60,
+        spare_environments=2,
     )
 
 

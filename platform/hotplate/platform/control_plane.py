@@ -30,12 +30,14 @@ from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.listener import Listener
 from hotplate.platform.api.platform_pages import PlatformPages
 from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.api.tasks import Tasks
 from hotplate.platform.checks import checks
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.routing import Addresses
 from hotplate.platform.controller.sweeper import Sweeper
+from hotplate.platform.controller.task_lines import TaskLines
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
@@ -99,11 +101,14 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
     )
     app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
+    lines = TaskLines(store)
+    tasks = Tasks(store, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
         controller.manifests,
         agent,
         environments,
         Origin(store, blobs, app[UNPACKING], ours=not settings.blobs_url),
+        tasks,
         unused_files_s=settings.unused_files_s,
         spare_environments=settings.spare_environments,
     )
@@ -120,7 +125,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
             short=lambda: health.short,
         ).routes()
     )
-    _add_internal(app, controller, registry, data.secret("cluster-token"), settings.drain_s)
+    _add_internal(app, controller, tasks, registry, data.secret("cluster-token"), settings.drain_s)
     descriptors.allow_many()
     listener = Listener(app)
     stopped = asyncio.Event()
@@ -132,6 +137,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
         await _until(stopped, controller.run(), sweeper.run())
         await listener.stop()
+        await lines.close()
         await controller.gateways.close()
     finally:
         watching.cancel()
@@ -195,6 +201,7 @@ def _advertised(settings: PlatformSettings) -> str:
 def _add_internal(
     app: web.Application,
     controller: Controller,
+    tasks: Tasks,
     registry: CollectorRegistry,
     token: str,
     drain_s: float,
@@ -219,5 +226,7 @@ def _add_internal(
         return web.Response(body=generate_latest(registry), content_type="text/plain")
 
     app.router.add_get("/internal/gateway", guarded(controller.gateways.handle))
+    for route in tasks.routes():
+        app.router.add_route(route.method, route.path, guarded(route.handler))
     app.router.add_post("/internal/shutdown", guarded(shutdown))
     app.router.add_get("/metrics", metrics)

@@ -51,6 +51,9 @@ class PlatformSettings:
     spare_environments: int = 5
     """Python environments that are kept though no deployment uses them: those used last."""
 
+    task_results_s: float = 604_800.0
+    """How long the result of a task is kept after its end; a week, as people come back to them."""
+
     def __post_init__(self) -> None:
         _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
         _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
@@ -58,6 +61,8 @@ class PlatformSettings:
         reserve_bytes = self.disk_reserve_bytes
         _check("disk_reserve_bytes", reserve_bytes, reserve_bytes >= 0, "0 or more")
         _check("unused_files_s", self.unused_files_s, self.unused_files_s >= 0, "0 or more")
+        results_s = self.task_results_s
+        _check("task_results_s", results_s, results_s > 0, "more than 0")
         spare = self.spare_environments
         _check("spare_environments", spare, spare >= 0, "0 or more")
         first, last = self.port_range()

@@ -2,7 +2,7 @@
 
 From this node what no deployment uses: unpacked files and environments. From the origin what no
 version names: the files of one that was pushed again. What a version names stays there, as in any
-registry; here it is only a copy.
+registry; here it is only a copy. And tasks that ended long ago.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ class Origin(Protocol):
     async def sweep(self, wanted: Set[str]) -> Digests: ...
 
 
+class Tasks(Protocol):
+    async def sweep(self) -> None: ...
+
+
 class Sweeper:
     """`wanted` says which manifests deployments use, or None while that is not known."""
 
@@ -45,6 +49,7 @@ class Sweeper:
         agent: Agent,
         environments: Environments,
         origin: Origin,
+        tasks: Tasks,
         *,
         unused_files_s: float,
         spare_environments: int,
@@ -53,6 +58,7 @@ class Sweeper:
         self._agent = agent
         self._environments = environments
         self._origin = origin
+        self._tasks = tasks
         self._unused_files_s = unused_files_s
         self._spare_environments = spare_environments
 
@@ -62,6 +68,7 @@ class Sweeper:
         async with asyncio.TaskGroup() as group:
             group.create_task(_repeat(self.sweep, min(PERIOD_S, unused_s)))
             group.create_task(_repeat(self.sweep_origin, unused_s))
+            group.create_task(_repeat(self._tasks.sweep, PERIOD_S))
 
     async def sweep(self) -> None:
         """This node, once. Raises CacheError where the agent cannot be asked, OSError of a disk."""

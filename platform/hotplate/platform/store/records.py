@@ -199,3 +199,37 @@ class ColdStart:
     ready_at: datetime | None
     phases: tuple[Mapping[str, Any], ...] = field(default_factory=tuple)
     """[{"name", "start", "end", "share_s"}], Unix seconds."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as its submitter may see it."""
+
+    id: str
+    status: str
+    """A `Status` of `store/task_state.py`."""
+    created_at: datetime
+    executed_at: datetime | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class OfferedTask:
+    """A task that is to be run by a gateway."""
+
+    id: str
+    route: str
+    """`organization/deployment`"""
+    gateway: str
+    """The one that had started it; empty = nobody."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was sent to a task, or what it answered."""
+
+    head: bytes
+    body: bytes | None
+    """None = it is too large for a row, and is this part of the task's in the blob store."""
+    size_bytes: int
+    part: int = 0

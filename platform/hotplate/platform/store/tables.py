@@ -243,6 +243,30 @@ class ColdStartRow(Table):
     phases: Mapped[list[Any]]
 
 
+class TaskRow(Table):
+    """A task that was submitted. One whose deployment is gone has none, until it is swept."""
+
+    __tablename__ = "tasks"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    deployment_id: Mapped[int | None] = mapped_column(
+        ForeignKey("deployments.id", ondelete="SET NULL"), index=True
+    )
+    path: Mapped[str]
+    status: Mapped[str] = mapped_column(index=True)
+    gateway: Mapped[str] = mapped_column(default="")
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    executed_at: Mapped[datetime | None]
+    completed_at: Mapped[datetime | None] = mapped_column(index=True)
+    input_head: Mapped[bytes]
+    input_body: Mapped[bytes | None]
+    input_bytes: Mapped[int] = mapped_column(BigInteger)
+    input_part: Mapped[int]
+    answer_head: Mapped[bytes] = mapped_column(default=b"")
+    answer_body: Mapped[bytes | None]
+    answer_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
+    answer_part: Mapped[int] = mapped_column(default=0)
+
+
 class LearntRow(Table):
     """What the autoscaler has learnt, so that a restart does not forget it."""
 

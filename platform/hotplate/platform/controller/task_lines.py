@@ -1,0 +1,131 @@
+"""The lines to the gateways on which tasks are offered to be run.
+
+A gateway is a process: one that starts anew is another gateway. Every task that waits is offered
+to all that are connected; it waits in the queue of the one that owns its deployment, and belongs to
+the first that starts it. When that one is gone for good, what it had is offered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from hotplate.platform.errors import Invalid
+from hotplate.platform.store.records import OfferedTask
+from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.tasks")
+
+LOST_S = 10.0
+"""A gateway that has been away for so long has ended. Shorter than this are a restart of the
+control plane, and a line that was cut."""
+HEARTBEAT_S = 5.0
+
+
+class TaskLines:
+    """Offers tasks to gateways, and knows which gateways will not be heard of again."""
+
+    def __init__(self, store: Store, lost_s: float = LOST_S) -> None:
+        self._store = store
+        self._lost_s = lost_s
+        self._lines: dict[str, web.WebSocketResponse] = {}
+        self._left_at: dict[str, float] = {}
+        self._loop = asyncio.get_running_loop()
+        self._began_at = self._loop.time()
+        self._looks: set[asyncio.TimerHandle] = set()
+        self._offering: set[asyncio.Task[None]] = set()
+        self._look_later()
+
+    def gone(self, gateway: str) -> bool:
+        """Whether the gateway has been away for too long."""
+        if gateway in self._lines:
+            return False
+        return self._loop.time() >= self._left_at.get(gateway, self._began_at) + self._lost_s
+
+    async def offer(self, task_id: str, route: str) -> None:
+        """A task is to be run. While no gateway is there, the next one is told as it comes."""
+        for gateway in list(self._lines):
+            await self._say(gateway, run=[OfferedTask(task_id, route, "")])
+
+    async def withdraw(self, task_id: str, starter: str = "") -> None:
+        """A task waits no more: it was cancelled, or the `starter` runs it."""
+        for gateway in list(self._lines):
+            if gateway != starter:
+                await self._say(gateway, drop=[task_id])
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """`GET /internal/tasks/line?gateway=ID`: the WebSocket of a gateway (authorized)."""
+        gateway = request.query.get("gateway", "")
+        if not gateway:
+            raise Invalid("gateway: the id of the gateway is missing")
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S)
+        await socket.prepare(request)
+        waiting = (await socket.receive_json())["waiting"]
+        self._lines[gateway] = socket
+        try:
+            self._offer_soon(gateway, waiting)
+            async for message in socket:
+                if message.type is not WSMsgType.TEXT:
+                    break
+        finally:
+            if self._lines.get(gateway) is socket:
+                del self._lines[gateway]
+                self._left_at[gateway] = self._loop.time()
+                self._look_later()
+        return socket
+
+    async def close(self) -> None:
+        """Part with the gateways, before the server is shut down."""
+        for look in self._looks:
+            look.cancel()
+        for task in self._offering:
+            task.cancel()
+        for socket in list(self._lines.values()):
+            await socket.close(code=WSCloseCode.GOING_AWAY)
+
+    # Inside
+
+    def _look_later(self) -> None:
+        """Looks for what a gateway has left behind, once it counts as gone."""
+
+        def look() -> None:
+            self._looks.discard(handle)
+            self._offer_soon("", ())
+
+        handle = self._loop.call_later(self._lost_s, look)
+        self._looks.add(handle)
+
+    def _offer_soon(self, newcomer: str, waiting: Collection[str]) -> None:
+        task = self._loop.create_task(self._offer_all(newcomer, waiting))
+        self._offering.add(task)
+        task.add_done_callback(self._offered)
+
+    def _offered(self, task: asyncio.Task[None]) -> None:
+        self._offering.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("tasks cannot be offered: %s; trying again", error)
+            self._look_later()
+
+    async def _offer_all(self, newcomer: str, waiting: Collection[str]) -> None:
+        """Offers every open task that no gateway has to the newcomer, who knows of those that are
+        `waiting`; with no newcomer, to all."""
+        tasks = await self._store.run(self._store.open_tasks)
+        free = [task for task in tasks if not task.gateway or self.gone(task.gateway)]
+        ended = set(waiting) - {task.id for task in tasks}
+        for gateway in [newcomer] if newcomer else list(self._lines):
+            await self._say(gateway, free, ended)
+
+    async def _say(
+        self, gateway: str, run: Sequence[OfferedTask] = (), drop: Collection[str] = ()
+    ) -> None:
+        socket = self._lines.get(gateway)
+        if socket is None or not (run or drop):
+            return
+        offered = [{"id": task.id, "route": task.route, "lost": bool(task.gateway)} for task in run]
+        try:
+            await socket.send_json({"run": offered, "drop": list(drop)})
+        except ConnectionError as error:  # it is told all of it when it comes back
+            log.info("gateway %s cannot be told of tasks now: %s", gateway, error)
