@@ -1,0 +1,30 @@
+"""`python -m loadtests.http_fuzzer CORPUS [libFuzzer's flags]`: atheris asks the oracle.
+
+It is a process of its own, because libFuzzer ends the one that it runs in. The first byte of an
+input says how the rest is cut in pieces.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+atheris: Any = importlib.import_module("atheris")  # has no types, and may be missing
+
+with atheris.instrument_imports(include=["hotplate.serving.gateway"]):
+    from loadtests.http_oracle import judge
+
+
+def main() -> None:
+    atheris.Setup(sys.argv, _take)
+    atheris.Fuzz()
+
+
+def _take(data: bytes) -> None:
+    if data:
+        judge(data[1:], data[0])
+
+
+if __name__ == "__main__":
+    main()

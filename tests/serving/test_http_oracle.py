@@ -1,0 +1,55 @@
+"""What `python loadtests/storm.py fuzz` judges by, on what is known and a few thousand inputs."""
+
+from __future__ import annotations
+
+import random
+
+import h11
+import pytest
+
+from hotplate.serving.gateway.request_head import RequestHead
+from loadtests.http_oracle import Differs, judge
+from tests.serving.wire import OTHER_STATUS, READ, REFUSED
+
+KNOWN = [
+    *(data for data, _ in READ.values()),
+    *REFUSED.values(),
+    *(data[:2000] for _, data in OTHER_STATUS.values()),
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_parser_reads_what_is_passed_on_as_we_did(seed: int) -> None:
+    chance = random.Random(seed)
+    read = sum(judge(data, seed) for data in KNOWN)
+    for _ in range(1000):
+        read += judge(_mixed(chance), chance.randrange(256))
+    assert read > 500, "requests do get through"
+
+
+def test_a_smuggled_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = RequestHead.to_replica
+
+    def lenient(head: RequestHead, host: bytes, *, with_authorization: bool) -> bytes:
+        sent = honest(head, host, with_authorization=with_authorization)
+        return sent.replace(b"Transfer-Encoding: chunked", b"Content-Length: 0")
+
+    monkeypatch.setattr(RequestHead, "to_replica", lenient)
+    with pytest.raises((Differs, h11.RemoteProtocolError)):
+        judge(READ["chunks"][0], 0)
+
+
+def _mixed(chance: random.Random) -> bytes:
+    """Two known inputs in one, with a few bytes changed, doubled or left out."""
+    data = bytearray(chance.choice(KNOWN) + chance.choice(KNOWN))
+    for _ in range(chance.randrange(4)):
+        at = chance.randrange(len(data))
+        much = chance.randrange(1, 9)
+        match chance.randrange(3):
+            case 0:
+                data[at] = chance.choice(b"\r\n\0 \t:;,09afx")
+            case 1:
+                data[at:at] = data[at : at + much]
+            case _:
+                del data[at : at + much]
+    return bytes(data)
