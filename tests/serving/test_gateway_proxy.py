@@ -180,6 +180,36 @@ async def test_a_stream_is_passed_on_piece_by_piece(kitchen: Kitchen) -> None:
     assert await caller.chunk() == b""
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 9", "Transfer-Encoding: chunked"])
+async def test_a_body_is_passed_on_piece_by_piece_as_it_comes(
+    kitchen: Kitchen, framing: str
+) -> None:
+    """On one slot; the next piece is sent only when the replica has the one before."""
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def listen(request: Request, connection: Connection) -> None:
+        for _ in range(3):
+            if "transfer-encoding" in request.headers:
+                await connection.reader.readuntil(b"\r\n")
+            heard.put_nowait(await connection.reader.readexactly(3))
+            if "transfer-encoding" in request.headers:
+                await connection.reader.readuntil(b"\r\n")
+        if "transfer-encoding" in request.headers:
+            await connection.reader.readuntil(b"\r\n\r\n")
+        connection.answer(b"heard")
+
+    kitchen.backend.on("/listen", listen, raw=True)
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(f"POST /listen HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode())
+    for piece in (b"abc", b"def", b"ghi"):
+        caller.send_raw(b"3\r\n%b\r\n" % piece if "chunked" in framing else piece)
+        assert await heard.get() == piece
+    if "chunked" in framing:
+        caller.send_raw(b"0\r\n\r\n")
+    assert (await caller.answer()).body == b"heard"
+
+
 async def test_large_bodies_stream_through_without_being_held(kitchen: Kitchen) -> None:
     await kitchen.wake()
     body = bytes(range(256)) * 40_000

@@ -101,13 +101,30 @@ class Exchange:
             self._trailers = trailers
 
     def arrived(self, enough_bytes: int) -> bool:
-        """Whether so much of it is here that it may wait for a slot, or nothing more comes yet."""
+        """Whether so much of it is here that it may go for a slot, or nothing more comes yet."""
         return (
             self.request_done
             or self.received >= enough_bytes
             or self.received > self.server.route.body_limit_bytes
             or self.request.expects_continue
         )
+
+    # As `Arriving` (arrivals.py)
+
+    @property
+    def awaited(self) -> bool:
+        return self.front is not None and self.front.awaits(self)
+
+    @property
+    def holds_place(self) -> bool:
+        return self.ticket is not None and not self.request_done
+
+    def silent_s(self, now: float) -> float:
+        return 0.0 if self.front is None else self.front.silent_s(now)
+
+    def held_s(self, now: float) -> float:
+        ticket = self.ticket
+        return 0.0 if ticket is None or not self.receiving else now - ticket.granted_at
 
     @property
     def receiving(self) -> bool:

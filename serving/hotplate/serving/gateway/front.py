@@ -39,6 +39,10 @@ class Front(asyncio.Protocol):
         self._reading: Exchange | None = None
         """The one whose body is being read, or was read last."""
         self._ahead: deque[Exchange | BadRequest] = deque()
+        self._awaited: Exchange | None = None
+        """The one whose turn it is as soon as more of its body is here."""
+        self._let_in: Exchange | None = None
+        """The one that may begin although its body still comes."""
         self._advancing = False
         self._read_paused = False
         self._closed = False
@@ -78,6 +82,19 @@ class Front(asyncio.Protocol):
     def serves(self, exchange: Exchange) -> bool:
         """Whether it is this one's turn."""
         return self._active is exchange
+
+    def awaits(self, exchange: Exchange) -> bool:
+        """Whether it is this one's turn, but for its body."""
+        return self._awaited is exchange
+
+    def let_in(self, exchange: Exchange) -> None:
+        """The exchange goes for a slot, and its body follows."""
+        self._let_in = exchange
+        self._advance()
+
+    def silent_s(self, now: float) -> float:
+        """How long the caller has sent nothing, of the time in which we read."""
+        return 0.0 if self._read_paused else self._patience.silent_s(now)
 
     def close(self) -> None:
         """Closes once everything written is out."""
@@ -183,6 +200,7 @@ class Front(asyncio.Protocol):
         if self._lingering is not None:
             self._lingering.cancel()
         self._ahead.clear()
+        self._await(None)
         exchange, self._active = self._active, None
         if exchange is not None and exchange.front is not None:
             exchange.caller_left()
@@ -210,6 +228,7 @@ class Front(asyncio.Protocol):
             reading.fail(error)
         elif self._ahead and self._ahead[-1] is reading:
             self._ahead[-1] = error
+            self._await(None)
 
     def _advance(self) -> None:
         """Starts the next request. Not entered twice: an answer given at once ends up here too."""
@@ -218,6 +237,7 @@ class Front(asyncio.Protocol):
         self._advancing = True
         while self._next_may_begin():
             following = self._ahead.popleft()
+            self._await(None)
             if isinstance(following, BadRequest):
                 self._end_with(following)
             else:
@@ -232,10 +252,23 @@ class Front(asyncio.Protocol):
     def _next_may_begin(self) -> bool:
         if not self._ahead or self._active is not None or self._closed or self._lingering:
             return False
-        # A caller that takes no answers is not owed more of them.
-        return not self.write_paused and not (
-            self._ahead[0] is self._reading and self._awaits_body()
-        )
+        if self.write_paused:  # a caller that takes no answers is not owed more of them
+            return False
+        following = self._ahead[0]
+        if following is not self._reading or following is self._let_in or not self._awaits_body():
+            return True
+        self._await(self._reading)
+        return False
+
+    def _await(self, exchange: Exchange | None) -> None:
+        """From now on more of this one's body is waited for; None = of nobody's."""
+        before = self._awaited
+        if before is not exchange:
+            self._awaited = exchange
+            if before is not None:
+                self.server.arrived(before)
+            if exchange is not None:
+                self.server.expect(exchange)
 
     def _awaits_body(self) -> bool:
         """Whether the request that is being read is not here far enough to be served."""
@@ -291,6 +324,7 @@ class Front(asyncio.Protocol):
     def _linger(self) -> None:
         """Reads on for a moment: closing on unread bytes would take the answer away again."""
         self._ahead.clear()
+        self._await(None)
         if self._lingering is None:
             self._lingering = self._loop.call_later(self._limits.linger_s, self.close)
         self.balance()

@@ -16,8 +16,16 @@ class Limits:
     target_bytes: int = 16 << 10
     """Request target, bytes; above it 414."""
     read_ahead_bytes: int = 64 << 10
-    """Body bytes kept of a request that no replica has yet; then reading pauses. A request waits
-    for a slot only once this much of its body has come, or all: a slow caller holds no slot."""
+    """Body bytes kept of a request that no replica has yet; then reading pauses."""
+    grace_s: float = 0.05
+    """A request waits this long for its body, or for `read_ahead_bytes` of it, before it may go
+    for a slot with less (`arrivals.py`)."""
+    stall_s: float = 3.0
+    """A body that is still coming loses its slot to those who wait, so long after a byte ..."""
+    slow_bytes_per_s: int = 1024
+    """... or so long after it fell behind this."""
+    wary_s: float = 30.0
+    """After that, so long nobody gets a slot whose body is not here."""
     pipelined: int = 16
     """Requests read ahead on one connection; then reading pauses."""
     pipelined_most: int = 128
@@ -29,8 +37,7 @@ class Limits:
     head_s: float = 30.0
     """Time a caller has to send a header section; above it 408."""
     body_s: float = 30.0
-    """Time a caller has to send the first `read_ahead_bytes` of a body, or all of it, and later
-    between two pieces; above it 408."""
+    """Time that may pass between two pieces of a body; above it 408."""
     take_s: float = 30.0
     """A caller that takes no byte of its answer for this long is cut off."""
     sweep_s: float = 5.0

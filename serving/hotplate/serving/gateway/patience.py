@@ -32,7 +32,7 @@ class Patience:
         self._arriving_since = None
 
     def read(self, now: float, *, in_head: bool, awaits_body: bool) -> None:
-        """Bytes came; of a request that cannot be served yet, they leave it where these say."""
+        """Bytes came; of a request that is not served yet, they leave it where these say."""
         self._read_at = now
         self._in_head = in_head
         if not (in_head or awaits_body):
@@ -50,19 +50,21 @@ class Patience:
         """Why the caller's time to send is over; `sending`: a request is served whose body still
         comes."""
         limits = self._limits
-        if self._arriving_since is not None:
-            limit_s = limits.head_s if self._in_head else limits.body_s
-            if now - self._arriving_since < limit_s:
-                return None
-            what = "header" if self._in_head else "body"
-            return RequestSlow(
-                f"The request's {what} did not come in {limit_s:g} s; send it again."
-            )
-        if sending and now - self._read_at >= limits.body_s:
+        since = self._arriving_since
+        if since is not None and self._in_head:
+            if now - since >= limits.head_s:
+                return RequestSlow(
+                    f"The request's header did not come in {limits.head_s:g} s; send it again."
+                )
+        elif (sending or since is not None) and self.silent_s(now) >= limits.body_s:
             return RequestSlow(
                 f"Nothing more of the body came in {limits.body_s:g} s; send it again."
             )
         return None
+
+    def silent_s(self, now: float) -> float:
+        """How long nothing has come, of the time in which we read."""
+        return now - self._read_at
 
     # Taking
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 
 from hotplate.serving.gateway.admission import Local, admit, body_too_large
 from hotplate.serving.gateway.alarm import Alarm
+from hotplate.serving.gateway.arrivals import Arrivals
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
     GatewayError,
     NotReady,
     QueueFull,
+    RequestSlow,
     RouteClosed,
     RouteRefused,
     TooManyConnections,
@@ -71,6 +73,9 @@ class RouteServer:
         self._fronts: set[Front] = set()
         self._pools: dict[str, Pool] = {}
         self._deadlines = Alarm(self._ring)
+        self._arrivals: Arrivals[Exchange] = Arrivals(limits)
+        self._entries = Alarm(self._let_in)
+        self._stalls = Alarm(self._end_stalled)
         self._sweep = Alarm(self._sweep_fronts)
         self._ended = asyncio.Event()
 
@@ -157,6 +162,41 @@ class RouteServer:
         if self.closing:
             self._check_ended()
 
+    # Requests whose bodies still come
+
+    def expect(self, exchange: Exchange) -> None:
+        """Its turn on its connection has come, its body has not."""
+        self._entries.set(self._arrivals.expect(exchange, self.loop.time()))
+
+    def arrived(self, exchange: Exchange) -> None:
+        """It is complete, or will not be."""
+        self._arrivals.forget(exchange)
+
+    def _let_in(self) -> None:
+        now = self.loop.time()
+        for exchange in self._arrivals.entering(self.queue.slots, now):
+            if exchange.front is not None:
+                exchange.front.let_in(exchange)
+        at = self._arrivals.next_at(now)
+        if at is not None:
+            self._entries.set(at)
+
+    def _end_stalled(self) -> None:
+        """While others wait, a body that stands still must not have a slot."""
+        if not self.queue.queued:
+            return
+        limits, now = self.limits, self.loop.time()
+        for exchange in self._arrivals.stalled(now):
+            exchange.fail(
+                RequestSlow(
+                    f"The body stood still for {limits.stall_s:g} s, or came with less than "
+                    f"{limits.slow_bytes_per_s} bytes/s, while others wait; send it again at once."
+                )
+            )
+        if self._arrivals.any_inside:
+            self._stalls.set(now + limits.stall_s / 4)
+        self._let_in()
+
     # Exchanges
 
     def begin(self, exchange: Exchange) -> None:
@@ -184,6 +224,8 @@ class RouteServer:
             size_bytes=exchange.buffered + len(exchange.request.target),
             needs_slot=terms.needs_slot,
         )
+        if not exchange.request_done and exchange.request.has_body:
+            self._arrivals.entered(exchange)
         first = not queue.in_flight and not queue.queued
         verdict = queue.submit(ticket, now)
         if verdict is Verdict.GRANTED:
@@ -191,6 +233,8 @@ class RouteServer:
             self._send(ticket, now)
         elif verdict is Verdict.QUEUED:
             self._deadlines.set(queue.deadline(ticket))
+            if self._arrivals.any_inside:
+                self._stalls.set(now + self.limits.stall_s / 4)
         else:
             exchange.ticket = None
             exchange.fail(self._queue_full(verdict))
@@ -278,6 +322,8 @@ class RouteServer:
         if drained and replica.gone and replica.id in self._pools:
             self._pools.pop(replica.id).close()
         self._changed(Change.DRAINED if drained else Change.COUNTS)
+        if self._arrivals.any_waiting:
+            self._let_in()
         if self.closing:
             self._check_ended()
 
@@ -357,5 +403,5 @@ class RouteServer:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
-        self._deadlines.cancel()
-        self._sweep.cancel()
+        for alarm in (self._deadlines, self._entries, self._stalls, self._sweep):
+            alarm.cancel()
