@@ -11,15 +11,13 @@ from hotplate.serving.gateway.answer_head import error_body, own_answer
 from hotplate.serving.gateway.cors import answer_lines
 from hotplate.serving.gateway.errors import BadRequest, GatewayError
 from hotplate.serving.gateway.exchange import Exchange
+from hotplate.serving.gateway.half_close import CONTINUE, HalfClose
 from hotplate.serving.gateway.patience import Patience
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
-
-
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Front(asyncio.Protocol):
@@ -45,6 +43,8 @@ class Front(asyncio.Protocol):
         """The one that may begin although its body still comes."""
         self._advancing = False
         self._read_paused = False
+        self._half_close: HalfClose | None = None
+        """The caller sends nothing more, but may wait for answers."""
         self._closed = False
         self._lingering: asyncio.TimerHandle | None = None
         self._idle_since = self._loop.time()
@@ -72,7 +72,9 @@ class Front(asyncio.Protocol):
         if exchange.keep_alive and not self.server.closing:
             self._idle_since = self._loop.time()
             self._advance()
-            if self._read_paused:
+            if self._half_close is not None:
+                self._close_if_answered()
+            elif self._read_paused:
                 self.balance()
         elif exchange.request_done:
             self.close()
@@ -183,6 +185,21 @@ class Front(asyncio.Protocol):
             self._advance()
         self.balance()
 
+    def eof_received(self) -> bool:
+        """The caller sends nothing more. What it asked for whole it gets, unless it has left."""
+        if self._half_close is None:
+            active = self._active
+            if active is None or not active.request_done or active.request.upgrade:
+                return False
+            if self._closed or self._lingering or self._transport.get_extra_info("sslcontext"):
+                return False
+            self._reader = None
+            if self._ahead and self._ahead[-1] is self._reading and not self._reading.request_done:
+                self._ahead.pop()
+            sock = self._transport.get_extra_info("socket")
+            self._half_close = HalfClose(sock.fileno(), waits=self._may_go_on, left=self.cut)
+        return not self._closed
+
     def pause_writing(self) -> None:
         self.write_paused = True
         self._patience.full(self._loop.time(), self._unsent_bytes)
@@ -199,6 +216,8 @@ class Front(asyncio.Protocol):
         self.server.closed(self)
         if self._lingering is not None:
             self._lingering.cancel()
+        if self._half_close is not None:
+            self._half_close.stop()
         self._ahead.clear()
         self._await(None)
         exchange, self._active = self._active, None
@@ -206,6 +225,21 @@ class Front(asyncio.Protocol):
             exchange.caller_left()
 
     # Inside
+
+    def _may_go_on(self) -> bool:
+        """Whether an interim answer may be written now. Once an answer is under way, a write that
+        fails tells that the caller has left."""
+        active = self._active
+        return (
+            active is not None
+            and not active.answered
+            and not active.request.http10
+            and not self._unsent_bytes
+        )
+
+    def _close_if_answered(self) -> None:
+        if self._active is None and not self._ahead:
+            self.close()
 
     def _accept(self, request: RequestHead) -> Exchange:
         if len(self._ahead) >= self._limits.pipelined_most:
