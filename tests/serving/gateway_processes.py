@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,9 +32,8 @@ class GatewayProcess:
         log = folder / f"gateway-{next(_NUMBERS)}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hotplate.platform.cli", "gateway", *flags, stderr=output,
-                env={**os.environ, "TMPDIR": str(folder)},
-            )  # fmt: skip
+                sys.executable, "-m", "hotplate.platform.cli", "gateway", *flags, stderr=output
+            )
         gateway = cls(process, log)
         try:
             yield gateway

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
+from hotplate.serving.gateway.asking import ask_gateway
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.metrics import exposition, registry_of
 from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.routes_file import split_address
+
+log = logging.getLogger(__name__)
+
+ANY = "127.0.0.1:0"
+"""Any free port of this machine."""
+TURN_S = 1.0
+"""How often an address is tried that another gateway has."""
 
 
 class Admin:
@@ -22,6 +34,8 @@ class Admin:
         """Tells of where the routes come from."""
         self._address = ("", 0)
         self._port = 0
+        self._turn: asyncio.Task[None] | None = None
+        """Waits for its turn to have an address."""
         self._registry = registry_of(lambda: gateway.servers)
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -29,11 +43,34 @@ class Admin:
         app.router.add_get("/deployments/{name:.+}/queue", self._queue)
         self._runner = web.AppRunner(app, access_log=None)
 
-    async def listen(self, host: str, port: int) -> int:
-        """Listens there and nowhere else; returns the port, which is the system's choice for 0.
+    async def listen(self, address: str, in_turn: Callable[[], object] = bool) -> int:
+        """Listens at `host:port` and nowhere else; returns the port, the system's choice for 0.
 
-        Raises OSError, and then goes on where it was.
+        `in_turn` says whether another gateway may have the address; then this one listens
+        somewhere else on this machine until it can have it. Raises OSError, and then goes on
+        where it was.
         """
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        try:
+            return await self._listen(*split_address(address))
+        except OSError as error:
+            if not in_turn():
+                raise
+            log.info("%s is another gateway's (%s); tried until it ends", address, error.strerror)
+        self._turn = asyncio.create_task(self._await_turn(address))
+        return await self._listen(*split_address(ANY))
+
+    async def _await_turn(self, address: str) -> None:
+        while True:
+            await asyncio.sleep(TURN_S)
+            with suppress(OSError):
+                await self._listen(*split_address(address))
+                log.info("operators ask at %s from now on", address)
+                return
+
+    async def _listen(self, host: str, port: int) -> int:
         if self._address == (host, port):
             return self._port
         if self._runner.server is None:
@@ -47,7 +84,15 @@ class Admin:
         self._port = self._runner.addresses[0][1]
         return self._port
 
+    def protocol(self) -> asyncio.Protocol:
+        """Serves a connection that has come another way."""
+        server = self._runner.server
+        assert server is not None, "it listens before it is asked"
+        return server()
+
     async def close(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
         await self._runner.cleanup()
 
     async def _healthz(self, request: web.Request) -> web.Response:
@@ -56,9 +101,18 @@ class Admin:
                 "status": "ok",
                 "version": self._gateway.version,
                 **self.source(),
+                **self._fleet(),
                 "errors": {s.route.name: s.error for s in self._gateway.servers if s.error},
             }
         )
+
+    def _fleet(self) -> dict[str, Any]:
+        fleet = self._gateway.fleet
+        if fleet is None:
+            return {}
+        servers = [server.route.name for server in self._gateway.servers]
+        owners = {name: self._gateway.owner(name) for name in servers}
+        return {"gateway": fleet.id, "peers": list(fleet.peers), "owners": owners}
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(
@@ -73,6 +127,11 @@ class Admin:
             message = f"No deployment {name!r} is served here."
             error = {"code": "unknown_deployment", "message": message}
             return web.json_response({"error": error}, status=404)
+        fleet, owner = self._gateway.fleet, self._gateway.owner(name)
+        if fleet is not None and owner not in ("", fleet.id):
+            with suppress(OSError, ValueError):
+                path = f"/deployments/{quote(name)}/queue"
+                return web.json_response(await ask_gateway(fleet.socket_of(owner), path))
         return web.json_response(describe(server, asyncio.get_running_loop().time()))
 
 

@@ -70,6 +70,8 @@ def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) ->
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
         return Local(b'{"status": "ok"}')
+    if route.relayed:
+        return Terms(False, route.hold_limit_s)
     if route.cors is not None and is_preflight(request):
         status, lines, said = preflight(route.cors, request)
         return Local(said, status, lines)

@@ -42,6 +42,7 @@ class Exchange:
         "keep_alive",
         "left_bytes",
         "received",
+        "relayed",
         "request",
         "request_done",
         "retried",
@@ -69,6 +70,8 @@ class Exchange:
         self.left_bytes: int | None = None
         """Of the answer, still to come for the caller; None = as long as it lasts."""
         self.retried = False
+        self.relayed = False
+        """It was admitted to be passed on to the gateway that owns the route."""
         self._body: list[bytes] = []
         self._trailers: Sequence[Field] = ()
         self._out: list[bytes] = []
@@ -315,6 +318,8 @@ class Exchange:
         upstream = self.upstream
         if upstream is None:
             self.server.withdraw(self)
+        elif upstream.pool.relays:
+            upstream.abort()  # so it leaves there too
         elif upstream.tunnel or not self.request_done:
             upstream.half_close()
         else:

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 class Front(asyncio.Protocol):
     """One connection. Requests that a caller sends ahead wait here until their turn."""
 
-    def __init__(self, server: RouteServer) -> None:
+    def __init__(self, server: RouteServer, *, relayed: bool = False) -> None:
+        """`relayed`: another gateway's connection, on which it passes on what its callers ask."""
         self.server = server
+        self._relayed = relayed
         self.write_paused = False
         self._limits = server.limits
         self._patience = Patience(server.limits)
@@ -161,7 +163,7 @@ class Front(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._reader = RequestReader(
             self._limits,
-            peer=peer[0].encode() if peer else b"unknown",
+            peer=b"" if self._relayed else peer[0].encode() if peer else b"unknown",
             new_id=self.server.new_id,
             accept=self._accept,
         )

@@ -6,9 +6,15 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from hotplate.serving.gateway.door import Door
+from hotplate.serving.gateway.fleet import Fleet
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.route_server import Change, RouteServer
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteTable
+from hotplate.serving.gateway.standing import Standing
+
+LOOK_S, LOOK_ALONE_S = 0.1, 0.5
+"""How often a gateway looks for what has become of the others, and for others."""
 
 
 def _nobody_listens(name: str, change: Change) -> None:
@@ -18,13 +24,19 @@ def _nobody_listens(name: str, change: Change) -> None:
 class Gateway:
     """The routes in force and those that are still ending."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, fleet: Fleet | None = None) -> None:
+        """Without a `fleet` this gateway is the only one, and owns all deployments."""
         self.limits = limits or Limits()
+        self.fleet = fleet
         self.version = 0
         """The table in force; 0 = none yet."""
         self.on_change: Callable[[str, Change], None] = _nobody_listens
         """Called with a route's name when its demand has changed."""
         self._servers: dict[str, RouteServer] = {}
+        self._standings: dict[str, Standing] = {}
+        """What this gateway is to each deployment, where there may be several."""
+        self._door: Door | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
     @property
@@ -34,6 +46,20 @@ class Gateway:
 
     def server(self, name: str) -> RouteServer | None:
         return self._servers.get(name)
+
+    def owner(self, name: str) -> str:
+        """Which gateway has the deployment's queue and slots; empty = none at this moment."""
+        standing = self._standings.get(name)
+        return standing.owner if standing is not None else ""
+
+    async def join(self, operator: Callable[[], asyncio.Protocol]) -> None:
+        """Takes its place among the gateways of the fleet, which may ask it by way of `operator`
+        what operators ask. Raises OSError."""
+        assert self.fleet is not None
+        self._door = Door(self.fleet.socket, self.server, operator)
+        await self._door.open()
+        self.fleet.join()
+        self._looking = asyncio.create_task(self._follow_fleet())
 
     async def apply(self, table: RouteTable) -> None:
         """Takes over a table whole: new routes listen, removed ones end, the rest goes on.
@@ -46,7 +72,12 @@ class Gateway:
         for name, server in self._servers.items():
             if name not in named and not server.closing:
                 server.stop(f"{name} is not served any more.")
+                if name in self._standings:
+                    self._standings[name].end()
         self._forget_ended()
+        if self.fleet is not None:
+            self.fleet.serve(named)
+            self.fleet.look()
         for route in table.routes:
             await self._serve(route)
         # An address may have become free only by a route that came later in the table.
@@ -75,13 +106,36 @@ class Gateway:
         except TimeoutError:
             for server in self.servers:
                 server.abandon()
+        if self._looking is not None:
+            self._looking.cancel()
+        for standing in self._standings.values():
+            standing.close()
+        if self.fleet is not None:
+            self.fleet.leave()
+        if self._door is not None:
+            self._door.close()
+
+    async def _follow_fleet(self) -> None:
+        assert self.fleet is not None
+        while True:
+            await asyncio.sleep(LOOK_S if self.fleet.peers else LOOK_ALONE_S)
+            self.fleet.look()
+            for standing in self._standings.values():
+                standing.look()
 
     async def _serve(self, route: Route) -> None:
         server = self._servers.get(route.name)
         if server is None:
-            server = RouteServer(route, self.limits, partial(self._changed, route.name))
+            peers = None if self.fleet is None else self.fleet.look
+            server = RouteServer(route, self.limits, partial(self._changed, route.name), peers)
             self._servers[route.name] = server
-        await server.update(route)
+            if self.fleet is not None:
+                self._standings[route.name] = Standing(self.fleet, server)
+        if self.fleet is None:
+            server.follow(route)
+        else:
+            self._standings[route.name].follow(route)
+        await server.listen()
 
     def _changed(self, name: str, change: Change) -> None:
         self.on_change(name, change)
@@ -89,3 +143,5 @@ class Gateway:
     def _forget_ended(self) -> None:
         for name in [name for name, server in self._servers.items() if server.is_over]:
             del self._servers[name]
+            if name in self._standings:
+                self._standings.pop(name).close()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
+Peers = Callable[[], Sequence[str]]
+"""Tells the other gateways that live."""
+
+PEER_S = 0.1
 RETRY_S = 1.0
 """How often an address that is taken is tried again."""
 
@@ -17,13 +21,20 @@ class Listener:
     """Listens for one route. `changed` is told when `error` is another one."""
 
     def __init__(
-        self, name: str, front: Callable[[], asyncio.Protocol], changed: Callable[[], None]
+        self,
+        name: str,
+        front: Callable[[], asyncio.Protocol],
+        changed: Callable[[], None],
+        peers: Peers | None = None,
     ) -> None:
+        """With `peers` other gateways may listen there too. While there are none the address has
+        to be free, so that it is never shared with somebody else by mistake."""
         self.error = ""
         """Why it is not listening; empty = it is, or nobody asked."""
         self._name = name
         self._front = front
         self._changed = changed
+        self._peers = peers
         self._loop = asyncio.get_running_loop()
         self._address = ("", 0)
         self._server: asyncio.Server | None = None
@@ -55,9 +66,7 @@ class Listener:
     async def _try(self) -> None:
         host, port = address = self._address
         try:
-            server = await self._loop.create_server(
-                self._front, host, port, backlog=BACKLOG, reuse_address=True
-            )
+            server = await self._bound(host, port)
         except OSError as error:
             if address == self._address:
                 why = error.strerror or str(error)
@@ -69,6 +78,32 @@ class Listener:
             return
         self._server = server
         self._say("")
+
+    async def _bound(self, host: str, port: int) -> asyncio.Server:
+        """Listens there. Raises OSError."""
+        peers = self._peers
+        try:
+            if peers is not None and not peers():
+                (await self._bind(host, port, shared=False)).close()
+            server = await self._bind(host, port, shared=peers is not None)
+        except OSError:
+            if peers is None or not peers():
+                raise
+            await asyncio.sleep(PEER_S)  # one that starts too sees first whether it is free
+            server = await self._bind(host, port, shared=True)
+        await server.start_serving()
+        return server
+
+    async def _bind(self, host: str, port: int, *, shared: bool) -> asyncio.Server:
+        return await self._loop.create_server(
+            self._front,
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+            reuse_port=shared,
+            start_serving=False,
+        )
 
     def _again(self) -> None:
         self._retry = None

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from hotplate.serving.gateway.routes import ReplicaRoute
-from hotplate.serving.gateway.waiting import Fifo, Holder, Line, Replica, Ticket
+from hotplate.serving.gateway.waiting import Fifo, Holder, Ledger, Line, Replica, Ticket
 
 SERVICE_TIME_WEIGHT = 0.1
 """Weight of the newest request in the mean service time."""
@@ -78,6 +78,8 @@ class SlotQueue(Generic[Holder]):
         self._changed_at = now
         """When the route last got its first open replica, or lost its last one."""
         self._turn = 0
+        self.ledger: Ledger | None = None
+        """Writes down which slots are taken."""
 
     # What there is
 
@@ -154,7 +156,7 @@ class SlotQueue(Generic[Holder]):
 
     def release(self, ticket: Ticket[Holder], now: float) -> Sequence[Ticket[Holder]]:
         """The replica is done with the ticket: its handler has ended, or got nothing of it."""
-        self._free(ticket)
+        self._free(ticket, now)
         if ticket.needs_slot:
             self._learn(now - ticket.granted_at)
             self.completed += 1
@@ -186,6 +188,7 @@ class SlotQueue(Generic[Holder]):
             replica = self._replicas.setdefault(entry.id, Replica(entry.id))
             replica.concurrency = entry.concurrency
             replica.draining = entry.draining
+            replica.foreign = entry.foreign
             replica.gone = False
             replica.out_until = 0.0
         for replica in list(self._replicas.values()):
@@ -233,7 +236,7 @@ class SlotQueue(Generic[Holder]):
         best: Replica | None = None
         most = 0
         for replica in self._open:
-            free = replica.concurrency - replica.taken
+            free = replica.concurrency - replica.taken - replica.foreign
             if replica.out_until > now or (needs_slot and free <= 0):
                 continue
             if best is None or free > most or (free == most and replica.turn < best.turn):
@@ -250,14 +253,18 @@ class SlotQueue(Generic[Holder]):
             self.in_flight += 1
             self._turn += 1
             replica.turn = self._turn
+            if self.ledger is not None:
+                self.ledger.take(replica, now)
 
-    def _free(self, ticket: Ticket[Holder]) -> Replica:
+    def _free(self, ticket: Ticket[Holder], now: float | None = None) -> Replica:
         del self._running[ticket]
         replica = ticket.replica
         assert replica is not None, "a running ticket has a replica"
         if ticket.needs_slot:
             replica.taken -= 1
             self.in_flight -= 1
+            if self.ledger is not None:
+                self.ledger.give(replica, 0.0 if now is None else now - ticket.granted_at)
             self._forget_if_empty(replica)
         return replica
 

@@ -150,6 +150,7 @@ def read_request(
 ) -> RequestHead:
     """Reads a request's head; `peer` is the caller's address, `new_id` an id if it brought none.
 
+    An empty `peer` is another gateway, which has written down already for whom it asks.
     Raises `BadRequest` and its kinds for what replicas might read differently. The reader has
     already refused both lengths at once, several lengths, folded lines and bare line feeds.
     """
@@ -185,12 +186,18 @@ def read_request(
         request_id=given_id if 0 < len(given_id) <= REQUEST_ID_BYTES else new_id,
         host=host,
         forwarded=(
-            peer if earlier is None else earlier + b", " + peer,
+            _forwarded_for(earlier, peer),
             noted.get(b"x-forwarded-proto", b"http"),
             noted.get(b"x-forwarded-host", host),
         ),
         kept=kept,
     )
+
+
+def _forwarded_for(earlier: bytes | None, peer: bytes) -> bytes:
+    if earlier is None or not peer:
+        return earlier or peer
+    return earlier + b", " + peer
 
 
 def _sort(fields: Sequence[Field]) -> tuple[dict[bytes, bytes], list[bytes]]:

@@ -25,9 +25,10 @@ from hotplate.serving.gateway.errors import (
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.listener import Listener
+from hotplate.serving.gateway.listener import Listener, Peers
 from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Verdict
+from hotplate.serving.gateway.relay import RelayPool
 from hotplate.serving.gateway.routes import Route, RouteDemand
 from hotplate.serving.gateway.upstream import Pool
 from hotplate.serving.gateway.waiting import Ticket
@@ -53,7 +54,14 @@ _REQUEST_ID_PREFIX = secrets.token_hex(6).encode()
 class RouteServer:
     """Serves one route. `changed` is called when its demand is no longer what it was."""
 
-    def __init__(self, route: Route, limits: Limits, changed: Callable[[Change], None]) -> None:
+    def __init__(
+        self,
+        route: Route,
+        limits: Limits,
+        changed: Callable[[Change], None],
+        peers: Peers | None = None,
+    ) -> None:
+        """`peers`: gateways that may listen where it does."""
         self.route = route
         self.limits = limits
         self.loop = asyncio.get_running_loop()
@@ -68,7 +76,7 @@ class RouteServer:
         """The listener knows that the counts have changed and has not asked for them yet."""
         self._refused = 0
         self._listener = Listener(
-            route.name, lambda: Front(self), lambda: self._changed(Change.COUNTS)
+            route.name, lambda: Front(self), lambda: self._changed(Change.COUNTS), peers
         )
         self._fronts: set[Front] = set()
         self._pools: dict[str, Pool] = {}
@@ -83,15 +91,28 @@ class RouteServer:
 
     async def update(self, route: Route) -> None:
         """Takes over new orders without cutting what is running."""
+        self.follow(route)
+        await self.listen()
+
+    def follow(self, route: Route) -> None:
+        """Takes over new orders, but for where callers arrive."""
+        turned = route.relayed != self.route.relayed
+        waiting = self.queue.clear() if turned else ()
         self.route = route
         self.closing = False
         self._ended.clear()
         self.queue.limit = route.queue_limit
         self.queue.limit_bytes = route.queue_limit_bytes
         self._follow_replicas()
-        await self._listener.listen(route.host, route.port)
+        for ticket in waiting:  # here the terms are others, and so is who decides on them
+            ticket.holder.ticket = None
+            self.begin(ticket.holder)
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
+
+    async def listen(self) -> None:
+        """Callers arrive where the route says, and nowhere else."""
+        await self._listener.listen(self.route.host, self.route.port)
 
     def stop(self, message: str) -> None:
         """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
@@ -127,14 +148,23 @@ class RouteServer:
         self._told = False
         queue = self.queue
         return RouteDemand(
-            in_flight=queue.in_flight,
+            in_flight=queue.in_flight + sum(replica.foreign for replica in queue.replicas),
             queued=queue.queued,
             completed=queue.completed,
             refused=self._refused,
             service_s=queue.service_s,
-            busy={replica.id: replica.taken for replica in queue.replicas if replica.taken},
+            busy={r.id: r.taken + r.foreign for r in queue.replicas if r.taken + r.foreign},
             error=self.error,
         )
+
+    @property
+    def slots_taken(self) -> bool:
+        """Whether requests that this gateway sent have slots."""
+        return self.queue.in_flight > 0
+
+    def taken(self, replica_id: str) -> int:
+        """Slots of the replica that requests have which this gateway sent."""
+        return sum(r.taken for r in self.queue.replicas if r.id == replica_id)
 
     # Fronts
 
@@ -174,7 +204,9 @@ class RouteServer:
 
     def _let_in(self) -> None:
         now = self.loop.time()
-        for exchange in self._arrivals.entering(self.queue.slots, now):
+        # Where another gateway owns the route, that one minds its slots.
+        slots = 2 * self.limits.connections if self.route.relayed else self.queue.slots
+        for exchange in self._arrivals.entering(slots, now):
             if exchange.front is not None:
                 exchange.front.let_in(exchange)
         at = self._arrivals.next_at(now)
@@ -201,6 +233,7 @@ class RouteServer:
 
     def begin(self, exchange: Exchange) -> None:
         """A request's turn on its connection has come."""
+        exchange.relayed = self.route.relayed
         queue = self.queue
         now = self.loop.time()
         try:
@@ -278,6 +311,10 @@ class RouteServer:
             return
         log.warning("%s: replica %s: %s", self.route.name, ticket.replica.id, reason)
         now = self.loop.time()
+        if exchange.relayed != self.route.relayed:
+            self.withdraw(exchange)
+            self.begin(exchange)
+            return
         ticket.size_bytes = exchange.buffered + len(exchange.request.target)
         self._send_all(self.queue.give_back(ticket, now), now)
         self._rewatch()
@@ -297,13 +334,18 @@ class RouteServer:
             if pool is None or pool.address != address:
                 if pool is not None:
                     pool.close()
-                self._pools[replica_id] = Pool(address, self.limits)
+                self._pools[replica_id] = self._pool(address)
         now = self.loop.time()
         self._send_all(self.queue.set_replicas(self.route.replicas, now), now)
         kept = {replica.id for replica in self.queue.replicas}
         for replica_id in self._pools.keys() - kept:
             self._pools.pop(replica_id).close()
         self._rewatch()
+
+    def _pool(self, address: str) -> Pool:
+        if self.route.relayed:
+            return RelayPool(address, self.route.name, self.limits)
+        return Pool(address, self.limits)
 
     def _send(self, ticket: Ticket[Exchange], now: float) -> None:
         assert ticket.replica is not None

@@ -23,6 +23,8 @@ class ReplicaRoute:
     concurrency: int = 1
     draining: bool = False
     """Finishes what it has, gets nothing new."""
+    foreign: int = 0
+    """Slots that requests have which other gateways sent: they are not to be given."""
     worker: bool = False
     """Our worker, which tells what a connection cannot; anything else may be any HTTP server."""
 
@@ -67,6 +69,8 @@ class Route:
     """PEM file with the certificate and its chain; empty = plain HTTP."""
     tls_key: str = ""
     """PEM file with the certificate's key; empty = it is in the certificate's file."""
+    relayed: bool = False
+    """Another gateway owns it: requests are passed on to it, and all that is decided is its."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 

@@ -14,18 +14,15 @@ from typing import Any, Protocol
 import uvloop
 
 from hotplate.cache import descriptors
-from hotplate.serving.gateway.admin import Admin
+from hotplate.serving.gateway.admin import ANY, Admin
+from hotplate.serving.gateway.fleet import Fleet, meeting_place
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.link import Link
-from hotplate.serving.gateway.routes_file import split_address
 from hotplate.serving.gateway.routes_watch import RoutesWatch
 from hotplate.serving.gateway.table_file import TableFile
 
 log = logging.getLogger(__name__)
-
-ADMIN = "127.0.0.1:0"
-"""Where operators ask when nobody says: any free port of this machine."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class GatewaySettings:
     source: Linked | Path
     """Where its routes come from: a control plane, or a file of routes."""
     admin: str = ""
-    """host:port where operators ask, not for callers; empty = what the file says, else `ADMIN`."""
+    """host:port where operators ask, not for callers; empty = what the file says, else any port."""
     grace_s: float = 30.0
     """How long running requests may take to finish after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
@@ -79,20 +76,25 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    gateway = Gateway(_shared(settings.limits, descriptors.allow_many()))
+    fleet = Fleet(_meeting_place(settings.source), loop.time())
+    gateway = Gateway(_shared(settings.limits, descriptors.allow_many()), fleet)
     admin = Admin(gateway)
 
     async def listen(named: str) -> int:
-        return await admin.listen(*split_address(settings.admin or named or ADMIN))
+        if settings.admin or not named:
+            return await admin.listen(settings.admin or ANY)
+        return await admin.listen(named, in_turn=fleet.look)
 
     source = _source(settings.source, gateway, listen)
     admin.source = source.describe
-    port = await listen(await source.load())
+    named = await source.load()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     grace_s = 0.0
     following = stopped = None
     try:
+        await gateway.join(admin.protocol)
+        port = await listen(named)
         await source.start()
         following = asyncio.create_task(source.run())
         ready(port)
@@ -109,6 +111,14 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task  # the source only ends by itself by a bug, which is raised here
+
+
+def _meeting_place(source: Linked | Path) -> Path:
+    """Where the gateways meet that get their routes from there."""
+    if isinstance(source, Path):
+        # Not the target of a link: a mounted configuration's is another with each change.
+        return meeting_place("routes", str(source.parent.resolve() / source.name))
+    return meeting_place("token", source.token)
 
 
 def _source(

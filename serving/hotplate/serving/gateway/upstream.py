@@ -83,10 +83,8 @@ class Upstream(asyncio.Protocol):
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, seconds in KEEPALIVE.items():
-            if hasattr(socket, option):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+        if not self.pool.relays:
+            _keep_alive(sock)
         self._readable.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
@@ -203,15 +201,22 @@ class Upstream(asyncio.Protocol):
             self.exchange.front.balance()
 
 
+def _keep_alive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in KEEPALIVE.items():
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+
+
 class Pool:
     """The connections to one replica. Idle ones are used newest first."""
 
+    relays = False
+    """It is another gateway, which is to know when a caller leaves."""
+
     def __init__(self, address: str, limits: Limits) -> None:
-        host, _, port = address.rpartition(":")
         self.address = address
         self.host_field = address.encode()
-        self._host = host.strip("[]")
-        self._port = int(port)
         self._limits = limits
         self._idle: list[Upstream] = []
         self._connecting: set[asyncio.Task[None]] = set()
@@ -262,9 +267,7 @@ class Pool:
     async def _connect(self, exchange: Exchange) -> None:
         try:
             async with asyncio.timeout(self._limits.connect_s):
-                _, upstream = await self._loop.create_connection(
-                    lambda: Upstream(self), self._host, self._port
-                )
+                upstream = await self._open()
         except OSError as error:  # a timeout is one of them
             exchange.unreachable(str(error) or "no connection in time")
             return
@@ -272,6 +275,13 @@ class Pool:
             upstream.serve(exchange)
         else:
             self.put(upstream)
+
+    async def _open(self) -> Upstream:
+        host, _, port = self.address.rpartition(":")
+        _, upstream = await self._loop.create_connection(
+            lambda: Upstream(self), host.strip("[]"), int(port)
+        )
+        return upstream
 
     def _close_idle(self) -> None:
         self._sweep = None

@@ -12,7 +12,7 @@ Holder = TypeVar("Holder")
 class Replica:
     """One replica's slots."""
 
-    __slots__ = ("concurrency", "draining", "gone", "id", "out_until", "taken", "turn")
+    __slots__ = ("concurrency", "draining", "foreign", "gone", "id", "out_until", "taken", "turn")
 
     def __init__(self, replica_id: str) -> None:
         self.id = replica_id
@@ -21,6 +21,8 @@ class Replica:
         self.gone = False
         """No longer in the table; kept until its slots have come back."""
         self.taken = 0
+        self.foreign = 0
+        """Slots that other gateways' requests have."""
         self.out_until = 0.0
         self.turn = 0
         """When it got its last ticket, as a running number: the one longest without goes first."""
@@ -66,6 +68,16 @@ class Ticket(Generic[Holder]):
         self.ends_at = 0.0
         """When its time is over, fixed as it is granted; infinite lets it run on."""
         self.expired = False
+
+
+class Ledger(Protocol):
+    """Writes down which slots are taken, for when somebody else has to know."""
+
+    def take(self, replica: Replica, now: float) -> None:
+        """A slot of the replica was taken."""
+
+    def give(self, replica: Replica, service_s: float) -> None:
+        """A slot of the replica came back after that time."""
 
 
 class Line(Protocol[Holder]):

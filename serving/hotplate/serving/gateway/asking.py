@@ -1,0 +1,47 @@
+"""Short questions to processes of ours: one request, one JSON answer, one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+ANSWER_S = 2.0
+RUNNING_PATH = "/hotplate/running"
+
+
+async def ask_running(address: str) -> int | None:
+    """How many handlers run in the worker at `host:port`; 0 if nobody is there any more, None if
+    it does not say."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            opened = await asyncio.open_connection(host.strip("[]"), int(port))
+            return int((await _ask(*opened, RUNNING_PATH))["running"])
+    except ConnectionRefusedError:
+        return 0
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+async def ask_gateway(socket: Path, path: str) -> Any:
+    """What another gateway of this machine answers to an operator who asks for the path.
+
+    Raises OSError or ValueError where there is no answer.
+    """
+    async with asyncio.timeout(ANSWER_S):
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+        writer.write(b"\n")  # for no deployment: it is for the gateway itself
+        return await _ask(reader, writer, path)
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> Any:
+    try:
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        )
+        answer = await reader.read(-1)
+        return json.loads(answer.partition(b"\r\n\r\n")[2])
+    finally:
+        writer.close()

@@ -1,0 +1,81 @@
+"""The private listener of a gateway: takes the other gateways' requests for what it owns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from hotplate.serving.gateway.front import Front
+from hotplate.serving.gateway.route_server import RouteServer
+
+log = logging.getLogger(__name__)
+
+NAME_BYTES = 4096
+
+
+class Door:
+    """A socket in the file system, for this user only."""
+
+    def __init__(
+        self,
+        path: Path,
+        server: Callable[[str], RouteServer | None],
+        operator: Callable[[], asyncio.Protocol],
+    ) -> None:
+        """`operator` makes what serves a connection that names no deployment."""
+        self._path = path
+        self._server_of = server
+        self._operator = operator
+        self._listener: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listens. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_unix_server(
+            lambda: Opening(self._protocol), str(self._path), backlog=1024
+        )
+        self._path.chmod(0o600)
+
+    def _protocol(self, name: str) -> asyncio.Protocol | None:
+        if not name:
+            return self._operator()
+        server = self._server_of(name)
+        return None if server is None else Front(server, relayed=True)
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._path.unlink(missing_ok=True)
+
+
+class Opening(asyncio.Protocol):
+    """A connection to the private socket until it has said which deployment it is for."""
+
+    def __init__(self, protocol: Callable[[str], asyncio.Protocol | None]) -> None:
+        self._protocol = protocol
+        self._read = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        name, newline, rest = self._read.partition(b"\n")
+        if not newline:
+            if len(name) > NAME_BYTES:
+                self._transport.abort()
+            return
+        protocol = self._protocol(name.decode(errors="replace"))
+        if protocol is None:
+            log.warning("another gateway sent a request for %r, which is not served here", name)
+            self._transport.close()
+            return
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if rest:
+            protocol.data_received(rest)

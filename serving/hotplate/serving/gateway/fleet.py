@@ -1,0 +1,189 @@
+"""The gateways of one machine that serve the same routes, and which of them owns what.
+
+They meet in a folder. Every lock in it is the kernel's (`flock`), so it ends with the process that
+holds it, however that ends:
+
+    <id>.gateway            held by a gateway while it takes part; in it stands what it serves
+    <id>.sock               where it takes requests from the others
+    <deployment>.owner      held by the deployment's owner, whose id is in it
+    <deployment>.<id>.slots held by a gateway that owns it, or has requests of it running still
+
+A deployment has one owner, which has its queue and its slots; the others pass their callers'
+requests on to it. Which one it should be is decided by rendezvous hashing over those that live and
+serve it: a newcomer gets its share, and the share of one that is gone goes to all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+
+MEMBER = ".gateway"
+OWNER = ".owner"
+SLOTS = ".slots"
+SOCKET = ".sock"
+SOCKET_NAME_BYTES = 32
+SOCKET_PATH_BYTES = 107
+"""Linux allows no more (`sun_path`)."""
+
+
+class Claim:
+    """A deployment that is owned, until it is released or the process ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+class Fleet:
+    """One gateway's place among its peers. Raises OSError where the folder cannot be used."""
+
+    def __init__(self, folder: Path, started_at: float) -> None:
+        """`started_at` in seconds of the machine's monotonic clock: ids sort by age."""
+        self.folder = folder
+        self.id = f"{int(started_at * 1000):015d}-{os.getpid()}"
+        self._serving: Mapping[str, frozenset[str]] = {}
+        """The others that live, oldest first, and what they serve, as `look` saw them last."""
+        self._own: frozenset[str] = frozenset()
+        self._member = -1
+
+    @property
+    def peers(self) -> Sequence[str]:
+        """The others that live, oldest first."""
+        return list(self._serving)
+
+    @property
+    def socket(self) -> Path:
+        return self.socket_of(self.id)
+
+    def socket_of(self, gateway: str) -> Path:
+        return self.folder / (gateway + SOCKET)
+
+    def join(self) -> None:
+        """Takes part from now on; the private socket is to be listened on already."""
+        draft = self.folder / f"{self.id}.new"
+        self._member = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._member, fcntl.LOCK_EX)
+        draft.rename(self.folder / (self.id + MEMBER))  # nobody sees it without its lock
+
+    def leave(self) -> None:
+        """Is counted no more; what it owns is to be released."""
+        if self._member >= 0:
+            (self.folder / (self.id + MEMBER)).unlink(missing_ok=True)
+            os.close(self._member)
+            self._member = -1
+
+    def serve(self, deployments: Iterable[str]) -> None:
+        """Tells the others what this gateway may own."""
+        own = frozenset(map(file_name, deployments))
+        if own != self._own:
+            self._own = own
+            content = "\n".join(sorted(own)).encode()
+            os.pwrite(self._member, content, 0)
+            os.ftruncate(self._member, len(content))
+
+    def look(self) -> Sequence[str]:
+        """Looks who lives and what they serve; the others, oldest first."""
+        with os.scandir(self.folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(MEMBER)]
+        serving: dict[str, frozenset[str]] = {}
+        for member in sorted(name.removesuffix(MEMBER) for name in names):
+            if member != self.id and self._lives(member):
+                with suppress(OSError):
+                    said = (self.folder / (member + MEMBER)).read_text()
+                    serving[member] = frozenset(said.split())
+        self._serving = serving
+        return self.peers
+
+    def heir(self, deployment: str) -> str:
+        """Which gateway should own it, of those that serve it; empty = none does."""
+        name = file_name(deployment)
+        members = [member for member, served in self._serving.items() if name in served]
+        if name in self._own:
+            members.append(self.id)
+        return heir_of(deployment, members)
+
+    def claim(self, deployment: str) -> Claim | None:
+        """Ownership, if nobody has it."""
+        path = self.folder / (file_name(deployment) + OWNER)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, self.id.encode(), 0)
+        return Claim(descriptor)
+
+    def owner(self, deployment: str) -> str:
+        """Which gateway says that it owns it; it may have ended. Empty = none does."""
+        try:
+            said = (self.folder / (file_name(deployment) + OWNER)).read_text()
+        except OSError:
+            return ""
+        return said if said != self.id else ""
+
+    def _lives(self, gateway: str) -> bool:
+        path = self.folder / (gateway + MEMBER)
+        if is_held(path):
+            return True
+        path.unlink(missing_ok=True)
+        self.socket_of(gateway).unlink(missing_ok=True)
+        return False
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the file's lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def file_name(text: str) -> str:
+    """A name of fixed length for what may have any characters."""
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def meeting_place(kind: str, key: str) -> Path:
+    """The folder for the gateways of this user that serve the same; only this user's.
+
+    It is in the system's folder for temporary files: a socket's name has 107 bytes at most.
+    Raises OSError where another user has made it, or the name is too long.
+    """
+    top = Path(tempfile.gettempdir()) / f"hotplate-gateways-{os.geteuid()}"
+    folder = top / file_name(f"{kind}:{key}")
+    for made in (top, folder):
+        with suppress(FileExistsError):
+            made.mkdir(mode=0o700)
+        if made.stat().st_uid != os.geteuid():
+            raise PermissionError(f"{made} belongs to another user; remove it, or set TMPDIR")
+    if len(os.fsencode(folder)) + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
+        raise OSError(f"{folder} is too long for the name of a socket in it; set TMPDIR")
+    return folder
+
+
+def heir_of(deployment: str, gateways: Iterable[str]) -> str:
+    """Which of them is to own it (rendezvous hashing); empty = there are none."""
+
+    def weight(gateway: str) -> bytes:
+        return blake2b(f"{gateway}\0{deployment}".encode(), digest_size=8).digest()
+
+    return max(gateways, key=weight, default="")

@@ -1,0 +1,100 @@
+"""Several gateways on one file: one authority over every slot, whoever is asked, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.serving.backends import Backend, Connection, Request
+from tests.serving.callers import free_port, until
+from tests.serving.gateway_processes import GatewayProcess
+from tests.serving.load import Load
+from tests.serving.test_gateway_alone import deployment
+
+pytestmark = pytest.mark.timeout(60)
+
+SERVICE_S = 0.25
+"""Longer than it takes to notice a killed gateway, so its handlers run on under the next owner."""
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[Backend]:
+    """Handlers take their time, whoever has left."""
+
+    async def work(request: Request, connection: Connection) -> None:
+        await asyncio.sleep(SERVICE_S)
+        connection.answer(request.headers["x-forwarded-for"].encode())
+
+    backend = Backend()
+    backend.on("/work", work)
+    await backend.start()
+    yield backend
+    backend.gate.set()
+    await backend.stop()
+
+
+async def owner_of(*gateways: GatewayProcess) -> tuple[GatewayProcess, GatewayProcess]:
+    """The one that owns `chat`, and another."""
+    first, second = gateways
+    _, health = await first.admin("/healthz")
+    mine = health["owners"]["chat"] == health["gateway"]
+    return (first, second) if mine else (second, first)
+
+
+async def agreed(*gateways: GatewayProcess) -> None:
+    """Waits until each knows all the others and they name one owner."""
+    for gateway in gateways:
+        await gateway.ready()
+    async with asyncio.timeout(5):
+        while True:
+            healths = [(await gateway.admin("/healthz"))[1] for gateway in gateways]
+            owners = {health["owners"].get("chat") for health in healths}
+            peers = [len(health["peers"]) for health in healths]
+            if len(owners) == 1 and owners != {""} and set(peers) == {len(gateways) - 1}:
+                return
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def two_gateways(
+    folder: Path, backend: Backend, port: int
+) -> AsyncIterator[tuple[GatewayProcess, GatewayProcess]]:
+    """An owner and another one, on one file."""
+    file = folder / "routes.toml"
+    admin = f'admin = "127.0.0.1:{free_port()}"\n'
+    file.write_text(admin + deployment("chat", port, backend, concurrency=2))
+    async with (
+        GatewayProcess.start(folder, "--routes", str(file)) as first,
+        GatewayProcess.start(folder, "--routes", str(file)) as second,
+    ):
+        await agreed(first, second)
+        yield await owner_of(first, second)
+
+
+async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
+    backend: Backend, tmp_path: Path
+) -> None:
+    port = free_port()
+    async with two_gateways(tmp_path, backend, port) as (owner, other), Load(port, 16) as load:
+        await until(lambda: load.answered >= 4)
+        _, mine = await owner.admin("/deployments/chat/queue")
+        _, theirs = await other.admin("/deployments/chat/queue")
+        assert mine["slots"] == theirs["slots"] == 2
+        assert backend.peak == 2
+        finished = backend.finished
+        assert backend.running > 0
+        owner.process.send_signal(signal.SIGKILL)
+        await owner.process.wait()
+        killed_at = load.now
+        await until(lambda: load.since(killed_at))
+        assert load.since(killed_at)[0] - killed_at < 2.0
+        await until(lambda: backend.finished >= finished + 8)
+        assert backend.peak == 2
+        assert "slots that other gateways have taken" in other.log
+    assert load.failed > 0, "the killed one had callers"
+    assert set(load.bodies) == {b"127.0.0.1"}
