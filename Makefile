@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench fix
+.PHONY: help install demo test check bench bench-gateway fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -11,7 +11,7 @@ NO_PACKAGES := echo "cannot install packages; is there a package index that can 
 export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 install: .venv/installed  ## make .venv with Hotplate and all that its tests and demo need
 
@@ -45,6 +45,9 @@ check: install  ## what CI runs: format, lint, types, contracts, tests, coverage
 
 bench: install  ## the benchmarks, as a table
 	@$(BIN)/python loadtests/bench.py
+
+bench-gateway: install  ## the gateway beside its peers, as one table
+	@$(BIN)/python loadtests/bench.py gateway
 
 fix: install  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix .

@@ -1,8 +1,9 @@
 """A stand-in for a replica: handlers that share one accelerator and never notice who has left.
 
-`POST /work/<seconds>` answers 1 KiB after that much work; `GET /stats` says how many handlers
-run, and how many did at most. Up to `--concurrency` handlers run at full speed; more slow each
-other down in proportion (processor sharing), as they do on a GPU.
+/work/<seconds>             1 KiB after that much work; ?id=… is recorded when it begins
+/tokens/<count>/<seconds>   a stream of events (SSE), one each so many seconds, each with the
+                            moment at which it was sent
+/stats                      how many handlers run, and what else `Stats` says
 """
 
 from __future__ import annotations
@@ -10,73 +11,72 @@ from __future__ import annotations
 import argparse
 import asyncio
 import heapq
-import itertools
 import json
-import time
+import os
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from typing import cast
 
 import httptools
 import uvloop
 
+from loadtests.accelerator import Accelerator, Alarm, clock
+
 BODY = b'{"answer": "%s"}' % (b"x" * (1024 - 14))
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+EVENT = b'data: {"at": %.6f, "token": "about as long as an event with one token in it is"}\n\n'
+TICK_S = 0.001
+"""What is due within it is sent at once: a timer for each event would cost more than the event."""
 
 
-class Accelerator:
-    """Runs work, at a speed that depends on how much of it there is."""
+class Streams:
+    """Sends what is due on all streams."""
 
-    def __init__(self, concurrency: int) -> None:
-        self.running = self.most = self.ended = 0
-        self._concurrency = concurrency
-        self._loop = asyncio.get_running_loop()
-        self._done_s = 0.0
-        """Seconds of work that each of the running ones has got since the beginning."""
-        self._since = time.perf_counter()
-        self._ends: list[tuple[float, int, Callable[[], None]]] = []
-        self._serial = itertools.count()
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, float, int, Connection]] = []
+        self._alarm = Alarm(self._send_due)
+        self._begun = 0
 
-    def begin(self, work_s: float, done: Callable[[], None]) -> None:
-        """Call `done` when `work_s` seconds of work have been done."""
-        self._advance()
-        self.running += 1
-        self.most = max(self.most, self.running)
-        heapq.heappush(self._ends, (self._done_s + work_s, next(self._serial), done))
-        self._finish()
+    def begin(self, connection: Connection, count: int, every_s: float) -> None:
+        self._begun += 1
+        heapq.heappush(self._due, (clock() + every_s, self._begun, every_s, count, connection))
+        if self._due[0][1] == self._begun:
+            self._alarm.set(every_s)
 
-    def _advance(self) -> None:
-        now = time.perf_counter()  # uvloop's own time is in whole milliseconds
-        self._done_s += (now - self._since) * self._speed
-        self._since = now
+    def _send_due(self) -> None:
+        while self._due and self._due[0][0] <= clock():
+            at, number, every_s, left, connection = self._due[0]
+            connection.send_event(last=left == 1)
+            if left == 1:
+                heapq.heappop(self._due)
+            else:
+                following = (at + every_s, number, every_s, left - 1, connection)
+                heapq.heapreplace(self._due, following)
+        if self._due:
+            self._alarm.set(max(TICK_S, self._due[0][0] - clock()))
 
-    @property
-    def _speed(self) -> float:
-        return min(1.0, self._concurrency / max(1, self.running))
 
-    def _finish(self) -> None:
-        """End what is done, and come back when the next one will be."""
-        self._advance()
-        while self._ends and self._ends[0][0] <= self._done_s + 1e-9:
-            _, _, done = heapq.heappop(self._ends)
-            self.running -= 1
-            self.ended += 1
-            done()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._ends:
-            wait_s = (self._ends[0][0] - self._done_s) / self._speed
-            self._timer = self._loop.call_later(max(0.001, wait_s), self._finish)
+class Handlers:
+    """What all connections share."""
+
+    def __init__(self, concurrency: int, record: Callable[[bytes], None]) -> None:
+        self.accelerator = Accelerator(concurrency)
+        self.streams = Streams()
+        self.record = record
 
 
 class Connection(asyncio.Protocol):
     """One caller's connection: one request at a time."""
 
-    def __init__(self, accelerator: Accelerator) -> None:
-        self._accelerator = accelerator
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
         self._parser = httptools.HttpRequestParser(self)
-        self._path = b""
+        self._target = b""
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,27 +86,50 @@ class Connection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_url(self, url: bytes) -> None:
-        self._path = url
+        self._target = url
 
     def on_message_complete(self) -> None:
-        if self._path.startswith(b"/work/"):
-            self._accelerator.begin(float(self._path[6:]), self._answer)
+        path, _, query = self._target.partition(b"?")
+        _, what, *values = path.split(b"/")
+        handlers = self._handlers
+        if what == b"work":
+            if query:
+                handlers.record(query.removeprefix(b"id="))
+            handlers.accelerator.begin(float(values[0]), partial(self._send, BODY))
+        elif what == b"tokens":
+            handlers.accelerator.enter()
+            self._write(STREAM)
+            handlers.streams.begin(self, int(values[0]), float(values[1]))
         else:
-            names = ("running", "most", "ended")
-            self._send(json.dumps({n: getattr(self._accelerator, n) for n in names}).encode())
+            self._send(json.dumps(asdict(handlers.accelerator.stats())).encode())
 
-    def _answer(self) -> None:
-        self._send(BODY)
+    def send_event(self, *, last: bool) -> None:
+        event = EVENT % clock()
+        end = b"0\r\n\r\n" if last else b""
+        self._write(b"%x\r\n%b\r\n%b" % (len(event), event, end))
+        if last:
+            self._handlers.accelerator.leave()
 
     def _send(self, body: bytes) -> None:
+        self._write(ANSWER % (len(body), body))
+
+    def _write(self, data: bytes) -> None:
         if not self._transport.is_closing():
-            self._transport.write(ANSWER % (len(body), body))
+            self._transport.write(data)
 
 
-async def serve(concurrency: int) -> None:
+def recorder(path: str) -> Callable[[bytes], None]:
+    """Appends a line at once: it is there although the process is killed in the next moment."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    return lambda line: cast("None", os.write(file, line + b"\n"))
+
+
+async def serve(concurrency: int, port: int, record: str) -> None:
     loop = asyncio.get_running_loop()
-    accelerator = Accelerator(concurrency)
-    server = await loop.create_server(lambda: Connection(accelerator), "127.0.0.1", backlog=2048)
+    handlers = Handlers(concurrency, recorder(record))
+    server = await loop.create_server(
+        lambda: Connection(handlers), "127.0.0.1", port, backlog=2048, reuse_address=True
+    )
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     await server.serve_forever()
 
@@ -114,4 +137,7 @@ async def serve(concurrency: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--concurrency", type=int, required=True)
-    uvloop.run(serve(parser.parse_args().concurrency))
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--record", required=True, help="file for the ids of what begins")
+    flags = parser.parse_args()
+    uvloop.run(serve(flags.concurrency, flags.port, flags.record))

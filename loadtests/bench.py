@@ -1,7 +1,7 @@
 """`make bench`: every benchmark beside its peers, as a table on the terminal and as JSON.
 
 A benchmark is a module of `loadtests/benchmarks`: its docstring's first line is the title, and
-`measure(folder, quick)` gives the rows.
+`measure(folder, quick)` gives the rows. One with `PARTS` can be asked for some: `gateway.cost`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from loadtests.child import BenchmarkFailed
-from loadtests.report import Row, json_of, machine, table_of
+from loadtests.report import Row, json_of, machine, markdown_of, table_of
 
 FOLDER = Path(__file__).parent / "benchmarks"
 WIDTH = 120
@@ -37,8 +37,9 @@ class Benchmark(Protocol):
 
     __doc__: str
 
-    async def measure(self, folder: Path, quick: bool) -> Sequence[Row]:
-        """The rows of the table. `folder` is empty and its own; `quick` = once, and in small.
+    async def measure(self, folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
+        """The rows of the table, or of some of its `PARTS`. `folder` is empty and its own;
+        `quick` = once, and in small.
 
         Raises BenchmarkFailed.
         """
@@ -50,7 +51,9 @@ def main() -> int:
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDTH)
     try:
-        results, failures = asyncio.run(_run(console, arguments.names or NAMES, arguments.quick))
+        results, failures = asyncio.run(
+            _run(console, arguments.names or NAMES, arguments.quick, arguments.markdown)
+        )
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("stopped")
         return 130
@@ -59,7 +62,9 @@ def main() -> int:
     return 1 if failures else 0
 
 
-async def _run(console: Console, names: Sequence[str], quick: bool) -> tuple[dict[str, Any], int]:
+async def _run(
+    console: Console, names: Sequence[str], quick: bool, markdown: Path | None
+) -> tuple[dict[str, Any], int]:
     """What was measured, by benchmark, and how many could not be. Each table is shown at once."""
     task = asyncio.current_task()
     assert task is not None
@@ -67,7 +72,8 @@ async def _run(console: Console, names: Sequence[str], quick: bool) -> tuple[dic
     console.print(", ".join(f"{key} {value}" for key, value in machine().items()))
     results: dict[str, Any] = {}
     for name in names:
-        benchmark = cast("Benchmark", importlib.import_module(f"loadtests.benchmarks.{name}"))
+        module, _, part = name.partition(".")
+        benchmark = _benchmark(module)
         began = time.monotonic()
         title = benchmark.__doc__.partition("\n")[0]
         with (
@@ -75,21 +81,40 @@ async def _run(console: Console, names: Sequence[str], quick: bool) -> tuple[dic
             console.status(f"{name}: {title}"),
         ):
             try:
-                rows = await benchmark.measure(Path(folder), quick)
+                rows = await benchmark.measure(Path(folder), quick, *([part] if part else []))
             except BenchmarkFailed as error:
                 console.print(f"[red]{name} failed:[/] {error}", soft_wrap=True)
                 continue
         console.print(table_of(f"{name}: {title}", rows, time.monotonic() - began))
+        if markdown is not None:
+            with markdown.open("a") as page:
+                page.write(markdown_of(f"**{name}**: {title}", rows) + "\n")
         results[name] = {"title": title, "rows": json_of(rows)}
     return results, len(names) - len(results)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[[], *NAMES], help="all, if none is named")
+    parser.add_argument("names", nargs="*", type=_known, help=f"of {', '.join(NAMES)}; else all")
     parser.add_argument("--quick", action="store_true", help="each once, and in small")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="add the tables there too")
     return parser
+
+
+def _benchmark(name: str) -> Benchmark:
+    return cast("Benchmark", importlib.import_module(f"loadtests.benchmarks.{name}"))
+
+
+def _known(name: str) -> str:
+    """A benchmark's name, or `benchmark.part`. Raises ArgumentTypeError."""
+    benchmark, _, part = name.partition(".")
+    if benchmark not in NAMES:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(NAMES)}")
+    parts = getattr(_benchmark(benchmark), "PARTS", [])
+    if part and part not in parts:
+        raise argparse.ArgumentTypeError(f"{part!r} is none of {', '.join(parts) or 'no parts'}")
+    return name
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotplate.deploy.records import ENDED_LOGS_KEPT
+from loadtests.memory import memory_bytes
 from tests.scenarios.platform_process import Platform
 
 ROLES = ("up", "agent", "gateway", "control-plane")
@@ -74,12 +75,6 @@ def cpu_s(pid: int) -> float:
     """CPU time of a process so far; fields utime and stime of proc(5)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory_bytes(pid: int) -> int:
-    """Memory of a process; what it shares with others counts in part (Pss of proc(5))."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def _descriptors(pid: int) -> Iterator[str]:

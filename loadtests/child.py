@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from loadtests.memory import memory_bytes
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 START_S = 30.0
@@ -66,6 +68,20 @@ class Child:
         """Write a line to its input."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
+
+    def kill(self) -> None:
+        """SIGKILL, to it alone."""
+        self._process.kill()
+
+    def pin(self, core: int) -> None:
+        """Keep it, and what it has started, on one core."""
+        for stat in _tree(self._process.pid):
+            for thread in os.listdir(f"/proc/{stat.pid}/task"):
+                os.sched_setaffinity(int(thread), {core})
+
+    def memory_bytes(self) -> int:
+        """Memory of it and of what it has started; what is shared counts in part (Pss)."""
+        return sum(memory_bytes(stat.pid) for stat in _tree(self._process.pid))
 
     async def wait(self) -> int:
         """Its exit status, when it has ended."""

@@ -1,88 +1,96 @@
-"""What can stand between clients and a replica: our gateway, its peers, or nothing."""
+"""What can stand between clients and replicas: our gateway, its peers, or nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
-
 from hotplate.platform.ports import free_port
-from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
-from loadtests.child import START_S, BenchmarkFailed, Child, module, running
-from loadtests.control_plane import telling
-from loadtests.peers import haproxy
+from loadtests.accelerator import Stats
+from loadtests.child import (
+    BIN,
+    ROOT,
+    START_S,
+    BenchmarkFailed,
+    Child,
+    clean_environ,
+    module,
+    running,
+)
+from loadtests.peers import haproxy as haproxys
+from loadtests.peers import ray_environment
+from loadtests.replicas import HOST, Replica, stats_at
+from loadtests.routes import Plan, RoutesFile
 
-HOST = "127.0.0.1"
 DIRECT = "none"
 OURS = "hotplate"
 AIOHTTP = "aiohttp"
 HAPROXY = "haproxy"
 HAPROXY_ABORT = "haproxy, abortonclose"
+BENTOML = "bentoml serve"
+RAY = "ray serve"
+RAY_HAPROXY = "ray serve, haproxy"
+ROUTES = "routes.toml"
+RAY_START_S = 90.0
 
 
 @dataclass(frozen=True)
 class Front:
-    """One that runs, with a backend of its own behind it."""
+    """One that runs, with replicas of its own behind it."""
 
+    name: str
     url: str
-    backend_url: str
+    stats_url: str
+    """Of its (first) replica: a front may count `/stats` as a request."""
     process: Child | None
-    """None: nothing stands before the backend."""
+    """None: nothing stands before the replica."""
+    replicas: tuple[Replica, ...] = ()
+    routes: RoutesFile | None = None
+    """What it serves, to be edited; ours has one."""
 
     def cpu_s(self) -> float:
         return 0.0 if self.process is None else self.process.cpu_s()
 
-    async def most_at_once(self) -> int:
-        """How many handlers ran at the same time in the backend, at most."""
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.backend_url}/stats") as answer,
-        ):
-            most: int = (await answer.json())["most"]
-            return most
+    async def stats(self) -> Stats:
+        return await stats_at(self.stats_url)
 
 
 Listener = tuple[int, Child | None]
-"""A port, and the process that listens there, if it is not the backend itself."""
-Opener = Callable[[str, int, Path], AbstractAsyncContextManager[Listener]]
-"""Starts what stands before a backend (host:port) with so many slots; its files go to a folder."""
+"""A port, and the process that listens there, if it is not the replica itself."""
+Opener = Callable[[Sequence[str], Plan, Path], AbstractAsyncContextManager[Listener]]
+"""Starts what stands before replicas (host:port each); its files go to a folder."""
+
+Server = Callable[[Plan, int, Path], AbstractAsyncContextManager[Listener]]
+"""Starts what has its replica in itself, which says on a port what it has done (`/stats`)."""
 
 
 @asynccontextmanager
-async def _direct(backend: str, slots: int, folder: Path) -> AsyncIterator[Listener]:
-    yield int(backend.rpartition(":")[2]), None
+async def _direct(addresses: Sequence[str], plan: Plan, folder: Path) -> AsyncIterator[Listener]:
+    yield int(addresses[0].rpartition(":")[2]), None
 
 
 @asynccontextmanager
-async def _gateway(backend: str, slots: int, folder: Path) -> AsyncIterator[Listener]:
-    """Our gateway as a process, told its route by a stand-in for the control plane."""
+async def _gateway(addresses: Sequence[str], plan: Plan, folder: Path) -> AsyncIterator[Listener]:
+    """Our gateway as a process, alone."""
     port = free_port(HOST)
-    route = Route("bench/route", HOST, port, (ReplicaRoute("r1", backend, slots),))
-    token = folder / "token"
-    token.write_text("bench")
-    state = folder / "state"
-    state.mkdir()
-    async with telling(RouteTable(1, (route,))) as plane:
-        command = module(
-            "hotplate.platform.cli",
-            *("gateway", "--control-plane", plane.url, "--token-file", token),
-            *("--state", state, "--admin", f"{HOST}:0"),
-        )
-        async with running(*command, log=folder / "gateway.log") as child:
-            await plane.in_force()
-            yield port, child
+    routes = RoutesFile(folder / ROUTES, port, plan)
+    routes.write(addresses)
+    command = module("hotplate.platform.cli", "gateway", "--routes", routes.path)
+    async with running(*command, log=folder / "gateway.log") as child:
+        await _listening(port, child)
+        yield port, child
 
 
 @asynccontextmanager
-async def _aiohttp(backend: str, slots: int, folder: Path) -> AsyncIterator[Listener]:
+async def _aiohttp(addresses: Sequence[str], plan: Plan, folder: Path) -> AsyncIterator[Listener]:
     command = module(
-        "loadtests.peers.aiohttp_proxy", "--backend", f"http://{backend}", "--slots", slots
+        "loadtests.peers.aiohttp_proxy",
+        *("--backend", f"http://{addresses[0]}", "--slots", plan.slots),
     )
     async with running(*command, log=folder / "aiohttp.log", listened=True) as child:
         yield (await child.said())["port"], child
@@ -90,22 +98,66 @@ async def _aiohttp(backend: str, slots: int, folder: Path) -> AsyncIterator[List
 
 @asynccontextmanager
 async def _haproxy(
-    backend: str, slots: int, folder: Path, *, abort_on_close: bool
+    addresses: Sequence[str], plan: Plan, folder: Path, *, abort_on_close: bool = False
 ) -> AsyncIterator[Listener]:
     port = free_port(HOST)
     file = folder / "haproxy.cfg"
-    file.write_text(haproxy.configuration(port, backend, slots, abort_on_close=abort_on_close))
+    file.write_text(haproxys.configuration(port, addresses, plan, abort_on_close=abort_on_close))
     async with running("haproxy", "-db", "-f", file, log=folder / "haproxy.log") as child:
         await _listening(port, child)
         yield port, child
+
+
+@asynccontextmanager
+async def _bentoml(plan: Plan, stats_port: int, folder: Path) -> AsyncIterator[Listener]:
+    """The replica is in it."""
+    port = free_port(HOST)
+    environ = {
+        **clean_environ(),
+        "BENCH_SLOTS": str(plan.slots),
+        "BENCH_TIMEOUT_S": str(plan.timeout_s),
+        "BENCH_STATS_PORT": str(stats_port),
+        "BENTOML_DO_NOT_TRACK": "true",
+        "BENTOML_HOME": str(folder),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [str(BIN / "bentoml"), "serve", "loadtests.peers.bentoml_service:Bench"]
+    where = ["--host", HOST, "--port", str(port)]
+    async with running(*command, *where, log=folder / "bentoml.log", environ=environ) as child:
+        await _listening(stats_port, child)
+        await _listening(port, child)
+        yield port, child
+
+
+@asynccontextmanager
+async def _ray(
+    plan: Plan, stats_port: int, folder: Path, *, haproxy: bool
+) -> AsyncIterator[Listener]:
+    """The replica is in it."""
+    await ray_environment.install(folder)
+    port = free_port(HOST)
+    ports = free_port(HOST), free_port(HOST)
+    environ = ray_environment.environ(folder, ports=ports, haproxy=haproxy)
+    command = [str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
+    flags = ["--port", port, "--stats-port", stats_port, "--slots", plan.slots]
+    flags += ["--timeout", plan.timeout_s, "--folder", folder]
+    log = folder / "ray.log"
+    async with running(*command, *map(str, flags), log=log, environ=environ, listened=True) as ray:
+        await ray.said(RAY_START_S)
+        yield port, ray
 
 
 _OPENERS: Mapping[str, Opener] = {
     DIRECT: _direct,
     OURS: _gateway,
     AIOHTTP: _aiohttp,
-    HAPROXY: functools.partial(_haproxy, abort_on_close=False),
+    HAPROXY: _haproxy,
     HAPROXY_ABORT: functools.partial(_haproxy, abort_on_close=True),
+}
+_SERVERS: Mapping[str, Server] = {
+    BENTOML: _bentoml,
+    RAY: functools.partial(_ray, haproxy=False),
+    RAY_HAPROXY: functools.partial(_ray, haproxy=True),
 }
 
 
@@ -114,21 +166,43 @@ def installed(name: str) -> bool:
 
 
 @asynccontextmanager
-async def opened(names: list[str], slots: int, folder: Path) -> AsyncIterator[dict[str, Front]]:
-    """The fronts of these names that are installed, each with its backend of `slots` slots."""
+async def opened(names: Sequence[str], plan: Plan, folder: Path) -> AsyncIterator[list[Front]]:
+    """The fronts of these names that are installed, each with replicas of its own that run."""
     async with AsyncExitStack() as stack:
-        fronts = {}
+        fronts = []
         for number, name in enumerate(filter(installed, names)):
             own = folder / str(number)
             own.mkdir(parents=True)
-            command = module("loadtests.backend", "--concurrency", slots)
-            backend = await stack.enter_async_context(
-                running(*command, log=own / "backend.log", listened=True)
-            )
-            address = f"{HOST}:{(await backend.said())['port']}"
-            port, process = await stack.enter_async_context(_OPENERS[name](address, slots, own))
-            fronts[name] = Front(f"http://{HOST}:{port}", f"http://{address}", process)
+            fronts.append(await _opened(name, plan, own, stack))
         yield fronts
+
+
+@asynccontextmanager
+async def served(name: str, plan: Plan, folder: Path) -> AsyncIterator[Front]:
+    """A peer that has its replica in itself. Raises BenchmarkFailed if it cannot be had."""
+    stats_port = free_port(HOST)
+    async with _SERVERS[name](plan, stats_port, folder) as (port, process):
+        yield Front(name, f"http://{HOST}:{port}", f"http://{HOST}:{stats_port}", process)
+
+
+async def _opened(name: str, plan: Plan, folder: Path, stack: AsyncExitStack) -> Front:
+    replicas = []
+    for number in range(plan.replicas):
+        log, record = folder / f"replica-{number}.log", folder / f"replica-{number}.ids"
+        replica = Replica(plan.slots, log, record)
+        replicas.append(await stack.enter_async_context(replica))
+        await replica.start()
+    addresses = [replica.address for replica in replicas]
+    opener = _OPENERS[name](addresses[: plan.named], plan, folder)
+    port, process = await stack.enter_async_context(opener)
+    return Front(
+        name,
+        url=f"http://{HOST}:{port}",
+        stats_url=f"http://{addresses[0]}",
+        process=process,
+        replicas=tuple(replicas),
+        routes=RoutesFile(folder / ROUTES, port, plan) if name == OURS else None,
+    )
 
 
 async def _listening(port: int, child: Child) -> None:

@@ -20,8 +20,9 @@ import httptools
 import uvloop
 
 from loadtests.load import Load
+from loadtests.routes import ORGANIZATION
 
-BODY = b"x" * 1024
+BODY = b'{"text": "%b"}' % (b"x" * 1012)
 COMEBACK_S = 1.0
 """How long a refused client waits that was not told when to come back."""
 AFTER_FAILURE_S = 0.1
@@ -46,19 +47,25 @@ class Tally:
     def load(self) -> Load:
         found = self._latencies_s
         cuts = statistics.quantiles(found, n=100) if len(found) > 1 else (found or [0.0]) * 99
-        seconds = clock() - self._begins_at
-        p50_ms, p99_ms = cuts[49] * 1000, cuts[98] * 1000
-        return Load(len(found), **self._counts, seconds=seconds, p50_ms=p50_ms, p99_ms=p99_ms)
+        return Load(
+            len(found),
+            **self._counts,
+            seconds=clock() - self._begins_at,
+            mean_ms=statistics.fmean(found or [0.0]) * 1000,
+            p50_ms=cuts[49] * 1000,
+            p99_ms=cuts[98] * 1000,
+        )
 
 
 class Client(asyncio.Protocol):
     """One client, over as many connections as it needs, one at a time."""
 
-    def __init__(self, url: str, patience_s: float, tally: Tally) -> None:
+    def __init__(self, url: str, organization: str, patience_s: float, tally: Tally) -> None:
         where = urllib.parse.urlsplit(url)
         self._host, self._port = where.hostname or "", where.port or 80
         self._request = (
             f"POST {where.path or '/'} HTTP/1.1\r\nHost: {where.netloc}\r\n"
+            f"{ORGANIZATION}: {organization}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
         ).encode() + BODY
         self._patience_s = patience_s
@@ -138,11 +145,11 @@ class Client(asyncio.Protocol):
         self._loop.call_later(AFTER_FAILURE_S, self.connect)
 
 
-async def run(url: str, clients: int, warmup_s: float, seconds: float, patience_s: float) -> None:
-    tally = Tally(warmup_s)
-    for client in [Client(url, patience_s, tally) for _ in range(clients)]:
-        client.connect()
-    await asyncio.sleep(warmup_s + seconds)
+async def run(flags: argparse.Namespace) -> None:
+    tally = Tally(flags.warmup)
+    for _ in range(flags.clients):
+        Client(flags.url, flags.organization, flags.patience, tally).connect()
+    await asyncio.sleep(flags.warmup + flags.seconds)
     print(json.dumps(asdict(tally.load())), flush=True)
     await asyncio.Event().wait()
 
@@ -154,5 +161,5 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--warmup", type=float, default=0.0)
     parser.add_argument("--patience", type=float, default=0.0)
-    flags = parser.parse_args()
-    uvloop.run(run(flags.url, flags.clients, flags.warmup, flags.seconds, flags.patience))
+    parser.add_argument("--organization", default="acme")
+    uvloop.run(run(parser.parse_args()))

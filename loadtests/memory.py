@@ -39,6 +39,11 @@ class Watch:
                     self.peaks[name][what] = max(self.peaks[name].get(what, 0), size_bytes)
 
 
+def memory_bytes(pid: int) -> int:
+    """Memory of a process; what it shares with others counts in part."""
+    return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Pss"]
+
+
 def _memory(pid: int) -> dict[str, int]:
     """Nothing of a process that is gone."""
     found: dict[str, int] = {}

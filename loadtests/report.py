@@ -13,6 +13,9 @@ from typing import Any, ClassVar, Protocol
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+DIGITS = "digits"
+"""A row's field of this name is not shown: it says how the row's numbers are, all of them."""
+
 
 class Row(Protocol):
     """An instance of any dataclass."""
@@ -27,7 +30,7 @@ def column(header: str, digits: int = 0) -> Any:
 
 def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:
     """One line per row; what is None is a dash, and a column that says nothing is left out."""
-    columns = [one for one in fields(rows[0]) if any(getattr(row, one.name) for row in rows)]
+    columns = _columns(rows)
     table = Table(
         title=title,
         title_justify="left",
@@ -40,8 +43,16 @@ def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:
         numeric = "digits" in one.metadata
         table.add_column(_header(one), justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(_shown(one, getattr(row, one.name)) for one in columns))
+        table.add_row(*_cells(columns, row))
     return table
+
+
+def markdown_of(title: str, rows: Sequence[Row]) -> str:
+    """The same table for a page."""
+    columns = _columns(rows)
+    lines = [title, "", f"| {' | '.join(map(_header, columns))} |", "|---" * len(columns) + "|"]
+    lines += [f"| {' | '.join(_cells(columns, row))} |" for row in rows]
+    return "\n".join([*lines, ""])
 
 
 def json_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -71,9 +82,23 @@ def _header(one: Field[Any]) -> str:
     return str(one.metadata.get("header", one.name.replace("_", " ")))
 
 
-def _shown(one: Field[Any], value: object) -> str:
+def _columns(rows: Sequence[Row]) -> list[Field[Any]]:
+    """Those that say something."""
+    return [
+        one
+        for one in fields(rows[0])
+        if one.name != DIGITS and any(getattr(row, one.name) for row in rows)
+    ]
+
+
+def _cells(columns: Sequence[Field[Any]], row: Row) -> list[str]:
+    return [_shown(one, getattr(row, one.name), getattr(row, DIGITS, None)) for one in columns]
+
+
+def _shown(one: Field[Any], value: object, digits: int | None) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:,.{one.metadata.get('digits', 0)}f}"
+        shown = f"{value:,.{one.metadata.get('digits', 0) if digits is None else digits}f}"
+        return shown.removeprefix("-") if not shown.strip("-0.") else shown
     return str(value)

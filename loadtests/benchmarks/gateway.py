@@ -1,90 +1,190 @@
-"""What a request through a proxy costs: 1 KiB there, 1 KiB back."""
+"""The front door beside its peers: what it costs, what it adds, what it promises.
+
+Each trial is done with each front in each round; a figure is the median of the rounds, or the
+worst where a guarantee is broken by once.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.fronts import AIOHTTP, DIRECT, HAPROXY, OURS, Front, installed, opened
-from loadtests.load import Load, clients, saturate
-from loadtests.report import column, median, ratio
+from loadtests.child import BenchmarkFailed
+from loadtests.fronts import (
+    AIOHTTP,
+    BENTOML,
+    DIRECT,
+    HAPROXY,
+    HAPROXY_ABORT,
+    OURS,
+    RAY,
+    RAY_HAPROXY,
+    Front,
+    installed,
+    opened,
+    served,
+)
+from loadtests.report import column
+from loadtests.trial import ROUNDS, Trial
+from loadtests.trials import (
+    abandoned,
+    cost,
+    fairness,
+    idle,
+    kills,
+    latency,
+    overload,
+    replicas,
+    tokens,
+)
 
-FRONTS = [DIRECT, OURS, AIOHTTP, HAPROXY]
-SLOTS = 16
-CONNECTIONS = 64
-"""Four times the slots, so that the queue is in use."""
-CALM_CLIENTS = 8
-"""Half the slots: no request waits for one."""
-WORK_S = 0.01
+TRIALS = [
+    cost.TRIAL,
+    latency.TRIAL,
+    overload.OVERLOAD,
+    overload.LEAVING,
+    abandoned.TRIAL,
+    fairness.EQUAL,
+    fairness.WEIGHTED,
+    replicas.TRIAL,
+    idle.TRIAL,
+    tokens.TRIAL,
+    kills.TRIAL,
+]
+PARTS = [trial.name for trial in TRIALS]
 
 
 @dataclass(frozen=True)
 class Row:
-    front: str
-    requests_per_s: float | None = column("req/s")
-    cpu_s_per_10k: float | None = column("CPU s / 10k", 3)
-    cpu_ratio: float | None = column("x ours", 2)
-    p50_ms: float | None = column("p50 ms", 2)
-    p99_ms: float | None = column("p99 ms", 2)
-    added_p50_ms: float | None = column("added p50 ms", 2)
-    added_p99_ms: float | None = column("added p99 ms", 2)
-    failed: int | None = column("failed")
-    note: str = ""
+    figure: str
+    bound: str = ""
+    holds: str = ""
+    """Empty where there is nothing to reach."""
+    ours: float | None = column("hotplate")
+    haproxy: float | None = column("haproxy")
+    haproxy_abort: float | None = column("haproxy, abortonclose")
+    aiohttp: float | None = column("aiohttp")
+    bentoml: float | None = column("bentoml serve")
+    ray: float | None = column("ray serve")
+    ray_haproxy: float | None = column("ray serve, haproxy")
+    none: float | None = column("none")
+    digits: int | None = None
+    """How the figures are shown."""
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One round of one front."""
-
-    busy: Load
-    cpu_s: float
-    """Of the front, during `busy`."""
-    calm: Load
-
-    @property
-    def cpu_s_per_10k(self) -> float:
-        return self.cpu_s / self.busy.answered * 10_000
-
-
-async def measure(folder: Path, quick: bool) -> Sequence[Row]:
-    rounds, seconds = (1, 0.5) if quick else (3, 2.5)
-    samples: dict[str, list[Sample]] = defaultdict(list)
-    async with opened(FRONTS, SLOTS, folder) as fronts:
-        for front in fronts.values():
-            await saturate(f"{front.url}/work/0", CONNECTIONS, seconds / 3, folder)
-        for _ in range(rounds):
-            for name, front in fronts.items():
-                samples[name].append(await _sample(front, seconds, folder))
-    rows: list[Row] = []
-    for name in FRONTS:
-        rows.append(_row(name, samples) if installed(name) else Row(name, note="not installed"))
-    return rows
+COLUMNS = {
+    OURS: "ours",
+    HAPROXY: "haproxy",
+    HAPROXY_ABORT: "haproxy_abort",
+    AIOHTTP: "aiohttp",
+    BENTOML: "bentoml",
+    RAY: "ray",
+    RAY_HAPROXY: "ray_haproxy",
+    DIRECT: "none",
+}
+Samples = dict[tuple[str, str], list[Mapping[str, float]]]
+"""By trial and front, a sample per round."""
 
 
-async def _sample(front: Front, seconds: float, folder: Path) -> Sample:
-    before_s = front.cpu_s()
-    busy = await saturate(f"{front.url}/work/0", CONNECTIONS, seconds, folder)
-    cpu_s = front.cpu_s() - before_s
-    url = f"{front.url}/work/{WORK_S}"
-    async with clients(url, CALM_CLIENTS, seconds, folder) as calm:
-        return Sample(busy, cpu_s, calm)
+async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
+    trials = [trial for trial in TRIALS if not parts or trial.name in parts]
+    samples: Samples = defaultdict(list)
+    for number in range(1 if quick else ROUNDS):
+        for group in _groups([trial for trial in trials if number < trial.rounds]):
+            await _round(group, folder / str(number), quick, samples)
+    missing = {name: "it is not installed" for name in COLUMNS if not installed(name)}
+    heavy = {name: trial for trial in trials for name in trial.heavy}
+    if quick:
+        missing |= dict.fromkeys(heavy, "it is slow to start, and --quick leaves it out")
+    else:
+        for name in heavy:
+            try:
+                await _heavy(name, trials, folder / COLUMNS[name], samples)
+            except BenchmarkFailed as error:
+                missing[name] = str(error)
+    rows = [_row(trial, key, samples) for trial in trials for key in trial.figures]
+    reasons = {why: [name for name in missing if missing[name] == why] for why in missing.values()}
+    return [*rows, *(Row(f"not {', '.join(names)}: {why}") for why, names in reasons.items())]
 
 
-def _row(name: str, samples: dict[str, list[Sample]]) -> Row:
-    mine, direct = samples[name], samples[DIRECT]
-    cpu = None if name == DIRECT else median(one.cpu_s_per_10k for one in mine)
-    p50 = median(one.calm.p50_ms for one in mine)
-    p99 = median(one.calm.p99_ms for one in mine)
-    return Row(
-        name,
-        requests_per_s=median(one.busy.answers_per_s for one in mine),
-        cpu_s_per_10k=cpu,
-        cpu_ratio=ratio(cpu, median(one.cpu_s_per_10k for one in samples[OURS])),
-        p50_ms=p50,
-        p99_ms=p99,
-        added_p50_ms=p50 - median(one.calm.p50_ms for one in direct),
-        added_p99_ms=p99 - median(one.calm.p99_ms for one in direct),
-        failed=sum(load.failed + load.refused for one in mine for load in (one.busy, one.calm)),
-    )
+def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Those that go together, in order."""
+    groups: list[list[Trial]] = []
+    for trial in trials:
+        if trial.together and groups and groups[-1][0].together == trial.together:
+            groups[-1].append(trial)
+        else:
+            groups.append([trial])
+    return groups
+
+
+async def _round(group: Sequence[Trial], folder: Path, quick: bool, samples: Samples) -> None:
+    """Fresh fronts and replicas each time: some leave work behind that runs on for long."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(_own_core(group[0]))
+        work = []
+        for trial in group:
+            own = folder / trial.name
+            for front in await stack.enter_async_context(opened(trial.fronts, trial.plan, own)):
+                work.append(_sample(trial, front, own, quick, samples))
+        if group[0].together:
+            await asyncio.gather(*work)
+        else:
+            for one in work:
+                await one
+
+
+async def _sample(trial: Trial, front: Front, folder: Path, quick: bool, samples: Samples) -> None:
+    if trial.pinned and front.process is not None and len(_CORES) > 1:
+        front.process.pin(_CORES[0])
+    samples[trial.name, front.name].append(await trial.sample(front, folder, quick))
+
+
+async def _heavy(name: str, trials: Sequence[Trial], folder: Path, samples: Samples) -> None:
+    """All rounds of a peer that is slow to start, with one start for each plan."""
+    todo = [trial for trial in trials if name in trial.heavy]
+    for plan in [trial.plan for n, trial in enumerate(todo) if trial.plan != todo[n - 1].plan]:
+        own = folder / f"{plan.slots}-{plan.timeout_s:g}"
+        own.mkdir(parents=True)
+        same = [trial for trial in todo if trial.plan == plan]
+        with _own_core(same[0]):
+            async with served(name, plan, own) as front:
+                for trial in same:
+                    for _ in range(trial.heavy_rounds):
+                        await _sample(trial, front, own, False, samples)
+
+
+_CORES = sorted(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _own_core(trial: Trial) -> Iterator[None]:
+    """All but the front, which is pinned to the first core, is started on the last one."""
+    if trial.pinned and len(_CORES) > 1:
+        os.sched_setaffinity(0, _CORES[-1:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, _CORES)
+
+
+def _row(trial: Trial, key: str, samples: Samples) -> Row:
+    figure = trial.figures[key]
+    directs = [sample[key] for sample in samples[trial.name, DIRECT] if figure.above_direct]
+    values = {}
+    for name in (*trial.fronts, *trial.heavy):
+        found = [sample[key] for sample in samples[trial.name, name] if key in sample]
+        if found and directs:
+            found = [value - direct for value, direct in zip(found, directs, strict=True)]
+        if found and not (directs and name == DIRECT):
+            values[name] = figure.of_rounds(found)
+    holds = ""
+    if figure.bound and OURS in values:
+        holds = "yes" if figure.holds(values[OURS], values.get(HAPROXY)) else "NO"
+    cells = {COLUMNS[name]: value for name, value in values.items()}
+    return Row(figure.what, figure.bound, holds, **cells, digits=figure.digits)

@@ -1,10 +1,16 @@
-"""HAProxy as a queue in front of one server: its configuration."""
+"""HAProxy as a queue before replicas: its configuration. One thread, so that it uses one core."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from loadtests.routes import Plan
+
 TEMPLATE = """
 global
-    maxconn 4000
+    maxconn 11000
+    no strict-limits
+    nbthread 1
 defaults
     mode http
     timeout connect 5s
@@ -16,11 +22,28 @@ frontend front
     bind 127.0.0.1:{port}
     default_backend replicas
 backend replicas
-    server replica {backend} maxconn {slots}
+    balance leastconn
+    {servers}
 """
+REPLICAS = """option redispatch 1
+    retries 3
+    retry-on conn-failure empty-response response-timeout
+    http-request disable-l7-retry unless METH_GET
+    default-server check inter 200ms fall 1 rise 1
+    default-server observe layer4 error-limit 1 on-error mark-down"""
+"""Where there are several: what fails elsewhere is tried again if it does no harm."""
 
 
-def configuration(port: int, backend: str, slots: int, *, abort_on_close: bool) -> str:
-    """`backend` is host:port. With `abort_on_close` a request of a caller that left is dropped."""
-    options = "option abortonclose" if abort_on_close else "no option abortonclose"
-    return TEMPLATE.format(port=port, backend=backend, slots=slots, options=options)
+def configuration(
+    port: int, addresses: Sequence[str], plan: Plan, *, abort_on_close: bool = False
+) -> str:
+    """`addresses` are host:port. With `abort_on_close` what a caller that left asked is dropped."""
+    servers = [f"server r{n} {one} maxconn {plan.slots}" for n, one in enumerate(addresses)]
+    options = ["option abortonclose" if abort_on_close else "no option abortonclose"]
+    if plan.streams:
+        options.append("option http-no-delay")
+    return TEMPLATE.format(
+        port=port,
+        options="\n    ".join(options),
+        servers="\n    ".join([REPLICAS, *servers] if len(servers) > 1 else servers),
+    )

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from loadtests.attackers import Targets, attacking
-from loadtests.census import memory_bytes
+from loadtests.memory import memory_bytes
 from loadtests.verdict import Verdict
 from tests.platform.cloud import MODEL_MANIFEST, tar_of
 from tests.scenarios.bentos import KITCHEN

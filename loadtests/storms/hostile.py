@@ -18,7 +18,8 @@ from typing import Any
 
 import aiohttp
 
-from loadtests.census import ROLES, memory_bytes
+from loadtests.census import ROLES
+from loadtests.memory import memory_bytes
 from loadtests.steady_load import steady_load
 from loadtests.verdict import Verdict
 from tests.deploy.fakes import runs

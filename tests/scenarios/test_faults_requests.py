@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.census import memory_bytes
+from loadtests.memory import memory_bytes
 from tests.scenarios.calling import call
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform

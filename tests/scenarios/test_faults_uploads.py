@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.census import memory_bytes
+from loadtests.memory import memory_bytes
 from tests.platform.cloud import MODEL_MANIFEST, Refused, tar_of
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until

@@ -1,0 +1,32 @@
+"""Says what an accelerator has done, past the queue of the peer whose handlers use it.
+
+Standard library only: peers import it in their own environments.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from loadtests.accelerator import Accelerator
+
+
+def serve_stats(accelerator: Accelerator, port: int) -> None:
+    """Answers `/stats` in a thread of its own, for as long as the process lives."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(asdict(accelerator.stats())).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: it is asked by the benchmark only."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
