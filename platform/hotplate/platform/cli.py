@@ -92,6 +92,7 @@ def _add_roles(commands: Commands) -> None:
     gateway.add_argument(
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
     )
+    gateway.add_argument("--access-log", help="file that gets a line for every answer")
     gateway.set_defaults(run=_gateway)
 
     agent = commands.add_parser("agent", help="this node's cache alone")
@@ -166,7 +167,8 @@ def _gateway(arguments: argparse.Namespace) -> None:
     else:
         token = _token(arguments.token_file)
         source = Linked(arguments.control_plane, token, Path(arguments.state))
-    run_gateway(GatewaySettings(source, arguments.admin))
+    access_log = Path(arguments.access_log) if arguments.access_log else None
+    run_gateway(GatewaySettings(source, arguments.admin, access_log=access_log))
 
 
 def _agent(arguments: argparse.Namespace) -> None:

@@ -43,6 +43,8 @@ class PlatformSettings:
     """Memory for model files, shared by replicas; 0 = a quarter of the machine's."""
     disk_reserve_bytes: int = 0
     """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
+    access_log: str = ""
+    """File in which the gateway writes a line for every answer; empty = none."""
     drain_s: float = 30.0
     """How long running requests may take to end when the platform stops."""
 

@@ -120,6 +120,7 @@ class Supervisor:
                 admin=f"127.0.0.1:{ports['gateway']}",
                 state=data.folder("gateway"),
                 token_file=token,
+                access_log=settings.access_log,
             ),
             _role(
                 "control-plane",

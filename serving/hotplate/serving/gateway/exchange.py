@@ -36,6 +36,7 @@ class Exchange:
         "_out",
         "_trailers",
         "answered",
+        "begun_at",
         "buffered",
         "chunked_out",
         "front",
@@ -46,7 +47,9 @@ class Exchange:
         "request",
         "request_done",
         "retried",
+        "sent_bytes",
         "server",
+        "status",
         "ticket",
         "upstream",
     )
@@ -61,6 +64,12 @@ class Exchange:
         self.keep_alive = request.keep_alive and not request.upgrade
         """Whether the caller's connection stays after the answer."""
         self.request_done = False
+        self.begun_at = 0.0
+        """When its turn on the caller's connection had come."""
+        self.status = 0
+        """What was answered; 0 = nothing yet."""
+        self.sent_bytes = 0
+        """Of the answer's body, passed on so far."""
         self.received = 0
         """Body bytes so far."""
         self.buffered = 0
@@ -148,6 +157,7 @@ class Exchange:
         self.front = None
         if not self.answered:
             self.server.counters.caller_left()
+        self.server.told(self)
         self._let_go()
 
     def fail(self, error: GatewayError) -> None:
@@ -204,11 +214,13 @@ class Exchange:
         # As in BentoML, the time limit is one to the first byte: a stream may last.
         self.server.unbound(self)
         self._out.append(data)
-        self.server.counters.answered(head.status)
+        self.status = head.status
+        self.server.answering(self)
 
     def answer_body(self, data: bytes) -> None:
         if self.front is None:
             return
+        self.sent_bytes += len(data)
         if self.left_bytes is not None:
             self.left_bytes -= len(data)
         if self.chunked_out:
@@ -306,6 +318,7 @@ class Exchange:
     def _tell(self, front: Front, error: GatewayError) -> None:
         self.server.counters.refused(error.code)
         if self.answered:
+            self.server.told(self)
             front.cut()
         else:
             self.keep_alive = self.keep_alive and self.request_done

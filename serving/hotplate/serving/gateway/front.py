@@ -32,6 +32,8 @@ class Front(asyncio.Protocol):
         self._patience = Patience(server.limits)
         self._loop = server.loop
         self._transport: asyncio.Transport
+        self.peer = b"unknown"
+        """The caller's address."""
         self._reader: RequestReader | None = None
         """None before the connection is made and after bytes that made no sense."""
         self._active: Exchange | None = None
@@ -71,6 +73,7 @@ class Front(asyncio.Protocol):
     def finished(self, exchange: Exchange) -> None:
         """The exchange's answer has been written whole."""
         self._active = None
+        self.server.told(exchange)
         if exchange.keep_alive and not self.server.closing:
             self._idle_since = self._loop.time()
             self._advance()
@@ -161,9 +164,10 @@ class Front(asyncio.Protocol):
         # Not asserted: uvloop's transports are no subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
+        self.peer = peer[0].encode() if peer else b"unknown"
         self._reader = RequestReader(
             self._limits,
-            peer=b"" if self._relayed else peer[0].encode() if peer else b"unknown",
+            peer=b"" if self._relayed else self.peer,
             new_id=self.server.new_id,
             accept=self._accept,
         )
@@ -192,6 +196,8 @@ class Front(asyncio.Protocol):
         if self._half_close is None:
             active = self._active
             if active is None or not active.request_done or active.request.upgrade:
+                return False
+            if self._relayed:  # another gateway, which sends its end when its caller has left
                 return False
             if self._closed or self._lingering or self._transport.get_extra_info("sslcontext"):
                 return False
@@ -327,6 +333,7 @@ class Front(asyncio.Protocol):
             exchange.keep_alive and exchange.request_done and not self.server.closing
         )
         self.server.counters.answered(local.status)
+        exchange.status, exchange.sent_bytes = local.status, len(local.body)
         self.write(
             own_answer(
                 local.status,
@@ -348,10 +355,15 @@ class Front(asyncio.Protocol):
     def _say(self, error: GatewayError) -> None:
         self.server.counters.refused(error.code)
         self.server.counters.answered(error.status)
+        body = error_body(error)
+        if self.server.access_log is not None:
+            self.server.access_log.write(
+                self.server.route.name, self.peer, status=error.status, size_bytes=len(body)
+            )
         self.write(
             own_answer(
                 error.status,
-                error_body(error),
+                body,
                 keep_alive=False,
                 retry_after_s=error.retry_after_s,
             )

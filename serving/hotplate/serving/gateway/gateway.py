@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.door import Door
 from hotplate.serving.gateway.fleet import Fleet
 from hotplate.serving.gateway.limits import Limits
@@ -24,10 +25,16 @@ def _nobody_listens(name: str, change: Change) -> None:
 class Gateway:
     """The routes in force and those that are still ending."""
 
-    def __init__(self, limits: Limits | None = None, fleet: Fleet | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        fleet: Fleet | None = None,
+        access_log: AccessLog | None = None,
+    ) -> None:
         """Without a `fleet` this gateway is the only one, and owns all deployments."""
         self.limits = limits or Limits()
         self.fleet = fleet
+        self._access_log = access_log
         self.version = 0
         """The table in force; 0 = none yet."""
         self.on_change: Callable[[str, Change], None] = _nobody_listens
@@ -114,6 +121,8 @@ class Gateway:
             self.fleet.leave()
         if self._door is not None:
             self._door.close()
+        if self._access_log is not None:
+            self._access_log.close()
 
     async def _follow_fleet(self) -> None:
         assert self.fleet is not None
@@ -127,7 +136,9 @@ class Gateway:
         server = self._servers.get(route.name)
         if server is None:
             peers = None if self.fleet is None else self.fleet.look
-            server = RouteServer(route, self.limits, partial(self._changed, route.name), peers)
+            server = RouteServer(
+                route, self.limits, partial(self._changed, route.name), peers, self._access_log
+            )
             self._servers[route.name] = server
             if self.fleet is not None:
                 self._standings[route.name] = Standing(self.fleet, server)

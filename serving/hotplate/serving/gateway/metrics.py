@@ -5,8 +5,7 @@ Counting is adding to plain numbers; the Prometheus objects are made only when s
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,11 +17,11 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from hotplate.serving.gateway.histogram import Histogram
+
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
 
-WAIT_BOUNDS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""From no queue at all to a long cold start."""
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 
@@ -35,8 +34,9 @@ class RouteCounters:
         """Callers that left before an answer began."""
         self.refusals: dict[str, int] = {}
         """By error code."""
-        self.waits = [0] * (len(WAIT_BOUNDS_S) + 1)
-        self.waits_sum_s = 0.0
+        self.waits = Histogram()
+        self.first_bytes = Histogram()
+        self.totals = Histogram()
 
     def answered(self, status: int) -> None:
         self.answers[min(status // 100, 5)] += 1
@@ -48,8 +48,7 @@ class RouteCounters:
         self.refusals[code] = self.refusals.get(code, 0) + 1
 
     def waited(self, wait_s: float) -> None:
-        self.waits[bisect_left(WAIT_BOUNDS_S, wait_s)] += 1
-        self.waits_sum_s += wait_s
+        self.waits.add(wait_s)
 
 
 class GatewayCollector(Collector):
@@ -62,7 +61,7 @@ class GatewayCollector(Collector):
         routes = list(self._routes())
         yield from _requests(routes)
         yield from _gauges(routes)
-        yield _waits(routes)
+        yield from _histograms(routes)
 
 
 def registry_of(routes: Callable[[], Iterable[RouteServer]]) -> CollectorRegistry:
@@ -120,18 +119,29 @@ def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
     yield from (queued, queued_bytes, in_flight, slots)
 
 
-def _waits(routes: Iterable[RouteServer]) -> Metric:
-    waits = HistogramMetricFamily(
+HISTOGRAMS: Sequence[tuple[str, str, Callable[[RouteCounters], Histogram]]] = (
+    (
         "hotplate_gateway_wait_seconds",
         "From a request's arrival until a replica had a slot for it.",
-        labels=["route"],
-    )
-    for route in routes:
-        total = 0
-        buckets: list[tuple[str, float]] = []
-        bounds = [*map(str, WAIT_BOUNDS_S), "+Inf"]
-        for bound, count in zip(bounds, route.counters.waits, strict=True):
-            total += count
-            buckets.append((bound, total))
-        waits.add_metric([route.route.name], buckets, route.counters.waits_sum_s)
-    return waits
+        lambda counters: counters.waits,
+    ),
+    (
+        "hotplate_gateway_first_byte_seconds",
+        "From a request's arrival until a replica's answer to it began.",
+        lambda counters: counters.first_bytes,
+    ),
+    (
+        "hotplate_gateway_answer_seconds",
+        "From a request's arrival until a replica's answer to it had been passed on whole.",
+        lambda counters: counters.totals,
+    ),
+)
+
+
+def _histograms(routes: Iterable[RouteServer]) -> Iterator[Metric]:
+    for name, what, of in HISTOGRAMS:
+        family = HistogramMetricFamily(name, what, labels=["route"])
+        for route in routes:
+            histogram = of(route.counters)
+            family.add_metric([route.route.name], histogram.buckets(), histogram.sum_s)
+        yield family

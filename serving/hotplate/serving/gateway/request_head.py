@@ -98,6 +98,8 @@ class RequestHead:
     host: bytes
     forwarded: tuple[bytes, bytes, bytes]
     """X-Forwarded-For, -Proto and -Host for the replica."""
+    peer: bytes
+    """The caller's address; empty = another gateway has it, and passes the request on."""
     kept: list[bytes]
     """The lines that are passed on as they came."""
 
@@ -190,6 +192,7 @@ def read_request(
             noted.get(b"x-forwarded-proto", b"http"),
             noted.get(b"x-forwarded-host", host),
         ),
+        peer=peer,
         kept=kept,
     )
 

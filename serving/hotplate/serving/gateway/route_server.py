@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 
+from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admission import Local, admit, body_too_large
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
@@ -60,12 +61,14 @@ class RouteServer:
         limits: Limits,
         changed: Callable[[Change], None],
         peers: Peers | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         """`peers`: gateways that may listen where it does."""
         self.route = route
         self.limits = limits
         self.loop = asyncio.get_running_loop()
         self.counters = RouteCounters()
+        self.access_log = access_log
         self.queue: SlotQueue[Exchange] = SlotQueue(
             route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
         )
@@ -235,7 +238,7 @@ class RouteServer:
         """A request's turn on its connection has come."""
         exchange.relayed = self.route.relayed
         queue = self.queue
-        now = self.loop.time()
+        now = exchange.begun_at = self.loop.time()
         try:
             if self.closing:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
@@ -279,6 +282,19 @@ class RouteServer:
         verdict = self.queue.grow(exchange.ticket, size_bytes)
         if verdict is not Verdict.QUEUED:
             exchange.fail(self._queue_full(verdict))
+
+    def answering(self, exchange: Exchange) -> None:
+        """A replica's answer has begun."""
+        self.counters.answered(exchange.status)
+        self.counters.first_bytes.add(self.loop.time() - exchange.begun_at)
+
+    def told(self, exchange: Exchange) -> None:
+        """The caller has its answer, or nothing more of it: it left, or was cut off."""
+        total_s = self.loop.time() - exchange.begun_at
+        if exchange.answered:
+            self.counters.totals.add(total_s)
+        if self.access_log is not None and exchange.request.peer:
+            self._log(self.access_log, exchange, total_s)
 
     def finished(self, exchange: Exchange) -> None:
         """The replica is done with the exchange: its slot is free."""
@@ -368,6 +384,22 @@ class RouteServer:
             self._let_in()
         if self.closing:
             self._check_ended()
+
+    def _log(self, log: AccessLog, exchange: Exchange, total_s: float) -> None:
+        request, ticket = exchange.request, exchange.ticket
+        replica = None if ticket is None else ticket.replica
+        log.write(
+            self.route.name,
+            request.peer,
+            request.request_id,
+            request.method,
+            request.path,
+            exchange.status,
+            exchange.sent_bytes,
+            None if ticket is None or replica is None else ticket.granted_at - ticket.arrived_at,
+            total_s,
+            "" if replica is None else replica.id,
+        )
 
     def _changed(self, change: Change) -> None:
         if not self._told or change is not Change.COUNTS:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import uvloop
 
 from hotplate.cache import descriptors
+from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admin import ANY, Admin
 from hotplate.serving.gateway.fleet import Fleet, meeting_place
 from hotplate.serving.gateway.gateway import Gateway
@@ -49,6 +50,8 @@ class GatewaySettings:
     """How long running requests may take to finish after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
     """Bounds on callers and on connections."""
+    access_log: Path | None = None
+    """Where a line is written for every answer; None = nowhere."""
 
 
 class Source(Protocol):
@@ -77,7 +80,11 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     fleet = Fleet(_meeting_place(settings.source), loop.time())
-    gateway = Gateway(_shared(settings.limits, descriptors.allow_many()), fleet)
+    gateway = Gateway(
+        _shared(settings.limits, descriptors.allow_many()),
+        fleet,
+        None if settings.access_log is None else AccessLog(settings.access_log),
+    )
     admin = Admin(gateway)
 
     async def listen(named: str) -> int:

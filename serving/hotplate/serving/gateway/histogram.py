@@ -1,0 +1,31 @@
+"""Times counted by how long they were: adding one is a search in twelve numbers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+BOUNDS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""From nothing at all to a long cold start."""
+
+
+class Histogram:
+    """Seconds, by `BOUNDS_S`."""
+
+    __slots__ = ("_counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.sum_s = 0.0
+        self._counts = [0] * (len(BOUNDS_S) + 1)
+
+    def add(self, seconds: float) -> None:
+        self._counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """`(upper bound, how many were at most that)`, as Prometheus counts; "+Inf" is the last."""
+        total = 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], self._counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        return buckets
