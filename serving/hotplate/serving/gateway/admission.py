@@ -35,6 +35,7 @@ from hotplate.serving.gateway.errors import (
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
+from hotplate.serving.gateway.task_calls import TaskCall
 
 RESERVED_PREFIX = b"/hotplate/"
 ALIVE_PATHS = frozenset({b"/livez", b"/healthz"})
@@ -62,8 +63,16 @@ class Terms(NamedTuple):
     """To put before the request's target."""
 
 
-def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) -> Local | Terms:
-    """The terms for one request on `route`; `ready` says whether a replica takes requests.
+def admit(
+    route: Route,
+    request: RequestHead,
+    *,
+    ready: bool,
+    limits: Limits,
+    task: TaskCall | None = None,
+) -> Local | Terms:
+    """The terms for one request on `route`; `ready` says whether a replica takes requests, `task`
+    what it asks of a task that the platform keeps: what one has become is told in any case.
 
     Raises Unauthorized, RouteRefused, PathReserved, PickleRefused, BodyTooLarge or NotReady.
     """
@@ -77,7 +86,7 @@ def admit(route: Route, request: RequestHead, *, ready: bool, limits: Limits) ->
         return Local(said, status, lines)
     if route.token_digests is not None:
         _authorize(request.authorization, route.token_digests)
-    if route.refuse:
+    if route.refuse and (task is None or task.starts):
         raise RouteRefused(route.refuse)
     if request.path.startswith(RESERVED_PREFIX):
         raise PathReserved("Paths below /hotplate/ are the platform's own.")

@@ -14,6 +14,7 @@
 ├── ReplicaFailed         502  the replica ended the connection, or answered no HTTP
 ├── RouteRefused          503  the control plane said to refuse
 ├── TooManyConnections    503  more callers hold a connection to the route than may
+├── TasksAway             503  the control plane, which keeps tasks, does not answer
 ├── NotReady              503  no replica became ready in time
 ├── RouteClosed           503  the route, or this gateway, is going away
 └── DeadlineExceeded      504  the request's time is over
@@ -137,6 +138,13 @@ class TooManyConnections(GatewayError):
     """The route's callers hold as many connections as they may."""
 
     code = "too_many_connections"
+    status = 503
+
+
+class TasksAway(GatewayError):
+    """The control plane keeps tasks and cannot now. Nothing was taken; try again."""
+
+    code = "tasks_away"
     status = 503
 
 

@@ -17,12 +17,13 @@ from hotplate.serving.gateway.admission import body_too_large
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
 from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
+from hotplate.serving.gateway.task_calls import TaskCall
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.front import Front
-    from hotplate.serving.gateway.route_server import RouteServer
-    from hotplate.serving.gateway.upstream import Upstream
+    from hotplate.serving.gateway.route_server import Held, RouteServer
+    from hotplate.serving.gateway.upstream import Pool, Upstream
 
 REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 """Methods that change nothing (RFC 9110, 9.2.1), so sending twice is harmless."""
@@ -30,6 +31,9 @@ REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 
 class Exchange:
     """Moves one request to a replica and its answer back."""
+
+    task: TaskCall | None = None
+    """What it asks of a task that the platform keeps; `TaskExchange` alone has it."""
 
     __slots__ = (
         "_body",
@@ -58,7 +62,7 @@ class Exchange:
         self.front: Front | None = front
         self.server = server
         self.request = request
-        self.ticket: Ticket[Exchange] | None = None
+        self.ticket: Ticket[Held] | None = None
         """None before it is submitted and after its place or slot was given back."""
         self.upstream: Upstream | None = None
         self.keep_alive = request.keep_alive and not request.upgrade
@@ -178,6 +182,19 @@ class Exchange:
             and not self.request.has_body
             and self.request.method in REPEATABLE
         )
+
+    @property
+    def size_bytes(self) -> int:
+        """What of it waits here."""
+        return self.buffered + len(self.request.target)
+
+    def enter_anew(self) -> None:
+        """It has lost its place: this gateway owns the route since now, or no more."""
+        self.server.begin(self)
+
+    def send_by(self, pool: Pool) -> None:
+        """It has a slot of the replica."""
+        pool.dispatch(self)
 
     def go(self, upstream: Upstream) -> None:
         """Sends what there is of the request; the rest follows as it comes."""

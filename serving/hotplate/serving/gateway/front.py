@@ -255,7 +255,7 @@ class Front(asyncio.Protocol):
                 f"{len(self._ahead)} requests came ahead of their answers; wait for some answers."
             )
         self._patience.next_part()
-        self._reading = exchange = Exchange(self, self.server, request)
+        self._reading = exchange = self.server.exchange(self, request)
         self._ahead.append(exchange)
         return exchange
 

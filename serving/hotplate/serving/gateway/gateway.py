@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.door import Door
@@ -13,6 +14,9 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.route_server import Change, RouteServer
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteTable
 from hotplate.serving.gateway.standing import Standing
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.task_desk import TaskDesk
 
 LOOK_S, LOOK_ALONE_S = 0.1, 0.5
 """How often a gateway looks for what has become of the others, and for others."""
@@ -39,6 +43,8 @@ class Gateway:
         """The table in force; 0 = none yet."""
         self.on_change: Callable[[str, Change], None] = _nobody_listens
         """Called with a route's name when its demand has changed."""
+        self.desk: TaskDesk | None = None
+        """Where the tasks of public routes are; None = with their replicas."""
         self._servers: dict[str, RouteServer] = {}
         self._standings: dict[str, Standing] = {}
         """What this gateway is to each deployment, where there may be several."""
@@ -142,6 +148,7 @@ class Gateway:
             self._servers[route.name] = server
             if self.fleet is not None:
                 self._standings[route.name] = Standing(self.fleet, server)
+        server.desk = None if route.internal else self.desk
         if self.fleet is None:
             server.follow(route)
         else:

@@ -8,6 +8,8 @@ import itertools
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from math import inf
+from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admission import Local, admit, body_too_large
@@ -30,11 +32,21 @@ from hotplate.serving.gateway.listener import Listener, Peers
 from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Verdict
 from hotplate.serving.gateway.relay import RelayPool
+from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route, RouteDemand
+from hotplate.serving.gateway.task_calls import task_call
+from hotplate.serving.gateway.task_exchange import TaskExchange
+from hotplate.serving.gateway.task_run import TaskRun
 from hotplate.serving.gateway.upstream import Pool
 from hotplate.serving.gateway.waiting import Ticket
 
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.task_desk import TaskDesk
+
 log = logging.getLogger(__name__)
+
+Held = Exchange | TaskRun
+"""What waits for a slot, or has one."""
 
 
 class Change(enum.Enum):
@@ -69,7 +81,9 @@ class RouteServer:
         self.loop = asyncio.get_running_loop()
         self.counters = RouteCounters()
         self.access_log = access_log
-        self.queue: SlotQueue[Exchange] = SlotQueue(
+        self.desk: TaskDesk | None = None
+        """Where its tasks are; None = with its replicas, like everything else."""
+        self.queue: SlotQueue[Held] = SlotQueue(
             route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
         )
         self.closing = False
@@ -109,7 +123,7 @@ class RouteServer:
         self._follow_replicas()
         for ticket in waiting:  # here the terms are others, and so is who decides on them
             ticket.holder.ticket = None
-            self.begin(ticket.holder)
+            ticket.holder.enter_anew()
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
 
@@ -234,6 +248,14 @@ class RouteServer:
 
     # Exchanges
 
+    def exchange(self, front: Front, request: RequestHead) -> Exchange:
+        """What moves the request."""
+        if self.desk is not None and self.route.tasks:
+            task = task_call(self.route, request)
+            if task is not None:
+                return TaskExchange(front, self, request, task, self.desk)
+        return Exchange(front, self, request)
+
     def begin(self, exchange: Exchange) -> None:
         """A request's turn on its connection has come."""
         exchange.relayed = self.route.relayed
@@ -244,22 +266,32 @@ class RouteServer:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
             if exchange.received > self.route.body_limit_bytes:
                 raise body_too_large(exchange.received, self.route)
-            terms = admit(self.route, exchange.request, ready=queue.ready, limits=self.limits)
+            terms = admit(
+                self.route,
+                exchange.request,
+                ready=queue.ready,
+                limits=self.limits,
+                task=exchange.task,
+            )
         except GatewayError as error:
             exchange.fail(error)
             return
         if isinstance(terms, Local):
             self._answer_locally(exchange, terms)
             return
+        if isinstance(exchange, TaskExchange) and not exchange.relayed:
+            exchange.serve()
+            return
         exchange.request.target = terms.prefix + exchange.request.target
-        ticket = exchange.ticket = Ticket(
+        ticket: Ticket[Held] = Ticket(
             exchange,
             arrived_at=now,
             timeout_s=self.route.timeout_s,
             hold_s=terms.hold_s,
-            size_bytes=exchange.buffered + len(exchange.request.target),
+            size_bytes=exchange.size_bytes,
             needs_slot=terms.needs_slot,
         )
+        exchange.ticket = ticket
         if not exchange.request_done and exchange.request.has_body:
             self._arrivals.entered(exchange)
         first = not queue.in_flight and not queue.queued
@@ -275,6 +307,27 @@ class RouteServer:
             exchange.ticket = None
             exchange.fail(self._queue_full(verdict))
         self._changed(Change.BEGAN if first else Change.COUNTS)
+
+    def enter(self, run: TaskRun) -> bool:
+        """A task waits for a slot, for as long as it takes; False = not here, or not now."""
+        if self.closing or self.route.refuse or self.route.relayed:
+            return False
+        queue, now = self.queue, self.loop.time()
+        ticket: Ticket[Held] = Ticket(run, arrived_at=now, timeout_s=inf, hold_s=inf)
+        first = not queue.in_flight and not queue.queued
+        run.ticket, run.server = ticket, self
+        verdict = queue.submit(ticket, now)
+        if verdict is Verdict.GRANTED:
+            self._send(ticket, now)
+        elif verdict is not Verdict.QUEUED:
+            run.ticket = run.server = None
+            return False
+        self._changed(Change.BEGAN if first else Change.COUNTS)
+        return True
+
+    def retry_after_s(self) -> float:
+        """When a place in the queue will be free."""
+        return self.queue.retry_after_s()
 
     def grew(self, exchange: Exchange, size_bytes: int) -> None:
         """More of a waiting exchange's body has come."""
@@ -296,7 +349,7 @@ class RouteServer:
         if self.access_log is not None and exchange.request.peer:
             self._log(self.access_log, exchange, total_s)
 
-    def finished(self, exchange: Exchange) -> None:
+    def finished(self, exchange: Held) -> None:
         """The replica is done with the exchange: its slot is free."""
         ticket, exchange.ticket = exchange.ticket, None
         if ticket is None:
@@ -305,7 +358,7 @@ class RouteServer:
         self._send_all(self.queue.release(ticket, now), now)
         self._freed(ticket)
 
-    def withdraw(self, exchange: Exchange) -> None:
+    def withdraw(self, exchange: Held) -> None:
         """The exchange is over before anything of it was sent."""
         ticket, exchange.ticket = exchange.ticket, None
         if ticket is None:
@@ -318,7 +371,7 @@ class RouteServer:
             self._send_all(self.queue.withdraw(ticket, now), now)
             self._freed(ticket)
 
-    def unreachable(self, exchange: Exchange, reason: str) -> None:
+    def unreachable(self, exchange: Held, reason: str) -> None:
         """The replica took no connection: the exchange waits again, first in line."""
         ticket = exchange.ticket
         assert ticket is not None and ticket.replica is not None
@@ -329,9 +382,9 @@ class RouteServer:
         now = self.loop.time()
         if exchange.relayed != self.route.relayed:
             self.withdraw(exchange)
-            self.begin(exchange)
+            exchange.enter_anew()
             return
-        ticket.size_bytes = exchange.buffered + len(exchange.request.target)
+        ticket.size_bytes = exchange.size_bytes
         self._send_all(self.queue.give_back(ticket, now), now)
         self._rewatch()
         self._changed(Change.COUNTS)
@@ -363,17 +416,17 @@ class RouteServer:
             return RelayPool(address, self.route.name, self.limits)
         return Pool(address, self.limits)
 
-    def _send(self, ticket: Ticket[Exchange], now: float) -> None:
+    def _send(self, ticket: Ticket[Held], now: float) -> None:
         assert ticket.replica is not None
         if ticket.needs_slot:
             self.counters.waited(now - ticket.arrived_at)
-        self._pools[ticket.replica.id].dispatch(ticket.holder)
+        ticket.holder.send_by(self._pools[ticket.replica.id])
 
-    def _send_all(self, tickets: Iterable[Ticket[Exchange]], now: float) -> None:
+    def _send_all(self, tickets: Iterable[Ticket[Held]], now: float) -> None:
         for ticket in tickets:
             self._send(ticket, now)
 
-    def _freed(self, ticket: Ticket[Exchange]) -> None:
+    def _freed(self, ticket: Ticket[Held]) -> None:
         replica = ticket.replica
         assert replica is not None
         drained = replica.draining and not replica.taken
@@ -430,7 +483,7 @@ class RouteServer:
             f"{self.route.name}: {what}; come back later.", retry_after_s=queue.retry_after_s()
         )
 
-    def _expired(self, ticket: Ticket[Exchange], where: Expiry) -> GatewayError:
+    def _expired(self, ticket: Ticket[Held], where: Expiry) -> GatewayError:
         name = self.route.name
         if where is Expiry.NO_REPLICA:
             return NotReady(
@@ -445,7 +498,7 @@ class RouteServer:
 
     def _rewatch(self) -> None:
         due = self.queue.next_event_at(self.loop.time())
-        if due is not None:
+        if due is not None and due < inf:
             self._deadlines.set(due)
 
     def _ring(self) -> None:

@@ -22,6 +22,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.link import Link
 from hotplate.serving.gateway.routes_watch import RoutesWatch
 from hotplate.serving.gateway.table_file import TableFile
+from hotplate.serving.gateway.task_desk import TaskDesk
 
 log = logging.getLogger(__name__)
 
@@ -98,26 +99,29 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     grace_s = 0.0
-    following = stopped = None
+    work: list[asyncio.Task[object]] = []
     try:
         await gateway.join(admin.protocol)
         port = await listen(named)
         await source.start()
-        following = asyncio.create_task(source.run())
+        work.append(asyncio.create_task(source.run()))
+        if gateway.desk is not None:
+            work.append(asyncio.create_task(gateway.desk.run()))
         ready(port)
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({stopped, following}, return_when=asyncio.FIRST_COMPLETED)
+        work.append(asyncio.create_task(stop.wait()))
+        await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         grace_s = settings.grace_s
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
         await gateway.close(grace_s)
+        if gateway.desk is not None:
+            await gateway.desk.close()
         await admin.close()
-        for task in (stopped, following):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task  # the source only ends by itself by a bug, which is raised here
+        for task in work:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task  # they only end by themselves by a bug, which is raised here
 
 
 def _meeting_place(source: Linked | Path) -> Path:
@@ -133,6 +137,8 @@ def _source(
 ) -> Source:
     if isinstance(source, Path):
         return RoutesWatch(gateway, source, move_admin)
+    tasks = source.state_dir / "tasks"
+    gateway.desk = TaskDesk(gateway, tasks, url=source.control_plane, token=source.token)
     return Link(gateway, TableFile(source.state_dir), url=source.control_plane, token=source.token)
 
 

@@ -1,0 +1,149 @@
+"""A caller's call of a task route, which the control plane answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, cast
+
+from hotplate.serving.gateway.cors import answer_lines
+from hotplate.serving.gateway.errors import GatewayError, QueueFull
+from hotplate.serving.gateway.exchange import Exchange
+from hotplate.serving.gateway.request_head import Field, RequestHead
+from hotplate.serving.gateway.task_calls import TaskCall, framed, framed_answer, run_head
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotplate.serving.gateway.front import Front
+    from hotplate.serving.gateway.route_server import RouteServer
+    from hotplate.serving.gateway.task_desk import TaskDesk
+    from hotplate.serving.gateway.upstream import Upstream
+
+
+class TaskExchange(Exchange):
+    """Moves a submission to the control plane as it comes, and an answer back."""
+
+    __slots__ = ("_asking", "_desk", "_more", "task")
+
+    def __init__(
+        self,
+        front: Front,
+        server: RouteServer,
+        request: RequestHead,
+        task: TaskCall,
+        desk: TaskDesk,
+    ) -> None:
+        super().__init__(front, server, request)
+        self.task: TaskCall = task
+        self._desk = desk
+        self._more = asyncio.Event()
+        """More of the body has come, or its end."""
+        self._asking: asyncio.Task[None] | None = None
+
+    # The caller's side
+
+    def serve(self) -> None:
+        """Its turn has come."""
+        if self.task.starts and (full := self._desk.full(self.server)):
+            self.fail(QueueFull(full, retry_after_s=self.server.retry_after_s()))
+            return
+        self._asking = asyncio.create_task(self._ask())
+
+    def take_body(self, data: bytes) -> None:
+        super().take_body(data)
+        self._more.set()
+
+    def end_body(self, trailers: Sequence[Field]) -> None:
+        super().end_body(())
+        self._more.set()
+
+    def arrived(self, enough_bytes: int) -> bool:
+        return True  # it goes for no slot
+
+    @property
+    def receiving(self) -> bool:
+        return self._asking is not None and not self.request_done and not self.answered
+
+    def caller_left(self) -> None:
+        super().caller_left()
+        self._stop()
+
+    def fail(self, error: GatewayError) -> None:
+        super().fail(error)
+        self._stop()
+
+    # Inside
+
+    def _stop(self) -> None:
+        if self._asking is not None and self._asking is not asyncio.current_task():
+            self._asking.cancel()
+
+    async def _ask(self) -> None:
+        body = self._submission() if self.task.verb == "submit" else None
+        try:
+            async with self._desk.asked(self.server.route.name, self.task, body) as answer:
+                await self._pass_on(answer.head, answer.size_bytes, answer.body)
+        except GatewayError as error:
+            self.fail(error)
+
+    async def _submission(self) -> AsyncIterator[bytes]:
+        """The frame of what is submitted."""
+        front, route = self.front, self.server.route
+        if front is None:
+            return
+        if self.request.expects_continue and not self.received:
+            front.go_on()
+        yield framed(
+            run_head(self.request, self.task, with_authorization=route.token_digests is None)
+        )
+        while True:
+            self._more.clear()
+            pieces = list(self._body)
+            self._drop_body()
+            for piece in pieces:
+                yield piece
+            if self.request_done and not self._body:
+                return
+            front.balance()
+            if not self._body:
+                await self._more.wait()
+
+    async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
+        answer = framed_answer(head, size_bytes)
+        cors = self.server.route.cors
+        if cors is not None:
+            # The handler's were for the page that submitted the task.
+            own = [line for line in answer.kept if not line.lower().startswith(b"access-control-")]
+            answer.kept = [*own, answer_lines(cors, self.request)]
+        tap = _Tap()
+        if self.request_done:  # or else what it still sends would go there
+            self.upstream = cast("Upstream", tap)
+        self.answer_head(answer)
+        async for piece in body:
+            if self.request.method != b"HEAD":
+                self.answer_body(piece)
+            self.flush()
+            if self.front is None:
+                return
+            await tap.open.wait()
+        self.flush()
+        if self.front is not None:
+            self.answer_end()
+
+
+class _Tap:
+    """What an exchange has of a connection to a replica while it answers, here to be slowed."""
+
+    write_paused = False
+    tunnel = False
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+
+    def pause_reading(self) -> None:
+        self.open.clear()
+
+    def resume_reading(self) -> None:
+        self.open.set()
