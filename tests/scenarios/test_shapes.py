@@ -207,14 +207,21 @@ async def result(tasks: str, task_id: str, status: str = "completed") -> Any:
         return await answer.json()
 
 
-async def test_a_task_is_retried_fails_and_is_not_cancelled(tasks: str) -> None:
+async def test_a_task_is_retried_fails_and_is_cancelled_while_it_waits(tasks: str) -> None:
     first = (await call(f"{tasks}/toil/submit", seconds=0))["task_id"]
     before = await result(tasks, first)
     again = (await call(f"{tasks}/toil/retry?task_id={first}"))["task_id"]
     assert (await result(tasks, again))["began"] > before["ended"]
     failed = (await call(f"{tasks}/toil/submit", seconds=0, fails=True))["task_id"]
     assert "error" in await result(tasks, failed, "failed")
-    cancel = f"{tasks}/toil/cancel?task_id={first}"
-    async with aiohttp.ClientSession() as http, http.put(cancel) as answer:
-        assert answer.status == 400  # as under `bentoml serve`
-        assert "not supported" in await answer.text()
+    runs = (await call(f"{tasks}/toil/submit", seconds=1))["task_id"]
+    await result(tasks, runs, "in_progress")
+    waits = (await call(f"{tasks}/toil/submit", seconds=0))["task_id"]
+    async with aiohttp.ClientSession() as http:
+        async with http.put(f"{tasks}/toil/cancel?task_id={waits}") as answer:
+            assert (answer.status, (await answer.json())["status"]) == (200, "canceled")
+        async with http.put(f"{tasks}/toil/cancel?task_id={runs}") as answer:
+            assert answer.status == 400  # as under `bentoml serve`
+            assert "not supported" in await answer.text()
+    assert "pid" in await result(tasks, runs)
+    assert "canceled" in (await result(tasks, waits, "canceled"))["error"]
