@@ -90,7 +90,10 @@ class Kitchen:
 
     async def caller(self, port: int | None = None) -> Caller:
         """A caller of the route, or of another one's port."""
-        caller = await Caller.to(port or self.route.port)
+        return self.keep(await Caller.to(port or self.route.port))
+
+    def keep(self, caller: Caller) -> Caller:
+        """The caller leaves at the end, if it has not."""
         self._callers.append(caller)
         return caller
 

@@ -168,6 +168,7 @@ class Front(asyncio.Protocol):
         self._reader = RequestReader(
             self._limits,
             peer=b"" if self._relayed else self.peer,
+            proto=b"https" if transport.get_extra_info("sslcontext") else b"http",
             new_id=self.server.new_id,
             accept=self._accept,
         )

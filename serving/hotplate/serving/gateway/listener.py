@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from hotplate.serving.gateway.certificate import Certificate
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +17,11 @@ Peers = Callable[[], Sequence[str]]
 
 PEER_S = 0.1
 RETRY_S = 1.0
-"""How often an address that is taken is tried again."""
+"""How often an address that is taken is tried again, and a certificate's files are looked at."""
+HANDSHAKE_S = 10.0
+"""Time a caller has for the TLS handshake."""
+SHUTDOWN_S = 2.0
+"""Time it has to say goodbye in TLS."""
 
 
 class Listener:
@@ -30,22 +37,31 @@ class Listener:
         """With `peers` other gateways may listen there too. While there are none the address has
         to be free, so that it is never shared with somebody else by mistake."""
         self.error = ""
-        """Why it is not listening; empty = it is, or nobody asked."""
+        """Why it is not listening, or not with its newest certificate; empty = all is well, or
+        nobody asked."""
         self._name = name
         self._front = front
         self._changed = changed
         self._peers = peers
         self._loop = asyncio.get_running_loop()
         self._address = ("", 0)
+        self._certificate: Certificate | None = None
         self._server: asyncio.Server | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._trying: asyncio.Task[None] | None = None
 
-    async def listen(self, host: str, port: int) -> None:
-        """Listens there and nowhere else; where it cannot, `error` says why and it tries on."""
-        if self._address == (host, port) and self._server is not None:
+    async def listen(self, host: str, port: int, certificate: str = "", key: str = "") -> None:
+        """Listens there and nowhere else; where it cannot, `error` says why and it tries on.
+
+        `certificate` and `key` are PEM files, followed while they change; empty = no TLS.
+        """
+        files = (certificate, key)
+        same = (self._certificate.files if self._certificate else ("", "")) == files
+        if same and self._address == (host, port) and self._server is not None:
             return
         self._let_go()
+        if not same:
+            self._certificate = Certificate(certificate, key) if certificate else None
         self._address = (host, port)
         await self._try()
 
@@ -65,6 +81,12 @@ class Listener:
 
     async def _try(self) -> None:
         host, port = address = self._address
+        if self._certificate is not None:
+            self._certificate.refresh()
+            if self._certificate.context is None:
+                self._say(f"{self._certificate.error}; it is tried on")
+                self._retry = self._loop.call_later(RETRY_S, self._again)
+                return
         try:
             server = await self._bound(host, port)
         except OSError as error:
@@ -77,7 +99,16 @@ class Listener:
             server.close()
             return
         self._server = server
-        self._say("")
+        if self._certificate is None:
+            self._say("")
+        else:
+            self._look_at(self._certificate)
+
+    def _look_at(self, certificate: Certificate) -> None:
+        """Follows the certificate's files for as long as it listens."""
+        certificate.refresh()
+        self._say(certificate.error)
+        self._retry = self._loop.call_later(RETRY_S, self._look_at, certificate)
 
     async def _bound(self, host: str, port: int) -> asyncio.Server:
         """Listens there. Raises OSError."""
@@ -103,7 +134,17 @@ class Listener:
             reuse_address=True,
             reuse_port=shared,
             start_serving=False,
+            **self._tls(),
         )
+
+    def _tls(self) -> dict[str, Any]:
+        if self._certificate is None:
+            return {}
+        return {
+            "ssl": self._certificate.context,
+            "ssl_handshake_timeout": HANDSHAKE_S,
+            "ssl_shutdown_timeout": SHUTDOWN_S,
+        }
 
     def _again(self) -> None:
         self._retry = None

@@ -148,9 +148,11 @@ def read_request(
     *,
     http10: bool,
     peer: bytes,
+    proto: bytes,
     new_id: bytes,
 ) -> RequestHead:
-    """Reads a request's head; `peer` is the caller's address, `new_id` an id if it brought none.
+    """Reads a request's head; `peer` is the caller's address, `proto` (http or https) what it came
+    by, `new_id` an id if it brought none.
 
     An empty `peer` is another gateway, which has written down already for whom it asks.
     Raises `BadRequest` and its kinds for what replicas might read differently. The reader has
@@ -189,7 +191,7 @@ def read_request(
         host=host,
         forwarded=(
             _forwarded_for(earlier, peer),
-            noted.get(b"x-forwarded-proto", b"http"),
+            noted.get(b"x-forwarded-proto", proto),
             noted.get(b"x-forwarded-host", host),
         ),
         peer=peer,

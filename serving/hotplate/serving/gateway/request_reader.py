@@ -45,6 +45,7 @@ class RequestReader:
         "_new_id",
         "_over",
         "_peer",
+        "_proto",
         "_returned",
         "_tunnel",
         "in_head",
@@ -55,11 +56,13 @@ class RequestReader:
         limits: Limits,
         *,
         peer: bytes,
+        proto: bytes = b"http",
         new_id: Callable[[], bytes],
         accept: Callable[[RequestHead], Body],
     ) -> None:
         self._limits = limits
         self._peer = peer
+        self._proto = proto
         self._new_id = new_id
         self._accept = accept
         self._head: HeadReader | None = None
@@ -117,6 +120,7 @@ class RequestReader:
             head.fields,
             http10=head.http10,
             peer=self._peer,
+            proto=self._proto,
             new_id=self._new_id(),
         )
         if request.upgrade == H2C:

@@ -129,7 +129,8 @@ class RouteServer:
 
     async def listen(self) -> None:
         """Callers arrive where the route says, and nowhere else."""
-        await self._listener.listen(self.route.host, self.route.port)
+        route = self.route
+        await self._listener.listen(route.host, route.port, route.tls_certificate, route.tls_key)
 
     def stop(self, message: str) -> None:
         """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
