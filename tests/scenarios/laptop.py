@@ -47,9 +47,9 @@ class Laptop:
             stderr=asyncio.subprocess.DEVNULL,
         )
 
-    async def python(self, code: str) -> str:
+    async def python(self, code: str, *arguments: str) -> str:
         """Run a program that uses the bentoml library; what it prints."""
-        return await output_of([sys.executable, "-c", code], self.environ, self.home)
+        return await output_of([sys.executable, "-c", code, *arguments], self.environ, self.home)
 
     async def build(self, name: str, source: str, version: str = "v1") -> str:
         """Build a bento whose `service.py` is `source`; its tag."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -143,6 +144,20 @@ class RoughClient:
     async def deploy(self, name: str, bento: str, **services: Any) -> Any:
         body = {"name": name, "bento": bento, "services": services}
         return await self.call("POST", "/api/v2/deployments", body)
+
+    async def update(self, name: str, bento: str, **services: Any) -> Any:
+        body = {"bento": bento, "services": services}
+        return await self.call("PUT", f"/api/v2/deployments/{name}", body)
+
+    @asynccontextmanager
+    async def deployed(self, name: str, bento: str, **services: Any) -> AsyncIterator[str]:
+        """The URL of a deployment that has started once, deleted at the end."""
+        try:
+            await self.deploy(name, bento, **services)
+            await self.settled(name, "running", "scaled-to-zero")
+            yield await self._platform.url_of(name)
+        finally:
+            await asyncio.shield(self._platform.delete(name))
 
     async def settled(self, name: str, *statuses: str) -> dict[str, Any]:
         """The platform's page on the deployment, once its status is one of these."""

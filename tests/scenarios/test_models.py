@@ -15,6 +15,7 @@ from tests.scenarios.calling import call
 from tests.scenarios.cold_start import ColdStart
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
@@ -23,7 +24,7 @@ MODEL_BYTES = 8 << 20
 SMALL_BYTES = 1 << 20
 PHASES = {"instance", "environment", "process", "weights", "init"}
 SAVE = f"""
-import bentoml, numpy
+import bentoml, numpy, sys
 from safetensors.numpy import save_file
 tensors = {{
     "ones": numpy.ones({MODEL_BYTES} // 8, dtype="float32"),
@@ -31,6 +32,7 @@ tensors = {{
 }}
 with bentoml.models.create("numbers:1") as model:
     save_file(tensors, model.path_of("model.safetensors"))
+bentoml.build("service:Reader", name="reader", version="v1", build_ctx=sys.argv[1])
 """
 SUMS = {"ones": MODEL_BYTES / 8, "twos": MODEL_BYTES / 4}
 
@@ -39,9 +41,8 @@ SUMS = {"ones": MODEL_BYTES / 8, "twos": MODEL_BYTES / 4}
 def url(platform: Platform, laptop: Laptop, kitchen: str) -> Iterator[str]:
     """A deployment whose service loads a Safetensors file; kitchen: the environment is there."""
     with asyncio.Runner() as runner:
-        runner.run(laptop.python(SAVE))
-        bento = runner.run(laptop.build("reader", READER))
-        deployment = deployed(platform, laptop, bento, NAME)
+        runner.run(laptop.python(SAVE, str(laptop.project("reader", READER))))
+        deployment = deployed(platform, laptop, "reader:v1", NAME)
         yield runner.run(deployment.__aenter__())
         runner.run(deployment.__aexit__(None, None, None))
 
@@ -80,7 +81,7 @@ async def phases_in_metrics(platform: Platform) -> set[str]:
 
 
 async def test_no_replica_or_revision_reads_the_model_again(
-    platform: Platform, laptop: Laptop, url: str
+    platform: Platform, laptop: Laptop, rough: RoughClient, url: str
 ) -> None:
     once = await agent_status(platform)
     assert once["origin_bytes"] > MODEL_BYTES
@@ -89,19 +90,24 @@ async def test_no_replica_or_revision_reads_the_model_again(
         replicas = await platform.replicas(NAME)
         return [(r["revision"], r["state"]) for r in replicas] == [(2, "ready")] * 2
 
-    await laptop.bentoml("deployment", "update", NAME, "--scaling-min", "2", "--scaling-max", "2")
+    await rough.update(NAME, "reader:v1", Reader=replicas_of(2, 2))
     await until(two, 30)
     assert (await agent_status(platform))["origin_bytes"] == once["origin_bytes"]
 
     async def third_serves() -> bool:
         return bool((await platform.ask(NAME))["serving"] == 3)
 
-    other = await laptop.build("reader", READER + "\n# another bento\n", "v2")
-    await laptop.bentoml("deployment", "update", NAME, "--bento", other, "--scaling-min", "1")
+    first = Bento.read(laptop.home / "bentos" / "reader" / "v1")
+    other = first.changed("reader-2", {"src/service.py": READER + "\n# another bento\n"})
+    await rough.update(NAME, await rough.push(other), Reader=replicas_of(1, 2))
     await until(third_serves, 30)
     assert await call(f"{url}/sums") == SUMS
     fetched = (await agent_status(platform))["origin_bytes"] - once["origin_bytes"]
     assert fetched < SMALL_BYTES  # the bento itself
+
+
+def replicas_of(least: int, most: int) -> dict[str, Any]:
+    return {"scaling": {"min_replicas": least, "max_replicas": most}}
 
 
 async def agent_status(platform: Platform) -> Any:

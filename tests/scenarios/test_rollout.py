@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenarios.bentos import KITCHEN
 from tests.scenarios.calling import under_load
-from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
@@ -20,13 +20,13 @@ RAISING = KITCHEN + "\n\nraise RuntimeError('this one never starts')\n"
 
 
 async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_nothing(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:
-    successor = await laptop.build("kitchen", KITCHEN.replace('"v1"', '"v2"'), "v2")
-    update = ("deployment", "update", "changing", "--bento", successor)
-    async with deployed(platform, laptop, kitchen, "changing") as url:
+    second = bento.changed("kitchen-2", {"src/service.py": KITCHEN.replace('"v1"', '"v2"')})
+    successor = await rough.push(second)
+    async with rough.deployed("changing", bento.tag) as url:
         async with under_load(4, f"{url}/cook", seconds=0.05) as load:
-            await laptop.bentoml(*update)
+            await rough.update("changing", successor)
 
             async def replaced() -> bool:
                 return [r["revision"] for r in await platform.replicas("changing")] == [2]
@@ -44,7 +44,7 @@ async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_noth
         assert {answer["most"] for answer in load.answers} == {1}
 
         serving = await platform.ask("changing")
-        await laptop.bentoml(*update)
+        await laptop.bentoml("deployment", "update", "changing", "--bento", successor)
         after = await platform.ask("changing")
         assert after["revision"] == serving["revision"] == 2
         assert ids(after["live"]) == ids(serving["live"])

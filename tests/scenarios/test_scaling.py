@@ -12,6 +12,7 @@ from tests.scenarios.bentos import PAIR, SLEEPY
 from tests.scenarios.calling import call, under_load
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import RoughClient
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
@@ -19,9 +20,9 @@ ELASTIC = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabiliz
 
 
 async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
-    platform: Platform, laptop: Laptop, kitchen: str
+    platform: Platform, rough: RoughClient, kitchen: str
 ) -> None:
-    async with deployed(platform, laptop, kitchen, "elastic", Kitchen={"scaling": ELASTIC}) as url:
+    async with rough.deployed("elastic", kitchen, Kitchen={"scaling": ELASTIC}) as url:
         await platform.asleep("elastic")
         assert (await platform.ask("elastic"))["status"] == "scaled-to-zero"
         woken = await call(f"{url}/cook", seconds=0.5)
@@ -55,10 +56,10 @@ def check_one_at_a_time(answers: list[Any]) -> None:
 
 
 async def test_a_replica_gets_as_many_requests_as_it_has_slots(
-    platform: Platform, laptop: Laptop, kitchen: str
+    rough: RoughClient, kitchen: str
 ) -> None:
     three = {"config_overrides": {"traffic": {"concurrency": 3}}}
-    async with deployed(platform, laptop, kitchen, "slots", Kitchen=three) as url:
+    async with rough.deployed("slots", kitchen, Kitchen=three) as url:
         async with under_load(7, f"{url}/cook", seconds=0.2) as load:
 
             async def enough() -> bool:

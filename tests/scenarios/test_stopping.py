@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.bentos import KITCHEN
 from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, running, until
+from tests.scenarios.rough_client import Bento, RoughClient
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
 
 async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
-    platform: Platform, kitchen: str, tmp_path: Path
+    platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:
     async with running(tmp_path / "data", environments_of=platform) as platform:
-        laptop = Laptop(tmp_path)
-        await laptop.login(platform)
-        await laptop.deploy("lasting", await laptop.build("kitchen", KITCHEN))
+        async with RoughClient(platform) as rough:
+            await rough.deploy("lasting", await rough.push(bento))
+            await rough.settled("lasting", "running")
         url = await platform.url_of("lasting")
         asked = asyncio.create_task(call(f"{url}/cook", seconds=2.0))
         await until(lambda: in_flight(platform), 10)
