@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
+from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployment_ports import (
+    AllocatePort,
+    lowest_free_port,
+    taken_ports,
+)
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.records import Deployment, Outcome, Revision, User, Wanted
 from hotplate.platform.store.revisions import (
@@ -19,21 +24,6 @@ from hotplate.platform.store.revisions import (
     revision_record,
 )
 from hotplate.platform.store.tables import DeploymentRow, RevisionRow
-
-PORTS = range(7100, 8000)
-"""Where deployments get their ports, unless the store is told otherwise."""
-
-AllocatePort = Callable[[set[int]], int]
-
-
-def lowest_free_port(taken: set[int]) -> int:
-    """The lowest of `PORTS` that is not taken. Raises PortsExhausted."""
-    for port in PORTS:
-        if port not in taken:
-            return port
-    raise PortsExhausted(
-        f"ports {PORTS.start}-{PORTS.stop - 1}: all {len(PORTS)} are taken; delete a deployment"
-    )
 
 
 class Deployments(Database):
@@ -68,7 +58,7 @@ class Deployments(Database):
                 organization_id=creator.organization.id,
                 creator_id=creator.id,
                 name=name,
-                port=self._allocate_port(_taken_ports(session)),
+                port=self._allocate_port(taken_ports(session)),
                 wanted=Wanted.RUNNING,
                 status="deploying",
                 labels=list(labels),
@@ -234,7 +224,7 @@ class Deployments(Database):
         """A port for each of these services of the revision; those that have one keep it."""
         with self._session() as session:
             row = session.get_one(RevisionRow, revision_id)
-            taken, ports = _taken_ports(session), dict(row.ports)
+            taken, ports = taken_ports(session), dict(row.ports)
             for service in services:
                 if service not in ports:
                     ports[service] = self._allocate_port(taken)
@@ -279,13 +269,6 @@ def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
     if row is None or row.wanted == Wanted.DELETED:
         raise NotFound("the deployment was deleted meanwhile; create it again")
     return row
-
-
-def _taken_ports(session: Session) -> set[int]:
-    taken = set(session.scalars(select(DeploymentRow.port)))
-    for ports in session.scalars(select(RevisionRow.ports)):
-        taken.update(ports.values())
-    return taken
 
 
 def _add_revision(
