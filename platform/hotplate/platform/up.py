@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -23,12 +22,12 @@ from hotplate.deploy import logfile
 from hotplate.deploy.backoff import Backoff, BackoffSettings
 from hotplate.deploy.endings import ending
 from hotplate.deploy.errors import DeployError
-from hotplate.deploy.machine import arena_bytes
 from hotplate.deploy.phases import unix_now
 from hotplate.deploy.processes import Process
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
 from hotplate.platform.leftovers import end_builds, end_replicas
+from hotplate.platform.local_roles import Role, roles_of
 from hotplate.platform.ports import free_port, is_free, obstacle, reachable
 from hotplate.platform.role_state import SUPERVISOR, RoleState, end_of
 from hotplate.platform.settings import PlatformSettings
@@ -44,13 +43,6 @@ STOP_LIMIT_S = 20.0
 
 ROLE = "HOTPLATE_ROLE"
 """Names the data directory and the role to its process, and the process to the next `up`."""
-
-
-@dataclass(frozen=True)
-class Role:
-    name: str
-    argv: tuple[str, ...]
-    health_url: str
 
 
 class Supervisor:
@@ -74,7 +66,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._stopping.set)
         if not self._runs("control-plane"):
             self._check_address()  # before anything is started that would have to be stopped
-        roles = self._roles()
+        roles = roles_of(self._settings, self._data, self._ports())
         self._note_start([role.name for role in roles])
         watchers = []
         try:
@@ -96,41 +88,6 @@ class Supervisor:
         taken_over = f"; it takes over what still runs: {', '.join(goes_on)}" if goes_on else ""
         self._data.events.add("UpStarted", f"hotplate up was started{taken_over}")
         RoleState.of_new(SUPERVISOR, os.getpid(), sys.argv).note(self._data)
-
-    def _roles(self) -> list[Role]:
-        ports, settings, data = self._ports(), self._settings, self._data
-        api = f"http://{reachable(settings.host)}:{settings.port}"
-        agent = f"http://127.0.0.1:{ports['agent']}"
-        token = str(data.root / "cluster-token")
-        return [
-            _role(
-                "agent",
-                agent,
-                data=data.folder("agent"),
-                port=ports["agent"],
-                origin=settings.blobs_url or data.blobs_url,
-                memory=arena_bytes(settings.arena_bytes),
-                disk_reserve=settings.disk_reserve_bytes,
-                token_file=token,
-            ),
-            _role(
-                "gateway",
-                f"http://127.0.0.1:{ports['gateway']}",
-                control_plane=api,
-                admin=f"127.0.0.1:{ports['gateway']}",
-                state=data.folder("gateway"),
-                token_file=token,
-                access_log=settings.access_log,
-            ),
-            _role(
-                "control-plane",
-                api,
-                data=data.root,
-                host=settings.host,
-                port=settings.port,
-                agent=agent,
-            ),
-        ]
 
     def _ports(self) -> dict[str, int]:
         """Ports of the roles that only this machine talks to: the last ones, if still free."""
@@ -305,13 +262,6 @@ class Supervisor:
                 session.post(url, headers=headers) as answer,
             ):
                 await answer.read()
-
-
-def _role(name: str, url: str, **flags: object) -> Role:
-    argv = [sys.executable, "-m", "hotplate.platform.cli", name]
-    for flag, value in flags.items():
-        argv += [f"--{flag.replace('_', '-')}", str(value)]
-    return Role(name, tuple(argv), f"{url}/healthz")
 
 
 def last_words(log: Path) -> str:

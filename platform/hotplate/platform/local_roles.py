@@ -1,0 +1,62 @@
+"""The roles that `hotplate up` starts on this machine, each with its command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hotplate.deploy.machine import arena_bytes
+from hotplate.platform.data_dir import DataDir
+from hotplate.platform.ports import reachable
+from hotplate.platform.settings import PlatformSettings
+
+
+@dataclass(frozen=True)
+class Role:
+    name: str
+    argv: tuple[str, ...]
+    health_url: str
+
+
+def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]) -> list[Role]:
+    """In the order in which they are started; `ports` are those of the agent and the gateway."""
+    api = f"http://{reachable(settings.host)}:{settings.port}"
+    agent = f"http://127.0.0.1:{ports['agent']}"
+    token = str(data.root / "cluster-token")
+    return [
+        _role(
+            "agent",
+            agent,
+            data=data.folder("agent"),
+            port=ports["agent"],
+            origin=settings.blobs_url or data.blobs_url,
+            memory=arena_bytes(settings.arena_bytes),
+            disk_reserve=settings.disk_reserve_bytes,
+            token_file=token,
+        ),
+        _role(
+            "gateway",
+            f"http://127.0.0.1:{ports['gateway']}",
+            control_plane=api,
+            admin=f"127.0.0.1:{ports['gateway']}",
+            state=data.folder("gateway"),
+            token_file=token,
+            access_log=settings.access_log,
+        ),
+        _role(
+            "control-plane",
+            api,
+            data=data.root,
+            host=settings.host,
+            port=settings.port,
+            agent=agent,
+        ),
+    ]
+
+
+def _role(name: str, url: str, **flags: object) -> Role:
+    argv = [sys.executable, "-m", "hotplate.platform.cli", name]
+    for flag, value in flags.items():
+        argv += [f"--{flag.replace('_', '-')}", str(value)]
+    return Role(name, tuple(argv), f"{url}/healthz")
