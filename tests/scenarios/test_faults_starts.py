@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.machine import detect
 from tests.scenarios.bentos import IMAGE
 from tests.scenarios.calling import call
 from tests.scenarios.laptop import Laptop
@@ -204,28 +203,6 @@ async def test_a_damaged_model_is_never_served_and_can_be_mended(
     await rough.settled("reading", "running")
     assert await call(f"{await platform.url_of('reading')}/weigh") == RIGHT
     await platform.delete("reading")
-
-
-async def test_a_service_waits_for_cpus_and_says_who_has_them(
-    platform: Platform, rough: RoughClient, kitchen: str
-) -> None:
-    most = {"resources": {"cpu": 0.75 * detect().capacity.cpus}}
-    wanting = {"config_overrides": most}
-    await rough.deploy("first-come", kitchen, Kitchen=wanting)
-    await rough.settled("first-come", "running")
-    await rough.deploy("second-come", kitchen, Kitchen=wanting)
-
-    async def told() -> bool:
-        return "are taken by" in (await platform.ask("second-come"))["reason"]
-
-    await until(told, 10)
-    said = await platform.hotplate("status", "second-come")
-    assert "deploying" in said
-    assert "CPUs" in said
-    assert "first-come" in said
-    await platform.delete("first-come")
-    await rough.settled("second-come", "running")
-    await platform.delete("second-come")
 
 
 async def test_a_service_for_which_no_machine_is_large_enough_waits_and_says_so(
