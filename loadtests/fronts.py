@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hotplate.platform.ports import free_port
 from loadtests.accelerator import Stats
@@ -20,6 +22,7 @@ from loadtests.child import (
     Child,
     clean_environ,
     module,
+    output_of,
     running,
 )
 from loadtests.peers import haproxy as haproxys
@@ -36,7 +39,7 @@ BENTOML = "bentoml serve"
 RAY = "ray serve"
 RAY_HAPROXY = "ray serve, haproxy"
 ROUTES = "routes.toml"
-RAY_START_S = 90.0
+SLOW_START_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,19 @@ class Front:
     replicas: tuple[Replica, ...] = ()
     routes: RoutesFile | None = None
     """What it serves, to be edited; ours has one."""
+    enter: tuple[str, ...] = ()
+    """Stands before the command of who asks it: it is in a network of its own."""
 
     def cpu_s(self) -> float:
         return 0.0 if self.process is None else self.process.cpu_s()
 
     async def stats(self) -> Stats:
-        return await stats_at(self.stats_url)
+        if not self.enter:
+            return await stats_at(self.stats_url)
+        command = [*self.enter, *module("loadtests.replicas", self.stats_url)]
+        with TemporaryDirectory() as folder:
+            said = await output_of(*command, log=Path(folder) / "stats.log", timeout_s=START_S)
+        return Stats(**json.loads(said))
 
 
 Listener = tuple[int, Child | None]
@@ -124,8 +134,8 @@ async def _bentoml(plan: Plan, stats_port: int, folder: Path) -> AsyncIterator[L
     command = [str(BIN / "bentoml"), "serve", "loadtests.peers.bentoml_service:Bench"]
     where = ["--host", HOST, "--port", str(port)]
     async with running(*command, *where, log=folder / "bentoml.log", environ=environ) as child:
-        await _listening(stats_port, child)
-        await _listening(port, child)
+        await _listening(stats_port, child, SLOW_START_S)
+        await _listening(port, child, SLOW_START_S)
         yield port, child
 
 
@@ -133,17 +143,17 @@ async def _bentoml(plan: Plan, stats_port: int, folder: Path) -> AsyncIterator[L
 async def _ray(
     plan: Plan, stats_port: int, folder: Path, *, haproxy: bool
 ) -> AsyncIterator[Listener]:
-    """The replica is in it."""
+    """The replica is in it. It listens on all addresses, so it gets a network of its own."""
     await ray_environment.install(folder)
     port = free_port(HOST)
     ports = free_port(HOST), free_port(HOST)
     environ = ray_environment.environ(folder, ports=ports, haproxy=haproxy)
-    command = [str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
+    command = [*ray_environment.ALONE, str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
     flags = ["--port", port, "--stats-port", stats_port, "--slots", plan.slots]
     flags += ["--timeout", plan.timeout_s, "--folder", folder]
     log = folder / "ray.log"
     async with running(*command, *map(str, flags), log=log, environ=environ, listened=True) as ray:
-        await ray.said(RAY_START_S)
+        await ray.said(SLOW_START_S)
         yield port, ray
 
 
@@ -182,7 +192,13 @@ async def served(name: str, plan: Plan, folder: Path) -> AsyncIterator[Front]:
     """A peer that has its replica in itself. Raises BenchmarkFailed if it cannot be had."""
     stats_port = free_port(HOST)
     async with _SERVERS[name](plan, stats_port, folder) as (port, process):
-        yield Front(name, f"http://{HOST}:{port}", f"http://{HOST}:{stats_port}", process)
+        yield Front(
+            name,
+            url=f"http://{HOST}:{port}",
+            stats_url=f"http://{HOST}:{stats_port}",
+            process=process,
+            enter=ray_environment.enter(process.pid) if process and name != BENTOML else (),
+        )
 
 
 async def _opened(name: str, plan: Plan, folder: Path, stack: AsyncExitStack) -> Front:
@@ -205,9 +221,9 @@ async def _opened(name: str, plan: Plan, folder: Path, stack: AsyncExitStack) ->
     )
 
 
-async def _listening(port: int, child: Child) -> None:
+async def _listening(port: int, child: Child, limit_s: float = START_S) -> None:
     """Wait until somebody listens on the port. Raises BenchmarkFailed."""
-    ends_at = asyncio.get_running_loop().time() + START_S
+    ends_at = asyncio.get_running_loop().time() + limit_s
     while child.alive and asyncio.get_running_loop().time() < ends_at:
         try:
             _, writer = await asyncio.open_connection(HOST, port)

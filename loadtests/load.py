@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.child import module, output_of, running
+from loadtests.fronts import Front
 
 WRK_SCRIPT = """
 wrk.method = "POST"
@@ -52,7 +53,8 @@ class Load:
 
 @asynccontextmanager
 async def clients(
-    url: str,
+    front: Front,
+    path: str,
     count: int,
     seconds: float,
     folder: Path,
@@ -68,22 +70,23 @@ async def clients(
     """
     command = module(
         "loadtests.generator",
-        *(url, "--clients", count, "--seconds", seconds),
+        *(front.url + path, "--clients", count, "--seconds", seconds),
         *("--warmup", warmup_s, "--patience", patience_s, "--organization", organization),
     )
-    log = folder / f"generator-{organization}-{url.rpartition(':')[2].replace('/', '-')}.log"
-    async with running(*command, log=log, listened=True) as child:
+    log = folder / f"generator-{organization}-{front.url.rpartition(':')[2]}.log"
+    async with running(*front.enter, *command, log=log, listened=True) as child:
         yield Load(**await child.said(warmup_s + seconds + 30))
 
 
-async def saturate(url: str, connections: int, seconds: float, folder: Path) -> Load:
+async def saturate(front: Front, path: str, connections: int, seconds: float, folder: Path) -> Load:
     """As many requests as the connections can carry: by `wrk` if it is installed, else ours."""
     wrk = shutil.which("wrk")
     if wrk is None:
-        async with clients(url, connections, seconds, folder) as load:
+        async with clients(front, path, connections, seconds, folder) as load:
             return load
     script = folder / "post.lua"
     script.write_text(WRK_SCRIPT)
     flags = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "-s", str(script)]
-    said = await output_of(wrk, *flags, url, log=folder / "wrk.log", timeout_s=seconds + 30)
+    command = [*front.enter, wrk, *flags, front.url + path]
+    said = await output_of(*command, log=folder / "wrk.log", timeout_s=seconds + 30)
     return Load(**json.loads(next(line for line in said.splitlines() if line.startswith("{"))))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
+import sys
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -72,3 +76,8 @@ def _steady_port() -> int:
         port = random.randrange(max(1024, first - 12_000), first)
         if is_free(HOST, port):
             return port
+
+
+if __name__ == "__main__":
+    # For who is in the network of a front that has one of its own.
+    print(json.dumps(asdict(asyncio.run(stats_at(sys.argv[1])))))

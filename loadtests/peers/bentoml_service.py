@@ -23,7 +23,8 @@ def _api(name: str, work_s: float) -> Any:
     def work(self: Bench, text: str) -> dict[str, str]:
         return self.work(work_s)
 
-    return bentoml.api(work, route=f"/work/{work_s:g}", name=name)
+    work.__name__ = name  # by which BentoML finds it again
+    return bentoml.api(work, route=f"/work/{work_s:g}")
 
 
 @bentoml.service(threads=SLOTS, traffic={"timeout": float(os.environ["BENCH_TIMEOUT_S"])})

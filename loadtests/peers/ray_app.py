@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import json
 import signal
+import socket
+import struct
 import sys
 
 import ray  # type: ignore[import-not-found]
@@ -19,6 +22,7 @@ from loadtests.accelerator import Accelerator
 from loadtests.peers.stats_server import serve_stats
 
 HOST = "127.0.0.1"
+SIOCSIFFLAGS = 0x8914
 
 
 class Bench:
@@ -38,6 +42,13 @@ class Bench:
         return {"answer": "x" * 1000}
 
 
+def loopback_up() -> None:
+    """Our network is new, and its loopback interface is down."""
+    up = struct.pack("16sh", b"lo", 1)  # struct ifreq, with IFF_UP
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, up)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
@@ -46,6 +57,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--folder", required=True)
     flags = parser.parse_args()
+    loopback_up()
     ray.init(
         num_cpus=2,
         include_dashboard=False,

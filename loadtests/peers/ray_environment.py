@@ -12,10 +12,18 @@ FOLDER = BIN.parent / "peers" / "ray"
 """In our own environment's folder: it goes when that goes."""
 PYTHON = FOLDER / "bin" / "python"
 INSTALL_S = 300.0
+ALONE = ("unshare", "--map-root-user", "--net")
+"""Before a command: its network has a loopback interface and nothing else."""
 
 
 async def install(folder: Path) -> None:
-    """Makes it if it is not there. Raises BenchmarkFailed with the reason if it cannot be made."""
+    """Makes it if it is not there. Raises BenchmarkFailed with the reason if it cannot be made, or
+    if Ray would be reached from outside."""
+    try:
+        await output_of(*ALONE, "true", log=folder / "unshare.log", timeout_s=10)
+    except (BenchmarkFailed, FileNotFoundError) as error:
+        message = f"it listens on all addresses, and there is no network for it alone: {error}"
+        raise BenchmarkFailed(message) from None
     done = FOLDER / "installed"
     if done.exists() and done.read_text() == REQUIREMENT:
         return
@@ -28,6 +36,11 @@ async def install(folder: Path) -> None:
         except BenchmarkFailed as error:
             raise BenchmarkFailed(f"{REQUIREMENT} cannot be installed: {error}") from None
     done.write_text(REQUIREMENT)
+
+
+def enter(pid: int) -> tuple[str, ...]:
+    """Before a command: it is in the network of that process."""
+    return ("nsenter", "--target", str(pid), "--user", "--preserve-credentials", "--net")
 
 
 def environ(folder: Path, *, ports: tuple[int, int], haproxy: bool) -> dict[str, str]:

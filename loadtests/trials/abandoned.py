@@ -18,9 +18,9 @@ PATIENCE_S = 0.1
 
 
 async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
-    url = f"{front.url}/work/{WORK_S}"
+    path = f"/work/{WORK_S}"
     seconds = 2.0 if quick else 6.0
-    async with clients(url, CLIENTS, seconds, folder, patience_s=PATIENCE_S) as load:
+    async with clients(front, path, CLIENTS, seconds, folder, patience_s=PATIENCE_S) as load:
         stats = await front.stats()
         return {
             "most": float(stats.most),

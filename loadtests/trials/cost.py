@@ -16,11 +16,10 @@ SLOTS = 16
 
 
 async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
-    url = f"{front.url}/work/0"
     if not quick:
-        await saturate(url, CONNECTIONS, 1, folder)
+        await saturate(front, "/work/0", CONNECTIONS, 1, folder)
     before_s = front.cpu_s()
-    load = await saturate(url, CONNECTIONS, 1 if quick else 3, folder)
+    load = await saturate(front, "/work/0", CONNECTIONS, 1 if quick else 3, folder)
     figures = {"requests": load.answers_per_s, "failed": float(load.failed + load.refused)}
     if front.process is not None and load.answered:
         figures["cpu"] = (front.cpu_s() - before_s) / load.answered * 10_000

@@ -34,12 +34,14 @@ async def _both(
 ) -> tuple[Load, Load]:
     """What the clients of two organizations saw at the same time."""
     warmup_s, seconds = (1.0, 3.0) if quick else (6.0, 10.0)
-    url = f"{front.url}/work/{WORK_S}"
+    path = f"/work/{WORK_S}"
     async with AsyncExitStack() as stack:
         first, second = await asyncio.gather(
             *(
                 stack.enter_async_context(
-                    clients(url, count, seconds, folder, warmup_s=warmup_s, organization=name)
+                    clients(
+                        front, path, count, seconds, folder, warmup_s=warmup_s, organization=name
+                    )
                 )
                 for name, count in counts.items()
             )

@@ -14,19 +14,20 @@ from loadtests.trial import Figure, Trial
 CONNECTIONS = 10_000
 OTHERS = 4
 OPEN_S = 60.0
+PATH = "/work/0"
 
 
 async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
     assert front.process is not None, "what stands between has connections of its own"
-    url, count = f"{front.url}/work/0", 1000 if quick else CONNECTIONS
+    count = 1000 if quick else CONNECTIONS
     seconds = 0.5 if quick else 2.0
-    calm_ms = await _p50_ms(url, seconds, folder)
+    calm_ms = await _p50_ms(front, seconds, folder)
     before_bytes = front.process.memory_bytes()
-    command = module("loadtests.idle_clients", url, "--count", count)
+    command = module("loadtests.idle_clients", front.url + PATH, "--count", count)
     async with running(*command, log=folder / "idle.log", listened=True, grace_s=0.5) as idle:
         opened = (await idle.said(OPEN_S))["open"]
         after_bytes = front.process.memory_bytes()
-        crowded_ms = await _p50_ms(url, seconds, folder)
+        crowded_ms = await _p50_ms(front, seconds, folder)
         idle.tell("")
         still = (await idle.said())["open"]
     return {
@@ -38,8 +39,8 @@ async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]
     }
 
 
-async def _p50_ms(url: str, seconds: float, folder: Path) -> float:
-    async with clients(url, OTHERS, seconds, folder, warmup_s=0.3) as load:
+async def _p50_ms(front: Front, seconds: float, folder: Path) -> float:
+    async with clients(front, PATH, OTHERS, seconds, folder, warmup_s=0.3) as load:
         return load.p50_ms
 
 

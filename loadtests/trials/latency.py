@@ -16,8 +16,9 @@ WORK_S = 0.01
 
 async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
     warmup_s, seconds = (0.3, 1.0) if quick else (0.5, 3.0)
-    url = f"{front.url}/work/{WORK_S}"
-    async with clients(url, CLIENTS, seconds, folder, warmup_s=warmup_s) as load:
+    async with clients(
+        front, f"/work/{WORK_S}", CLIENTS, seconds, folder, warmup_s=warmup_s
+    ) as load:
         return {"p50": load.p50_ms, "p99": load.p99_ms}
 
 

@@ -35,9 +35,9 @@ async def sample(
 ) -> Mapping[str, float]:
     """Ten seconds are two whole waves of the clients that nothing holds back."""
     warmup_s, seconds = (0.5, 2.0) if quick else (5.0, 10.0)
-    url = f"{front.url}/work/{WORK_S}"
+    path = f"/work/{WORK_S}"
     async with clients(
-        url, CLIENTS, seconds, folder, warmup_s=warmup_s, patience_s=patience_s
+        front, path, CLIENTS, seconds, folder, warmup_s=warmup_s, patience_s=patience_s
     ) as load:
         most = (await front.stats()).most
         return {"answers": load.answers_per_s, "most": float(most), "p50": load.p50_ms / 1000}
