@@ -100,6 +100,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     controller = Controller(
         store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
     )
+    controller.gateways.tell = data.events.add
     app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
     lines = TaskLines(store)
     tasks = Tasks(store, blobs, lines, results_s=settings.task_results_s)

@@ -1,4 +1,4 @@
-"""The control plane's end of the line to the gateway: routes go out, demand comes in."""
+"""The control plane's end of the lines to the gateways: routes go out, demand comes in."""
 
 from __future__ import annotations
 
@@ -8,102 +8,151 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from hotplate.serving.gateway.link import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
 
 log = logging.getLogger("hotplate.gateways")
 
 
-class Gateways:
-    """Holds the line to the one gateway that owns every slot.
+class Line:
+    """One gateway's line."""
 
-    A second gateway is turned away while the first one is connected: two authorities over one
-    replica's slots would send it more than it can do.
+    def __init__(self, gateway: str, socket: web.WebSocketResponse) -> None:
+        self.gateway = gateway
+        self.socket = socket
+        self.report: DemandReport | None = None
+        self.heard = 0
+        """When the report came, as a running number."""
+        self.unsent = asyncio.Event()
+
+
+class Gateways:
+    """Holds the lines to the gateways of one fleet, which share a machine.
+
+    Among themselves they see to it that each route has one owner, also while the control plane is
+    down; here only what the owner says counts as demand. A gateway of another fleet is turned away
+    while there are any: it would be a second authority over the same slots.
     """
 
     def __init__(self, changed: Callable[[Sequence[str]], None], came: Callable[[], None]) -> None:
-        """`changed` is told the routes whose demand is another one now, `came` that a gateway is.
-
-        A gateway is there when its first report is.
+        """`changed` is told the routes whose demand is another one now, `came` that a gateway is
+        there, where there was none. It is there when its first report is.
         """
+        self.tell: Callable[[str, str], None] = lambda kind, message: None
+        """Takes what an operator should know: a kind of event and a sentence."""
         self._changed = changed
         self._came = came
         self._table = RouteTable(version=0)
         self._known = False
         """Whether the routes are known: from the first `publish` on, be they none."""
-        self._report: DemandReport | None = None
-        self._socket: web.WebSocketResponse | None = None
-        self._unsent = asyncio.Event()
+        self._lines: list[Line] = []
+        self._fleet = ""
+        self._heard = 0
 
     @property
     def connected(self) -> bool:
-        return self._report is not None
+        return any(line.report is not None for line in self._lines)
 
     def demand(self, route: str) -> RouteDemand | None:
         """What a route has to do, or None while no gateway is there to say."""
-        if self._report is None:
+        if not self.connected:
             return None
-        return self._report.routes.get(route, RouteDemand())
+        newest_first = sorted(self._lines, key=lambda line: line.heard, reverse=True)
+        reports = [line.report.routes for line in newest_first if line.report is not None]
+        said = [routes[route] for routes in reports if route in routes]
+        if not said:
+            return RouteDemand()
+        return next((demand for demand in said if demand.owned), None)
 
     def publish(self, routes: Sequence[Route]) -> None:
         """Put these routes in force, if they differ from those that are."""
         if not self._known or tuple(routes) != self._table.routes:
             self._known = True
-            self._table = RouteTable(self._table.version + 1, tuple(routes))
-            self._unsent.set()
+            self._renew(self._table.version + 1, tuple(routes))
 
     def idle(self, replica: str) -> bool:
-        """Whether the gateway confirmed, after it was told to drain it, that nothing runs there."""
-        report = self._report
-        if report is None or report.version < self._table.version:
+        """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
+        reports = [line.report for line in self._lines]
+        if not reports:
             return False
-        return not any(demand.busy.get(replica) for demand in report.routes.values())
+        return all(
+            report is not None
+            and report.version >= self._table.version
+            and not any(demand.busy.get(replica) for demand in report.routes.values())
+            for report in reports
+        )
 
     async def close(self) -> None:
-        """Part with the gateway, which goes on alone. To be called before the server is shut down:
+        """Part with the gateways, which go on alone. To be called before the server is shut down:
         from then on it reads nothing, and each side would wait for the other's last word."""
-        if self._socket is not None:
-            await self._socket.close(code=WSCloseCode.GOING_AWAY)
+        for line in list(self._lines):
+            await line.socket.close(code=WSCloseCode.GOING_AWAY)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """`GET /internal/gateway`: the WebSocket of a gateway (already authorized)."""
-        if self._socket is not None:
-            raise web.HTTPConflict(text="another gateway is connected")
+        fleet = request.headers.get(FLEET_FIELD, "")
+        if self._lines and fleet != self._fleet:
+            raise web.HTTPConflict(
+                text=f"gateways that meet in {self._fleet!r} are connected, and this one meets "
+                f"others in {fleet!r}: start it on their machine, with the same TMPDIR"
+            )
+        self._fleet = fleet
         socket = web.WebSocketResponse(heartbeat=20)
-        await socket.prepare(request)
-        self._socket = socket
-        sender = asyncio.create_task(self._send(socket))
-        log.info("gateway connected")
+        line = Line(request.headers.get(GATEWAY_FIELD, ""), socket)
+        self._lines.append(line)
+        sender = None
         try:
+            await socket.prepare(request)
+            sender = asyncio.create_task(self._send(line))
+            log.info("gateway %s connected", line.gateway)
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
-                    self._receive(DemandReport.from_json(message.json()))
+                    self._receive(line, DemandReport.from_json(message.json()))
         finally:
-            sender.cancel()
-            self._socket = None
-            self._report = None
-            log.warning("gateway disconnected")
-            self._changed([route.name for route in self._table.routes])
+            if sender is not None:
+                sender.cancel()
+            self._gone(line)
         return socket
 
-    async def _send(self, socket: web.WebSocketResponse) -> None:
-        self._unsent.set()
+    async def _send(self, line: Line) -> None:
+        line.unsent.set()
         while True:
-            await self._unsent.wait()
-            self._unsent.clear()
+            await line.unsent.wait()
+            line.unsent.clear()
             if self._known:
-                await socket.send_json(self._table.to_json())
+                await line.socket.send_json(self._table.to_json())
 
-    def _receive(self, report: DemandReport) -> None:
-        before = self._report
-        self._report = report
+    def _renew(self, version: int, routes: tuple[Route, ...]) -> None:
+        self._table = RouteTable(version, routes)
+        for line in self._lines:
+            line.unsent.set()
+
+    def _receive(self, line: Line, report: DemandReport) -> None:
+        first, before = not self.connected, line.report
+        line.report = report
+        self._heard += 1
+        line.heard = self._heard
         if report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
-            self._table = RouteTable(report.version + 1, self._table.routes)
-            self._unsent.set()
-        if before is None:
+            self._renew(report.version + 1, self._table.routes)
+        if first:
             self._came()
+        elif before is None:
+            message = f"gateway {line.gateway} serves too: {len(self._lines)} do now"
+            self.tell("GatewayJoined", message)
         known = before.routes if before else {}
         if before is None or before.version != report.version:
             self._changed([*report.routes, *known, *(route.name for route in self._table.routes)])
         else:
             self._changed([name for name, d in report.routes.items() if known.get(name) != d])
+
+    def _gone(self, line: Line) -> None:
+        self._lines.remove(line)
+        log.warning("gateway %s disconnected", line.gateway)
+        if line.report is not None and self._lines:
+            self.tell(
+                "GatewayLeft",
+                f"gateway {line.gateway} is gone: the {len(self._lines)} left serve what it did; "
+                "start it again if it was not told to end",
+            )
+        self._changed([route.name for route in self._table.routes])

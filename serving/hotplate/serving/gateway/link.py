@@ -17,6 +17,8 @@ from hotplate.serving.gateway.table_file import TableFile
 
 log = logging.getLogger(__name__)
 
+GATEWAY_FIELD, FLEET_FIELD = "X-Hotplate-Gateway", "X-Hotplate-Fleet"
+"""Header fields: which gateway connects, and where it meets the others that serve the same."""
 BATCH_S = 0.2
 """Changes that are not urgent are reported together after this."""
 BACKOFF_S = (0.1, 2.0)
@@ -37,6 +39,9 @@ class Link:
         self._file = file
         self._url = url.rstrip("/") + "/internal/gateway"
         self._headers = {"Authorization": f"Bearer {token}"}
+        if gateway.fleet is not None:
+            self._headers[GATEWAY_FIELD] = gateway.fleet.id
+            self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
         self._due = asyncio.Event()
         self._batch: asyncio.TimerHandle | None = None
         self._sent: DemandReport | None = None

@@ -124,6 +124,8 @@ class RouteServer:
         for ticket in waiting:  # here the terms are others, and so is who decides on them
             ticket.holder.ticket = None
             ticket.holder.enter_anew()
+        if turned:
+            self._changed(Change.BEGAN)
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
 
@@ -173,6 +175,7 @@ class RouteServer:
             service_s=queue.service_s,
             busy={r.id: r.taken + r.foreign for r in queue.replicas if r.taken + r.foreign},
             error=self.error,
+            owned=not self.route.relayed,
         )
 
     @property

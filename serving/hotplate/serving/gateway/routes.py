@@ -105,6 +105,8 @@ class RouteDemand:
     """Slots taken, per replica id (also of draining ones; absent = none)."""
     error: str = ""
     """Why the route is not served, e.g. its port is taken."""
+    owned: bool = True
+    """Whether this gateway has the route's queue and slots; another's word counts otherwise."""
 
     @property
     def demand(self) -> int:

@@ -1,0 +1,122 @@
+"""Lines of several gateways to one control plane: what counts is what a route's owner says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, WSServerHandshakeError, web
+from aiohttp.test_utils import TestServer
+
+from hotplate.platform.controller.gateways import Gateways
+from hotplate.serving.gateway.link import FLEET_FIELD, GATEWAY_FIELD
+from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand
+from tests.platform.test_controller import until
+
+CHAT = "acme/chat"
+
+
+class Plane:
+    """A control plane's end, and the gateways that a test connects to it."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
+        """Set whenever a gateway has left, or has another demand."""
+        self.came = 0
+        self.told: list[tuple[str, str]] = []
+        self.gateways = Gateways(lambda _: self.left.set(), self._came)
+        self.gateways.tell = lambda kind, message: self.told.append((kind, message))
+        self.stack = AsyncExitStack()
+        self._url = ""
+
+    def _came(self) -> None:
+        self.came += 1
+
+    async def open(self) -> None:
+        app = web.Application()
+        app.router.add_get("/internal/gateway", self.gateways.handle)
+        server = await self.stack.enter_async_context(TestServer(app))
+        self._url = str(server.make_url("/internal/gateway"))
+        self._http = await self.stack.enter_async_context(ClientSession())
+
+    async def gateway(self, name: str, fleet: str = "/tmp/fleet") -> Any:
+        fields = {GATEWAY_FIELD: name, FLEET_FIELD: fleet}
+        return await self._http.ws_connect(self._url, headers=fields)
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[Plane]:
+    plane = Plane()
+    await plane.open()
+    yield plane
+    await plane.gateways.close()
+    await plane.stack.aclose()
+
+
+async def say(socket: Any, version: int, **demand: Any) -> None:
+    report = DemandReport(version, {CHAT: RouteDemand(**demand)} if demand else {})
+    await socket.send_json(report.to_json())
+
+
+async def test_every_gateway_gets_the_routes_and_the_owner_alone_is_believed(plane: Plane) -> None:
+    one, two = await plane.gateway("one"), await plane.gateway("two")
+    plane.gateways.publish([Route(CHAT, "127.0.0.1", 1)])
+    for socket in (one, two):
+        table = await asyncio.wait_for(socket.receive_json(), 5)
+        assert [route["name"] for route in table["routes"]] == [CHAT]
+    await say(one, 1, queued=3, in_flight=1)
+    await until(lambda: (d := plane.gateways.demand(CHAT)) is not None and d.demand == 4)
+    await say(two, 1, queued=1, owned=False)
+    await until(lambda: plane.told)
+    assert plane.came == 1
+    assert plane.told == [("GatewayJoined", "gateway two serves too: 2 do now")]
+    demand = plane.gateways.demand(CHAT)
+    assert demand is not None and demand.demand == 4
+    await say(one, 1, owned=False)
+    await until(lambda: plane.gateways.demand(CHAT) is None)  # it goes over: nobody's word counts
+    await say(two, 1, queued=5)
+    await until(lambda: (d := plane.gateways.demand(CHAT)) is not None and d.demand == 5)
+
+
+async def test_a_replica_is_idle_when_every_gateway_says_so(plane: Plane) -> None:
+    one, two = await plane.gateway("one"), await plane.gateway("two")
+    plane.gateways.publish([Route(CHAT, "127.0.0.1", 1)])
+    await say(one, 1, in_flight=0)
+    await until(lambda: plane.gateways.connected)
+    assert not plane.gateways.idle("r1"), "the other has said nothing yet"
+    await say(two, 1, owned=False, busy={"r1": 1})
+    await until(lambda: plane.told)
+    assert not plane.gateways.idle("r1")
+    await say(two, 1, owned=False)
+    await until(lambda: plane.gateways.idle("r1"))
+
+
+async def test_a_gateway_that_ends_is_told_and_the_others_go_on(plane: Plane) -> None:
+    one, two = await plane.gateway("one"), await plane.gateway("two")
+    await say(one, 0, queued=2)
+    await say(two, 0, owned=False)
+    await until(lambda: len(plane.told) == 1)
+    await one.close()
+    await until(lambda: len(plane.told) == 2)
+    kind, message = plane.told[-1]
+    assert kind == "GatewayLeft"
+    assert "gateway one is gone: the 1 left serve what it did" in message
+    assert plane.gateways.connected
+    assert plane.gateways.demand(CHAT) is None, "until the other owns it"
+    await two.close()
+    await until(lambda: not plane.gateways.connected)
+    assert len(plane.told) == 2, "that there is none is told by the platform's checks"
+
+
+async def test_a_gateway_of_another_fleet_is_turned_away(plane: Plane) -> None:
+    one = await plane.gateway("one")
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await plane.gateway("two", fleet="/elsewhere")
+    assert refused.value.status == 409
+    await one.close()
+
+    await plane.left.wait()
+    await plane.gateway("two", fleet="/elsewhere")

@@ -1,0 +1,73 @@
+"""A second gateway beside the platform's own: one slot is one slot, whichever of them is killed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hotplate.serving.gateway.fleet import heir_of
+from tests.scenarios.calling import under_load
+from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.rough_client import Bento, RoughClient
+from tests.serving.gateway_processes import GatewayProcess
+
+pytestmark = pytest.mark.timeout(60)
+
+CALLERS = 6
+
+
+async def health_of(platform: Platform) -> Any:
+    """What the platform's own gateway says of itself."""
+    url = f"http://127.0.0.1:{platform.noted('ports')['gateway']}/healthz"
+    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+        return await answer.json()
+
+
+async def test_a_killed_gateway_costs_no_more_than_its_callers_connections(
+    platform: Platform, rough: RoughClient, bento: Bento, tmp_path: Path
+) -> None:
+    flags = [
+        f"--control-plane={platform.url}",
+        f"--token-file={platform.data / 'cluster-token'}",
+        f"--state={tmp_path / 'state'}",
+    ]
+    async with GatewayProcess.start(tmp_path, *flags) as second:
+        _, mine = await second.admin("/healthz")
+        theirs = await health_of(platform)
+        assert mine["peers"] == [theirs["gateway"]]
+        ids = [mine["gateway"], theirs["gateway"]]
+        names = (f"shared-{number}" for number in itertools.count(1))
+        name = next(n for n in names if heir_of(f"default/{n}", ids) == theirs["gateway"])
+        await rough.deploy(name, bento.tag)
+        await rough.settled(name, "running")
+        url = await platform.url_of(name)
+
+        async def owned() -> Any:
+            return (await health_of(platform))["owners"].get(f"default/{name}") == ids[1]
+
+        await until(owned, 5)
+        async with under_load(CALLERS, f"{url}/cook", seconds=0.3) as load:
+            await until(lambda: answered(load.answers, 3), 10)
+            os.kill(platform.pid("gateway"), signal.SIGKILL)
+            killed_at = datetime.now(UTC).timestamp()
+            await until(lambda: answered(load.answers, 8, since=killed_at), 20)
+        after = [answer["ended"] for answer in load.answers if answer["ended"] > killed_at]
+        assert min(after) - killed_at < 2.0
+        assert {answer["most"] for answer in load.answers} == {1}
+        assert 0 < len(load.failures) <= CALLERS, "only what the killed one had"
+        events = await platform.hotplate("events")
+        assert f"gateway {ids[0]} serves too" in events
+        assert f"gateway {ids[1]} is gone: the 1 left serve what it did" in events
+        await platform.delete(name)
+    await until(platform.healthy, 20)
+
+
+async def answered(answers: list[Any], count: int, since: float = 0.0) -> Any:
+    return sum(answer["began"] > since for answer in answers) >= count
