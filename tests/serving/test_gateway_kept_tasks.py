@@ -94,7 +94,11 @@ async def test_a_task_runs_as_a_call_and_its_answer_is_kept_to_the_byte(hall: Ha
 
     hall.kitchen.backend.on("/job", job)
     task_id = await hall.submit(
-        b"input", Content_Type="text/x", X_Yatai_Api_Token="secret", X_Own="1"
+        b"input",
+        Content_Type="text/x",
+        X_Yatai_Api_Token="secret",
+        X_Own="1",
+        Hotplate_Task_Id="mine",
     )
     assert hall.kitchen.server.demand().queued == 1  # it wakes a sleeping deployment
     await hall.kitchen.wake()

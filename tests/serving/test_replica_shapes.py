@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,6 +81,29 @@ def test_the_answer_to_a_tasks_submission_ends_with_the_task(tmp_path: Path) -> 
                 file.write("through")
             assert _read_until(caller, b"0\r\n\r\n")
             assert replica.get(f"/wait/get?task_id={task['task_id']}") == b"through"
+
+
+def test_a_tasks_handler_is_told_its_id_as_bentoml_tells_it(tmp_path: Path) -> None:
+    source = """
+        import bentoml
+
+        @bentoml.service
+        class Echo:
+            @bentoml.task
+            def me(self, ctx: bentoml.Context) -> str:
+                names = [name for name in ctx.request.headers if "task" in name]
+                return f"{getattr(ctx.request.state, 'task_id', None)} {names}"
+    """
+    with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
+        replica.get("/readyz")
+        host, port = replica.url.removeprefix("http://").split(":")
+        connection = HTTPConnection(host, int(port), timeout=20)
+        for headers, said in (({"Hotplate-Task-Id": "77"}, b"77 []"), ({}, b"None []")):
+            connection.request(
+                "POST", "/me", b"{}", {"Content-Type": "application/json", **headers}
+            )
+            assert connection.getresponse().read() == said
+        connection.close()
 
 
 def _read_until(caller: socket.socket, ending: bytes) -> bytes:

@@ -6,7 +6,9 @@ goes to a replica past its queue, because it must be answered while every slot i
     GET /readyz             wakes a sleeping route; held until a replica is ready, 25 s at most
     GET /metrics            never wakes: a scraper would keep its deployment awake
     GET /schema.json        answered from the manifest when no replica is ready, without waking
-    GET <task>/status /get  and PUT <task>/cancel: the task itself may have the only slot
+    GET <task>/status /get  and PUT <task>/cancel, of a service that others of its bento call: the
+                            task itself may have the only slot. A public one's routes are answered
+                            by the control plane, which keeps its tasks (`task_calls.py`)
 
 A service with a path prefix has them below it; `/readyz` and `/metrics` are found without it too,
 because BentoML's clients know no prefix. `GET /livez` and `/healthz` say that the gateway is

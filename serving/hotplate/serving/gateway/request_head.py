@@ -48,7 +48,9 @@ REWRITTEN = frozenset(
 )
 PLATFORM_SECRET = b"x-yatai-api-token"
 """The stock client sends its platform token in it; it never reaches user code."""
-TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET}
+TASK_ID = b"hotplate-task-id"
+"""Tells our worker which task it runs; only a gateway sends it."""
+TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID}
 NOTED = TAKEN_OUT | {b"authorization", b"content-type"}
 ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie"})
 """Fields that a `Connection` header may not take out on their way to the replica."""

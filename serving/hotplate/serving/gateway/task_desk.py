@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
+from hotplate.serving.gateway.request_head import TASK_ID
 from hotplate.serving.gateway.task_calls import LENGTH_BYTES, TaskCall, frame_head
 from hotplate.serving.gateway.task_result import ResultFolder, TaskResult
 from hotplate.serving.gateway.task_run import ControlPlaneAway, NotWanted, TaskRun
@@ -37,8 +38,6 @@ TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
 KEPT_BYTES = 4 << 30
 """Answers that may wait here together for the control plane."""
 HEARTBEAT_S = 5.0
-TASK_ID_FIELD = b"Hotplate-Task-Id"
-"""Tells our worker which task it runs, as BentoML tells its handler."""
 AWAY = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError, ValueError)
 """What a call of the control plane raises when it does not answer, or not well."""
 
@@ -150,7 +149,7 @@ class TaskDesk:
                     raise ControlPlaneAway(await _why(run.route, said))
                 head, size_bytes, body = await _message(said)
                 length = b"Content-Length: %d\r\n%b: %b\r\n\r\n"
-                head += length % (size_bytes, TASK_ID_FIELD, run.id.encode())
+                head += length % (size_bytes, TASK_ID, run.id.encode())
                 yield Message(head, size_bytes, body)
         except AWAY as error:
             raise ControlPlaneAway(f"the control plane is away ({error!r})") from error

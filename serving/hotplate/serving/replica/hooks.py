@@ -8,6 +8,7 @@ from typing import Any, Awaitable, Callable, Collection  # noqa: UP035
 
 Application = Callable[..., Awaitable[None]]
 
+TASK_ID = b"hotplate-task-id"
 ANSWER_BYTES = b"hotplate-answer-bytes"
 """On an answer that ends later than what it says: how much of it is for the caller."""
 
@@ -79,9 +80,27 @@ def pass_on(number: int, _: Any) -> None:
     signal.raise_signal(number)
 
 
+class TaskName(Layer):
+    """Tells a task's handler its id, as BentoML does: `ctx.request.state.task_id`.
+
+    The platform keeps tasks and calls their handlers like any API, with the id in a header that no
+    caller from outside can send.
+    """
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            told = [value for name, value in scope["headers"] if name == TASK_ID]
+            if told:
+                headers = [field for field in scope["headers"] if field[0] != TASK_ID]
+                state = {**scope.get("state", {}), "task_id": told[0].decode()}
+                scope = {**scope, "headers": headers, "state": state}
+        await self.app(scope, receive, send)
+
+
 class TaskWatch(Layer):
     """Has the answer to the submission of a task end when the task has, not before.
 
+    So it is with tasks of services that only others of their bento call: those stay in the replica.
     BentoML runs a task after that answer, and the gateway takes the end of an answer for the end
     of its handler. So the head says in `ANSWER_BYTES` how much is for the caller, who gets it at
     once; the end follows when the task's handler has returned.

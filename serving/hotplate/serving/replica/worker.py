@@ -30,6 +30,7 @@ from hotplate.serving.replica.hooks import (
     Application,
     CommandWatch,
     StartWatch,
+    TaskName,
     TaskWatch,
     keep_sessions,
     pass_on,
@@ -83,7 +84,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
 
     def wrapped(service: Any, app: Application) -> Application:
         watched = CommandWatch(
-            TaskWatch(app, _submissions(service)), service.context, _command_ended
+            TaskName(TaskWatch(app, _submissions(service))), service.context, _command_ended
         )
         early = pass_on if service.has_custom_command() else signal.SIG_DFL
         started = StartWatch(watched, lambda: _note_ready(journal), failures.append, early)
