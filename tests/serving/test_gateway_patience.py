@@ -9,6 +9,7 @@ import pytest
 
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.patience import Patience
+from hotplate.serving.gateway.server import shared
 from tests.serving.backends import Connection, Request
 from tests.serving.callers import until
 from tests.serving.conftest import Kitchen
@@ -226,6 +227,11 @@ async def test_a_connection_too_many_is_told_so_and_other_routes_are_open(
     held[0].leave()
     await until(lambda: kitchen.server.callers == 19)
     assert (await kitchen.ask("/livez")).status == 200
+
+
+def test_ten_thousand_callers_of_a_route_leave_files_to_open_for_others() -> None:
+    assert 10_100 < shared(LIMITS, 20_000).connections < 15_000
+    assert shared(LIMITS, 1_000_000).connections == LIMITS.connections
 
 
 def deaf(port: int, data: bytes) -> socket.socket:

@@ -82,7 +82,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     loop = asyncio.get_running_loop()
     fleet = Fleet(_meeting_place(settings.source), loop.time())
     gateway = Gateway(
-        _shared(settings.limits, descriptors.allow_many()),
+        shared(settings.limits, descriptors.allow_many()),
         fleet,
         None if settings.access_log is None else AccessLog(settings.access_log),
     )
@@ -142,9 +142,10 @@ def _source(
     return Link(gateway, TableFile(source.state_dir), url=source.control_plane, token=source.token)
 
 
-def _shared(limits: Limits, descriptors_most: int) -> Limits:
-    """No route may take so many connections that there are none left for the others."""
-    return replace(limits, connections=min(limits.connections, descriptors_most // 4))
+def shared(limits: Limits, descriptors_most: int) -> Limits:
+    """No route may take so many connections that there are none left for the others: two fifths
+    of what the process may open are for them, and for connections to replicas."""
+    return replace(limits, connections=min(limits.connections, descriptors_most * 3 // 5))
 
 
 def run(settings: GatewaySettings, ready: Callable[[int], None]) -> None:
