@@ -312,7 +312,7 @@ async def test_a_full_queue_takes_no_task_more(hall: Hall) -> None:
     await hall.submit()
     await until(lambda: hall.kitchen.server.demand().queued == 2)
     answer = await hall.ask("submit", method="POST", body=b"{}")
-    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    assert (answer.status, answer.error["code"]) == (429, "share_full")
     assert len(hall.keeper.tasks) == 2
     hall.keeper.tasks["a2"] = Kept(b"POST /job HTTP/1.1\r\nHost: a\r\n", b"")
     await hall.keeper.offer("a2", "acme/echo")  # as after a restart: it waits outside

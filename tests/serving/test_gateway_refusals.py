@@ -207,7 +207,7 @@ async def test_a_full_queue_rejects_with_retry_after(kitchen: Kitchen) -> None:
     await until(lambda: kitchen.server.queue.queued == 2)
     caller = await kitchen.caller()
     answer = await caller.ask("/x")
-    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    assert (answer.status, answer.error["code"]) == (429, "share_full")
     assert int(answer.headers["retry-after"]) >= 1
     waiting[0].leave()
     await until(lambda: kitchen.server.queue.queued == 1)
@@ -227,6 +227,6 @@ async def test_bodies_of_waiting_requests_count_and_reading_pauses(kitchen: Kitc
     assert kitchen.server.queue.queued_bytes <= 300_000
     await kitchen.serve(queue_limit_bytes=kitchen.server.queue.queued_bytes + 10_000)
     answer = await callers[1].ask("/echo", method="POST", body=bytes(20_000))
-    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    assert (answer.status, answer.error["code"]) == (429, "share_full")
     await kitchen.wake()
     assert (await callers[0].answer()).body == body

@@ -138,7 +138,7 @@ async def test_the_owner_alone_decides_who_may_come_and_who_waits(pair: Pair) ->
     running.send("/slow", authorization="Bearer secret")
     await until(lambda: pair.backend.running == 1)
     answer = await caller.ask("/x", authorization="Bearer secret")
-    assert (answer.status, answer.error["code"]) == (429, "queue_full")
+    assert (answer.status, answer.error["code"]) == (429, "share_full")
     pair.backend.gate.set()
     assert (await running.answer()).body == b"slow"
     assert (await caller.ask("/x", authorization="Bearer secret")).status == 200

@@ -14,7 +14,7 @@ from aiohttp import web
 from hotplate.serving.gateway.asking import ask_gateway
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.metrics import exposition, registry_of
-from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.queue_page import describe
 from hotplate.serving.gateway.routes_file import split_address
 
 log = logging.getLogger(__name__)
@@ -132,29 +132,5 @@ class Admin:
             with suppress(OSError, ValueError):
                 path = f"/deployments/{quote(name)}/queue"
                 return web.json_response(await ask_gateway(fleet.socket_of(owner), path))
-        return web.json_response(describe(server, asyncio.get_running_loop().time()))
-
-
-def describe(server: RouteServer, now: float) -> dict[str, Any]:
-    """A route's queue as an operator wants to see it; times in seconds."""
-    queue = server.queue
-    return {
-        "route": server.route.name,
-        "error": server.error,
-        "queued": queue.queued,
-        "queued_bytes": queue.queued_bytes,
-        "in_flight": queue.in_flight,
-        "slots": queue.slots,
-        "service_s": queue.service_s,
-        "waited_s": [round(now - ticket.arrived_at, 3) for ticket in queue.waiting],
-        "replicas": [
-            {
-                "id": replica.id,
-                "concurrency": replica.concurrency,
-                "taken": replica.taken,
-                "draining": replica.draining,
-                "out": replica.out_until > now,
-            }
-            for replica in queue.replicas
-        ],
-    }
+        now = asyncio.get_running_loop().time()
+        return web.json_response(describe(name, server.error, server.queue, now))

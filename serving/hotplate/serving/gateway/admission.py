@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from hotplate.serving.gateway.cors import is_preflight, preflight
 from hotplate.serving.gateway.errors import (
+    BadTimeout,
     BodyTooLarge,
     GatewayError,
     NotReady,
@@ -38,11 +41,15 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
 from hotplate.serving.gateway.task_calls import TaskCall
+from hotplate.serving.gateway.waiting import USUAL_PRIORITY
 
 RESERVED_PREFIX = b"/hotplate/"
 ALIVE_PATHS = frozenset({b"/livez", b"/healthz"})
 PREFIXED_PATHS = frozenset({b"/readyz", b"/metrics"})
 SCHEMA_PATH = b"/schema.json"
+URGENCIES = frozenset(b"%d" % level for level in range(8))
+ORGANIZATION_BYTES = 200
+"""Of an organization's name; what is longer is cut."""
 TASK_READS = frozenset({(b"GET", b"status"), (b"GET", b"get"), (b"PUT", b"cancel")})
 
 
@@ -63,6 +70,10 @@ class Terms(NamedTuple):
     """How long it may wait for a replica to be ready."""
     prefix: bytes = b""
     """To put before the request's target."""
+    timeout_s: float = 0.0
+    """How long it may take until its answer begins, from when a replica is ready."""
+    organization: str = ""
+    priority: int = USUAL_PRIORITY
 
 
 def admit(
@@ -76,13 +87,14 @@ def admit(
     """The terms for one request on `route`; `ready` says whether a replica takes requests, `task`
     what it asks of a task that the platform keeps: what one has become is told in any case.
 
-    Raises Unauthorized, RouteRefused, PathReserved, PickleRefused, BodyTooLarge or NotReady.
+    Raises Unauthorized, RouteRefused, PathReserved, PickleRefused, BodyTooLarge, NotReady
+    or BadTimeout.
     """
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
         return Local(b'{"status": "ok"}')
     if route.relayed:
-        return Terms(False, route.hold_limit_s)
+        return Terms(False, route.hold_limit_s, timeout_s=route.timeout_s)
     if route.cors is not None and is_preflight(request):
         status, lines, said = preflight(route.cors, request)
         return Local(said, status, lines)
@@ -100,7 +112,13 @@ def admit(
         raise body_too_large(request.content_length, route)
     if reads and (terms := _read_terms(route, request.path, ready=ready, limits=limits)):
         return terms
-    return Terms(not _is_task_read(route, request), route.hold_limit_s)
+    return Terms(
+        not _is_task_read(route, request),
+        route.hold_limit_s,
+        timeout_s=_timeout_s(route, request.timeout) if request.timeout else route.timeout_s,
+        organization=_organization(route, request) if route.organization_header else "",
+        priority=urgency(request.priority) if request.priority else USUAL_PRIORITY,
+    )
 
 
 def body_too_large(size_bytes: int, route: Route) -> GatewayError:
@@ -115,7 +133,7 @@ def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Lo
     if path == SCHEMA_PATH:
         if not ready and route.schema:
             return Local(route.schema.encode())
-        return Terms(False, route.hold_limit_s)
+        return Terms(False, route.hold_limit_s, timeout_s=route.timeout_s)
     above = route.ready_path[: -len("/readyz")].encode()
     inner = path.removeprefix(above)
     if inner not in PREFIXED_PATHS:
@@ -123,7 +141,38 @@ def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Lo
     if inner == b"/metrics" and not ready:
         raise NotReady(f"{route.name}: no replica is ready and reading metrics wakes none.")
     hold_s = limits.ready_hold_s if inner == b"/readyz" else route.hold_limit_s
-    return Terms(False, min(hold_s, route.hold_limit_s), above if inner == path else b"")
+    prefix = above if inner == path else b""
+    return Terms(False, min(hold_s, route.hold_limit_s), prefix, route.timeout_s)
+
+
+@lru_cache(maxsize=64)
+def urgency(field: bytes) -> int:
+    """What RFC 9218's `Priority` field says of the order, 0..7; nonsense is as none."""
+    urgency = USUAL_PRIORITY
+    for member in field.split(b","):
+        key, _, value = member.partition(b";")[0].strip().partition(b"=")
+        if key == b"u":
+            urgency = int(value) if value in URGENCIES else USUAL_PRIORITY
+    return urgency
+
+
+def _timeout_s(route: Route, field: bytes) -> float:
+    """The caller's own time limit, where it is shorter than the route's."""
+    try:
+        asked_s = float(field) if b"_" not in field else math.nan
+    except ValueError:
+        asked_s = math.nan
+    if not 0.0 < asked_s < math.inf:
+        raise BadTimeout(
+            f"X-Request-Timeout-Seconds is {field.decode('latin-1')!r}; "
+            "send a positive number of seconds, such as 2.5, or leave it out."
+        )
+    return min(asked_s, route.timeout_s)
+
+
+def _organization(route: Route, request: RequestHead) -> str:
+    name = request.value(route.organization_header.lower().encode())
+    return name[:ORGANIZATION_BYTES].decode("latin-1")
 
 
 def _is_task_read(route: Route, request: RequestHead) -> bool:

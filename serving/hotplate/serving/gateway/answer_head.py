@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -144,7 +145,7 @@ def own_answer(
     if request_id:
         lines.append(b"X-Request-Id: %b\r\n" % request_id)
     if retry_after_s is not None:
-        lines.append(b"Retry-After: %d\r\n" % max(1, round(retry_after_s)))
+        lines.append(b"Retry-After: %d\r\n" % max(1, math.ceil(retry_after_s)))
     if status == 401:
         lines.append(b"WWW-Authenticate: Bearer\r\n")
     if not keep_alive:

@@ -6,15 +6,17 @@
 │   ├── HeadTooLarge      431
 │   ├── UnknownCoding     501  a transfer coding other than chunked
 │   └── MethodRefused     501  CONNECT
+├── BadTimeout            400  X-Request-Timeout-Seconds is no positive number
 ├── Unauthorized          401  no or a wrong bearer token
 ├── PathReserved          404  what replicas tell gateways only
 ├── BodyTooLarge          413
 ├── PickleRefused         415  a pickle from outside
-├── QueueFull             429  too many requests, or bytes, are waiting already
+├── ShareFull             429  the queue is full, and its organization fills its share of it
 ├── ReplicaFailed         502  the replica ended the connection, or answered no HTTP
 ├── RouteRefused          503  the control plane said to refuse
 ├── TooManyConnections    503  more callers hold a connection to the route than may
 ├── TasksAway             503  the control plane, which keeps tasks, does not answer
+├── NoCapacity            503  it could not be answered before its time is over
 ├── NotReady              503  no replica became ready in time
 ├── RouteClosed           503  the route, or this gateway, is going away
 └── DeadlineExceeded      504  the request's time is over
@@ -85,6 +87,13 @@ class MethodRefused(BadRequest):
     status = 501
 
 
+class BadTimeout(GatewayError):
+    """The caller's own time limit cannot be read. Correct the header, or leave it out."""
+
+    code = "bad_timeout"
+    status = 400
+
+
 class Unauthorized(GatewayError):
     """The route lets nobody in without one of its bearer tokens."""
 
@@ -113,10 +122,11 @@ class PickleRefused(GatewayError):
     status = 415
 
 
-class QueueFull(GatewayError):
-    """The route's queue holds as many requests, or bytes, as it may. Come back later."""
+class ShareFull(GatewayError):
+    """The route's queue holds as many requests, or bytes, as it may, and the organization that
+    asks its share of them. Come back after `Retry-After`."""
 
-    code = "queue_full"
+    code = "share_full"
     status = 429
 
 
@@ -148,6 +158,14 @@ class TasksAway(GatewayError):
     status = 503
 
 
+class NoCapacity(GatewayError):
+    """So much waits ahead, or so little time is left, that the request could not be answered
+    before its time is over: it was not tried. Come back after `Retry-After`."""
+
+    code = "no_capacity"
+    status = 503
+
+
 class NotReady(GatewayError):
     """No replica is ready, and waiting longer is not allowed."""
 
@@ -163,7 +181,7 @@ class RouteClosed(GatewayError):
 
 
 class DeadlineExceeded(GatewayError):
-    """The request's time was over before its answer began."""
+    """The request's time was over before its answer began: in the queue, or in its replica."""
 
     code = "deadline_exceeded"
     status = 504

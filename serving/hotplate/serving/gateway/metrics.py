@@ -34,6 +34,8 @@ class RouteCounters:
         """Callers that left before an answer began."""
         self.refusals: dict[str, int] = {}
         """By error code."""
+        self.pushed_out = 0
+        """Requests that had waited and made room for another organization's."""
         self.waits = Histogram()
         self.first_bytes = Histogram()
         self.totals = Histogram()
@@ -86,6 +88,11 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         "Requests that the gateway answered with an error of its own, by code.",
         labels=["route", "reason"],
     )
+    pushed_out = CounterMetricFamily(
+        "hotplate_gateway_pushed_out_requests",
+        "Of the refusals, requests that had waited and made room for another organization's.",
+        labels=["route"],
+    )
     for route in routes:
         counters = route.counters
         for index, status in enumerate(STATUS_CLASSES, start=1):
@@ -93,8 +100,8 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         requests.add_metric([route.route.name, "left"], counters.left)
         for code, count in sorted(counters.refusals.items()):
             refusals.add_metric([route.route.name, code], count)
-    yield requests
-    yield refusals
+        pushed_out.add_metric([route.route.name], counters.pushed_out)
+    yield from (requests, refusals, pushed_out)
 
 
 def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:

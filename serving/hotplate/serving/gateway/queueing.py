@@ -1,227 +1,265 @@
 """A route's queue and its replicas' slots: who waits, who is served, by which replica.
 
 Pure: no I/O, time is an argument. A caller submits tickets, and every call answers with the
-tickets that have just got a replica; the caller then sends those. The rules:
+tickets whose place has changed by it; the caller then sends or refuses those. The rules:
 
 * A ticket is bound to a replica only when it has that replica's slot, and one free slot releases
   one ticket (*metered release*), to the open replica with most free slots.
 * A slot comes back by `release` only. Whoever calls it must know that the replica's handler has
   ended; that a caller left or a time ran out is no reason (*slot truth*).
 * No ticket waits while a slot that it could have is free.
+* No slot goes to a ticket that cannot be answered in the time it has left, and none waits that
+  cannot get a slot in time, as far as anything is known (`estimate.py`).
+* Whose turn it is says `fairness.py`, who has to leave a full queue `room.py`.
 
-The order of waiting is a `Line`; `Fifo` is the one there is.
+Nothing that one request costs grows with how many wait or run.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple
 
+from hotplate.serving.gateway.deadlines import Deadlines
+from hotplate.serving.gateway.estimate import ServiceTime
+from hotplate.serving.gateway.fairness import FairLine
+from hotplate.serving.gateway.room import Room
 from hotplate.serving.gateway.routes import ReplicaRoute
-from hotplate.serving.gateway.waiting import Fifo, Holder, Ledger, Line, Replica, Ticket
+from hotplate.serving.gateway.slots import Ledger, Replica, Slots
+from hotplate.serving.gateway.waiting import ENDED, RUNNING, WAITING, Holder, Ticket
 
-SERVICE_TIME_WEIGHT = 0.1
-"""Weight of the newest request in the mean service time."""
-RETRY_AFTER_S = (1.0, 60.0)
-"""Least and most that a refused caller is told to wait."""
 OUT_S = 1.0
 """How long a replica that refused a connection gets nothing."""
 
 
-class Verdict(enum.Enum):
-    """What became of a submitted ticket."""
+class End(enum.Enum):
+    """Why a ticket's wait, or its caller's, is over before an answer began."""
 
-    GRANTED = "granted"
-    QUEUED = "queued"
-    QUEUE_FULL = "queue_full"
-    QUEUE_BYTES_FULL = "queue_bytes_full"
-
-
-class Expiry(enum.Enum):
-    """Where a ticket was when its time ran out."""
-
+    SHARE_FULL = "share_full"
+    """The queue is full, by count or bytes, and its organization fills its share of it."""
+    PUSHED_OUT = "pushed_out"
+    """The same of one that waited, when another organization's came that fills less."""
+    NO_CAPACITY = "no_capacity"
+    """It cannot be answered before its time is over."""
     NO_REPLICA = "no_replica"
-    QUEUED = "queued"
+    """No replica was ready for as long as it may be held."""
+    WAITING = "waiting"
+    """Its time ran out in the line."""
     RUNNING = "running"
+    """Its time ran out in its replica, whose slot it keeps until `release`."""
 
 
-@dataclass(frozen=True)
-class Advance(Generic[Holder]):
-    """What the passing of time has brought."""
+class Changes(NamedTuple, Generic[Holder]):
+    """The tickets whose place a call has changed, the caller's own among them."""
 
-    granted: Sequence[Ticket[Holder]]
-    expired: Sequence[tuple[Ticket[Holder], Expiry]]
+    granted: Sequence[Ticket[Holder]] = ()
+    ended: Sequence[tuple[Ticket[Holder], End]] = ()
 
 
 class SlotQueue(Generic[Holder]):
     """The queue of one route and the slots of its replicas."""
 
-    def __init__(
-        self, limit: int, limit_bytes: int, *, now: float, line: Line[Holder] | None = None
-    ) -> None:
-        self.limit = limit
-        self.limit_bytes = limit_bytes
-        self.queued_bytes = 0
+    def __init__(self, limit: int, limit_bytes: int, *, now: float) -> None:
         self.in_flight = 0
+        self.queued_bytes = 0
         self.completed = 0
-        self.service_s = 0.0
-        """Exponentially weighted mean of the time that a ticket had its slot; 0 = none yet."""
-        self._line: Line[Holder] = Fifo() if line is None else line
-        self._lobby: Fifo[Holder] = Fifo()
-        """Those that wait for a replica but need no slot."""
-        self._running: dict[Ticket[Holder], None] = {}
-        self._replicas: dict[str, Replica] = {}
-        self._open: list[Replica] = []
-        self._changed_at = now
-        """When the route last got its first open replica, or lost its last one."""
-        self._turn = 0
+        self.service = ServiceTime()
+        self._slots = Slots()
+        self.line: FairLine[Holder] = FairLine(self.service)
         self.ledger: Ledger | None = None
         """Writes down which slots are taken."""
+        self.room: Room[Holder] = Room(self.line, limit, limit_bytes)
+        self._lobby: OrderedDict[Ticket[Holder], None] = OrderedDict()
+        """Those that wait for a replica but need no slot, first come, first served."""
+        self._deadlines: Deadlines[Holder] = Deadlines()
+        self._running = 0
+        self._numbers = 0
+        self._changed_at = now
+        """When the route last got its first open replica, or lost its last one."""
+        self._held_since: float | None = None
+        """Since when somebody has waited for the first replica; None = nobody does."""
+        self.cold_start_s = 0.0
+        """How long the newest wait for a first replica took; 0 = there was none yet."""
 
     # What there is
 
     @property
     def queued(self) -> int:
-        return len(self._line) + len(self._lobby)
+        return self.line.count + len(self._lobby)
+
+    @property
+    def waiting(self) -> Iterator[Ticket[Holder]]:
+        """Everybody, in the order in which they would go if nobody came."""
+        yield from list(self._lobby)
+        yield from self.line
 
     @property
     def ready(self) -> bool:
         """Whether the table names a replica that takes requests."""
-        return bool(self._open)
+        return self._slots.ready
 
     @property
     def slots(self) -> int:
         """Slots of the open replicas, free and taken."""
-        return sum(replica.concurrency for replica in self._open)
+        return self._slots.total
 
     @property
-    def replicas(self) -> Iterable[Replica]:
-        """All replicas that are open, draining or gone with slots still taken."""
-        return self._replicas.values()
-
-    @property
-    def waiting(self) -> Iterator[Ticket[Holder]]:
-        yield from self._line
-        yield from self._lobby
+    def replicas(self) -> Collection[Replica]:
+        """All that are open, draining, or gone with slots still taken."""
+        return self._slots.replicas
 
     @property
     def idle(self) -> bool:
-        return not self._running and not self._line and not self._lobby
+        return not self._running and not self.line.count and not self._lobby
 
-    def deadline(self, ticket: Ticket[Holder]) -> float:
-        """When the ticket's time ends as things are: a new first replica starts the clock anew."""
-        since = max(ticket.arrived_at, self._changed_at)
-        return since + (ticket.timeout_s if self._open else ticket.hold_s)
+    def retry_after_s(self, now: float) -> float:
+        """When a request could have its slot that comes again: what waits now is done by then."""
+        if not self._slots.ready:
+            return self.start_s(0, now) or 0.0
+        return self.service.work_s(self.line.count) / self._slots.total
 
-    def retry_after_s(self) -> float:
-        """When a place will be free: what waits, divided by what the slots get done."""
-        least, most = RETRY_AFTER_S
-        slots = self.slots
-        if not slots:
-            return min(most, max(least, self.service_s))
-        return min(most, max(least, self.queued * self.service_s / slots))
+    def start_s(self, ahead: float, now: float) -> float | None:
+        """When a request gets its slot, from now, with so many ahead of it; None = not known."""
+        slots = self._slots
+        if not slots.ready:
+            if self._held_since is None or not self.cold_start_s:
+                return self.cold_start_s or None
+            return max(0.0, self._held_since + self.cold_start_s - now)
+        if not self.line.count and slots.next(with_slot=True) is not None:
+            return 0.0
+        # Of those that run, the first is done in half the time between two that end, on average.
+        return self.service.work_s(ahead + 0.5) / slots.total
 
     # Requests
 
-    def submit(self, ticket: Ticket[Holder], now: float) -> Verdict:
-        """Grants the ticket a replica, queues it, or refuses it for lack of room."""
-        if not self._line or not ticket.needs_slot:
-            replica = self._pick(ticket.needs_slot, now)
-            if replica is not None:
-                self._grant(ticket, replica, now)
-                return Verdict.GRANTED
-        if self.queued >= self.limit:
-            return Verdict.QUEUE_FULL
-        if self.queued_bytes + ticket.size_bytes > self.limit_bytes:
-            return Verdict.QUEUE_BYTES_FULL
-        self.queued_bytes += ticket.size_bytes
-        (self._line if ticket.needs_slot else self._lobby).push(ticket)
-        return Verdict.QUEUED
+    def submit(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
+        """Grants the ticket a replica, queues it, pushing out another if need be, or refuses it."""
+        self._numbers += 1
+        ticket.number = self._numbers
+        ticket.ends_at = self._ends_at(ticket)
+        if not ticket.needs_slot:
+            return self._submit_to_lobby(ticket, now)
+        line = self.line
+        if not line.count and (replica := self._slots.next(with_slot=True)) is not None:
+            if self._is_hopeless(ticket, now, self.service.least_s):
+                return Changes((), ((ticket, End.NO_CAPACITY),))
+            self._grant(ticket, replica, now)
+            self._watch(ticket)
+            return Changes((ticket,))
+        if self._comes_too_late(ticket, now):
+            return Changes((), ((ticket, End.NO_CAPACITY),))
+        room = self.room
+        size_bytes = self.queued_bytes + ticket.size_bytes
+        if line.count >= room.limit or size_bytes > room.limit_bytes:
+            fits, pushed_out = self._make_room(ticket)
+            if not fits:
+                return Changes((), [*pushed_out, (ticket, End.SHARE_FULL)])
+            self._wait(ticket, now)
+            return Changes((), pushed_out)
+        self._wait(ticket, now)
+        return Changes()
 
-    def grow(self, ticket: Ticket[Holder], size_bytes: int) -> Verdict:
-        """More of a waiting ticket's body came. Refused: the ticket stays until cancelled."""
-        if self.queued_bytes + size_bytes > self.limit_bytes:
-            return Verdict.QUEUE_BYTES_FULL
-        ticket.size_bytes += size_bytes
+    def grow(self, ticket: Ticket[Holder], size_bytes: int) -> Changes[Holder]:
+        """More of a waiting ticket's body came. Refused, it has lost its place."""
+        if self.queued_bytes + size_bytes > self.room.limit_bytes:
+            self.cancel(ticket)
+            return Changes((), ((ticket, End.SHARE_FULL),))
         self.queued_bytes += size_bytes
-        return Verdict.QUEUED
+        if ticket.needs_slot:
+            self.line.grow(ticket, size_bytes)
+        else:
+            ticket.size_bytes += size_bytes
+        return Changes()
 
     def cancel(self, ticket: Ticket[Holder]) -> None:
         """A waiting ticket gives up its place."""
-        (self._line if ticket.needs_slot else self._lobby).remove(ticket)
-        self.queued_bytes -= ticket.size_bytes
-
-    def release(self, ticket: Ticket[Holder], now: float) -> Sequence[Ticket[Holder]]:
-        """The replica is done with the ticket: its handler has ended, or got nothing of it."""
-        self._free(ticket, now)
         if ticket.needs_slot:
-            self._learn(now - ticket.granted_at)
-            self.completed += 1
-        return self._pump(now) if self._line or self._lobby else ()
+            self.line.leave(ticket)
+        else:
+            del self._lobby[ticket]
+        ticket.place = ENDED
+        self.queued_bytes -= ticket.size_bytes
+        if not self.queued:
+            self._held_since = None
 
-    def give_back(self, ticket: Ticket[Holder], now: float) -> Sequence[Ticket[Holder]]:
+    def answered(self, ticket: Ticket[Holder], now: float) -> None:
+        """The ticket's answer has begun, in time; from here on it may last."""
+        ticket.answered_at = now
+        ticket.ends_at = math.inf
+
+    def release(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
+        """The replica is done with the ticket: its handler has ended, or got nothing of it."""
+        if ticket.needs_slot:
+            self.completed += 1
+            answered_at = ticket.answered_at or now
+            self.service.learn(now - ticket.granted_at, answered_at - ticket.granted_at, now)
+        self._free(ticket, now, typical=True)
+        return self._after_release(now)
+
+    def give_back(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
         """The replica refused the connection: nothing was sent, so the ticket goes first again.
 
         The replica gets nothing for `OUT_S`, or until the next table.
         """
-        replica = self._free(ticket)
-        replica.out_until = now + OUT_S
+        replica = self._free(ticket, now, typical=False)
+        self._slots.put_out(replica, now + OUT_S)
         ticket.replica = None
+        ticket.place = WAITING
         self.queued_bytes += ticket.size_bytes
-        (self._line if ticket.needs_slot else self._lobby).push_first(ticket)
+        if ticket.needs_slot:
+            self.line.put_back(ticket)
+        else:
+            self._lobby[ticket] = None
+            self._lobby.move_to_end(ticket, last=False)
+        ticket.ends_at = self._ends_at(ticket)
+        self._watch(ticket)
         return self._pump(now)
 
-    def withdraw(self, ticket: Ticket[Holder], now: float) -> Sequence[Ticket[Holder]]:
+    def withdraw(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
         """A granted ticket of which nothing was sent gives up its slot."""
-        self._free(ticket)
-        return self._pump(now)
+        self._free(ticket, now, typical=False)
+        return self._after_release(now)
 
-    # Replicas and time
+    # Replicas, settings and time
 
-    def set_replicas(self, table: Iterable[ReplicaRoute], now: float) -> Sequence[Ticket[Holder]]:
+    def set_limits(self, limit: int, limit_bytes: int, weights: Mapping[str, float]) -> None:
+        """How much may wait, and the organizations' weights, from now on."""
+        self.room.limit, self.room.limit_bytes = limit, limit_bytes
+        self.line.weigh(weights)
+
+    def set_replicas(self, table: Iterable[ReplicaRoute], now: float) -> Changes[Holder]:
         """Takes over the table. A replica that is no longer in it drains."""
-        named = {entry.id: entry for entry in table}
-        for entry in named.values():
-            replica = self._replicas.setdefault(entry.id, Replica(entry.id))
-            replica.concurrency = entry.concurrency
-            replica.draining = entry.draining
-            replica.foreign = entry.foreign
-            replica.gone = False
-            replica.out_until = 0.0
-        for replica in list(self._replicas.values()):
-            if replica.id not in named:
-                replica.draining = replica.gone = True
-                self._forget_if_empty(replica)
-        was_ready = self.ready
-        self._open = [r for r in self._replicas.values() if not r.draining and r.concurrency > 0]
-        if self.ready != was_ready:
+        was_ready = self._slots.ready
+        self._slots.take_over(table)
+        if self._slots.ready != was_ready:
             self._changed_at = now
+            self._restart_clocks(now)
         return self._pump(now)
 
-    def advance(self, now: float) -> Advance[Holder]:
-        """Ends what has expired and lets replicas back in. An expired running ticket keeps its
-        slot until `release`."""
-        expired: list[tuple[Ticket[Holder], Expiry]] = []
-        where = Expiry.QUEUED if self._open else Expiry.NO_REPLICA
-        for ticket in [t for t in self.waiting if self.deadline(t) <= now]:
-            self.cancel(ticket)
-            expired.append((ticket, where))
-        for ticket in self._running:
-            if not ticket.expired and ticket.ends_at <= now:
+    def advance(self, now: float) -> Changes[Holder]:
+        """Ends what has run out of time and lets replicas back in."""
+        ended: list[tuple[Ticket[Holder], End]] = []
+        for ticket in self._deadlines.over(now):
+            if ticket.place == RUNNING:
                 ticket.expired = True
-                expired.append((ticket, Expiry.RUNNING))
-        return Advance(self._pump(now), expired)
+                ended.append((ticket, End.RUNNING))
+            else:
+                self.cancel(ticket)
+                ended.append((ticket, End.WAITING if self._slots.ready else End.NO_REPLICA))
+        self._slots.let_in(now)
+        granted, refused = self._pump(now)
+        return Changes(granted, [*ended, *refused])
 
-    def next_event_at(self, now: float) -> float | None:
+    def next_event_at(self) -> float | None:
         """When `advance` will have something to do; None when nothing is waiting or running."""
-        times = [self.deadline(ticket) for ticket in self.waiting]
-        times += [t.ends_at for t in self._running if not t.expired and t.ends_at < math.inf]
-        if self._line or self._lobby:
-            times += [r.out_until for r in self._open if r.out_until > now]
-        return min(times, default=None)
+        at = self._deadlines.next_at
+        in_at = self._slots.next_in_at
+        if in_at is not None and self.queued:
+            at = min(at, in_at)
+        return at if at < math.inf else None
 
     def clear(self) -> Sequence[Ticket[Holder]]:
         """Cancels everything that waits, and returns it."""
@@ -230,60 +268,137 @@ class SlotQueue(Generic[Holder]):
             self.cancel(ticket)
         return waiting
 
-    # Inside
+    # Inside: coming and going
 
-    def _pick(self, needs_slot: bool, now: float) -> Replica | None:
-        best: Replica | None = None
-        most = 0
-        for replica in self._open:
-            free = replica.concurrency - replica.taken - replica.foreign
-            if replica.out_until > now or (needs_slot and free <= 0):
-                continue
-            if best is None or free > most or (free == most and replica.turn < best.turn):
-                best, most = replica, free
-        return best
+    def _submit_to_lobby(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
+        replica = self._slots.next(with_slot=False)
+        if replica is not None:
+            self._grant(ticket, replica, now)
+            self._watch(ticket)
+            return Changes((ticket,))
+        room = self.room
+        full = self.queued_bytes + ticket.size_bytes > room.limit_bytes
+        if full or len(self._lobby) >= room.limit:
+            return Changes((), ((ticket, End.SHARE_FULL),))
+        self._wait(ticket, now)
+        return Changes()
+
+    def _wait(self, ticket: Ticket[Holder], now: float) -> None:
+        ticket.place = WAITING
+        self.queued_bytes += ticket.size_bytes
+        if ticket.needs_slot:
+            self.line.join(ticket)
+            if self.room.watched:
+                self.room.grew(ticket.organization)
+        else:
+            self._lobby[ticket] = None
+        self._watch(ticket)
+        if self._held_since is None and not self._slots.ready:
+            self._held_since = now
+
+    def _make_room(self, ticket: Ticket[Holder]) -> tuple[bool, list[tuple[Ticket[Holder], End]]]:
+        """Whether the ticket may wait, and who had to go for it."""
+        room = self.room
+        pushed_out: list[tuple[Ticket[Holder], End]] = []
+        while (
+            self.line.count >= room.limit
+            or self.queued_bytes + ticket.size_bytes > room.limit_bytes
+        ):
+            other = room.to_push_out(ticket)
+            if other is None:
+                return False, pushed_out
+            self.cancel(other)
+            pushed_out.append((other, End.PUSHED_OUT))
+        return True, pushed_out
 
     def _grant(self, ticket: Ticket[Holder], replica: Replica, now: float) -> None:
+        ticket.place = RUNNING
         ticket.replica = replica
         ticket.granted_at = now
-        ticket.ends_at = max(ticket.arrived_at, self._changed_at) + ticket.timeout_s
-        self._running[ticket] = None
+        self._running += 1
         if ticket.needs_slot:
-            replica.taken += 1
+            self._slots.take(replica)
             self.in_flight += 1
-            self._turn += 1
-            replica.turn = self._turn
+            self.line.charge(ticket)
             if self.ledger is not None:
                 self.ledger.take(replica, now)
 
-    def _free(self, ticket: Ticket[Holder], now: float | None = None) -> Replica:
-        del self._running[ticket]
+    def _free(self, ticket: Ticket[Holder], now: float, *, typical: bool) -> Replica:
         replica = ticket.replica
         assert replica is not None, "a running ticket has a replica"
+        ticket.place = ENDED
+        self._running -= 1
         if ticket.needs_slot:
-            replica.taken -= 1
+            slot_s = now - ticket.granted_at
             self.in_flight -= 1
             if self.ledger is not None:
-                self.ledger.give(replica, 0.0 if now is None else now - ticket.granted_at)
-            self._forget_if_empty(replica)
+                self.ledger.give(replica, slot_s if typical else 0.0)
+            self._slots.give(replica)
+            self.line.settle(ticket, slot_s, typical=typical)
         return replica
 
-    def _forget_if_empty(self, replica: Replica) -> None:
-        if replica.gone and not replica.taken:
-            del self._replicas[replica.id]
+    def _after_release(self, now: float) -> Changes[Holder]:
+        if self.line.count:
+            return self._pump(now)
+        if self._slots.next(with_slot=True) is not None:
+            self.line.calm()
+        return Changes()
 
-    def _pump(self, now: float) -> Sequence[Ticket[Holder]]:
+    def _pump(self, now: float) -> Changes[Holder]:
+        """Grants what can be granted."""
         granted: list[Ticket[Holder]] = []
-        for line, needs_slot in ((self._lobby, False), (self._line, True)):
-            while line and (replica := self._pick(needs_slot, now)) is not None:
-                ticket = line.take()
-                self.queued_bytes -= ticket.size_bytes
+        ended: list[tuple[Ticket[Holder], End]] = []
+        line, slots = self.line, self._slots
+        while self._lobby and (replica := slots.next(with_slot=False)) is not None:
+            ticket, _ = self._lobby.popitem(last=False)
+            self.queued_bytes -= ticket.size_bytes
+            self._grant(ticket, replica, now)
+            granted.append(ticket)
+        while line.count and (replica := slots.next(with_slot=True)) is not None:
+            ticket = line.take()
+            self.queued_bytes -= ticket.size_bytes
+            service = self.service
+            if self._is_hopeless(ticket, now, service.fair_s if line.count else service.least_s):
+                ticket.place = ENDED
+                ended.append((ticket, End.NO_CAPACITY))
+            else:
                 self._grant(ticket, replica, now)
                 granted.append(ticket)
-        return granted
+        return Changes(granted, ended)
 
-    def _learn(self, service_s: float) -> None:
-        if self.service_s:
-            self.service_s += SERVICE_TIME_WEIGHT * (service_s - self.service_s)
-        else:
-            self.service_s = service_s
+    # Inside: time
+
+    def _ends_at(self, ticket: Ticket[Holder]) -> float:
+        """When its time is over as things are: a new first replica starts the clock anew."""
+        since = max(ticket.arrived_at, self._changed_at)
+        return since + (ticket.timeout_s if self._slots.ready else ticket.hold_s)
+
+    def _is_hopeless(self, ticket: Ticket[Holder], now: float, needs_s: float) -> bool:
+        """Whether it has less time left than an answer needs."""
+        return ticket.ends_at - now < needs_s and self.service.is_fresh(now)
+
+    def _comes_too_late(self, ticket: Ticket[Holder], now: float) -> bool:
+        """Whether so much goes before it that it cannot be answered in time."""
+        slots, service = self._slots, self.service
+        left_s = ticket.ends_at - now - service.fair_s
+        # Most requests have time for everybody who waits; only others are worth a closer look.
+        if not slots.ready or self.line.count * service.mean_s <= left_s * slots.total:
+            return False
+        if not service.is_fresh(now):
+            left_s += service.fair_s
+        return service.least_work_s(self.line.ahead(ticket)) > left_s * slots.total
+
+    def _watch(self, ticket: Ticket[Holder]) -> None:
+        if ticket.ends_at < math.inf:
+            self._deadlines.add(ticket, self._running + self.line.count + len(self._lobby))
+
+    def _restart_clocks(self, now: float) -> None:
+        """The first replica is open, or the last one is not any more."""
+        waiting = list(self.waiting)
+        for ticket in waiting:
+            ticket.ends_at = self._ends_at(ticket)
+        self.line.sort()
+        self._deadlines.replace(waiting)
+        if self._held_since is not None and self._slots.ready:
+            self.cold_start_s = now - self._held_since
+        self._held_since = now if waiting and not self._slots.ready else None

@@ -51,7 +51,8 @@ PLATFORM_SECRET = b"x-yatai-api-token"
 TASK_ID = b"hotplate-task-id"
 """Tells our worker which task it runs; only a gateway sends it."""
 TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID}
-NOTED = TAKEN_OUT | {b"authorization", b"content-type"}
+PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
+NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT}
 ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie"})
 """Fields that a `Connection` header may not take out on their way to the replica."""
 NO_TRAILERS = TAKEN_OUT | {
@@ -96,6 +97,10 @@ class RequestHead:
     """The protocol to change to, in lower case; empty = none."""
     authorization: bytes
     content_type: bytes
+    priority: bytes
+    """RFC 9218's field; empty = none."""
+    timeout: bytes
+    """X-Request-Timeout-Seconds; empty = none."""
     request_id: bytes
     host: bytes
     forwarded: tuple[bytes, bytes, bytes]
@@ -189,6 +194,8 @@ def read_request(
         upgrade=upgrade,
         authorization=noted.get(b"authorization", b""),
         content_type=noted.get(b"content-type", b"").lower(),
+        priority=noted.get(PRIORITY, b""),
+        timeout=noted.get(TIMEOUT, b""),
         request_id=given_id if 0 < len(given_id) <= REQUEST_ID_BYTES else new_id,
         host=host,
         forwarded=(
@@ -217,12 +224,11 @@ def _sort(fields: Sequence[Field]) -> tuple[dict[bytes, bytes], list[bytes]]:
             if key in noted:
                 if key == b"host":
                     raise BadRequest("Host is given twice; send it once.")
-                value = noted[key] + b", " + value
-                noted[key] = value
-                if key not in TAKEN_OUT:
+                if key not in TAKEN_OUT and key != PRIORITY:
                     raise BadRequest(f"{key.decode()} is given twice; send it once.")
-                continue
-            noted[key] = value
+                noted[key] += b", " + value
+            else:
+                noted[key] = value
             if key in TAKEN_OUT:
                 continue
         kept.append(b"%b: %b\r\n" % (name, value))

@@ -7,7 +7,7 @@ import enum
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,7 @@ from hotplate.serving.gateway.admission import Local, admit, body_too_large
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
 from hotplate.serving.gateway.errors import (
-    DeadlineExceeded,
     GatewayError,
-    NotReady,
-    QueueFull,
     RequestSlow,
     RouteClosed,
     RouteRefused,
@@ -30,15 +27,15 @@ from hotplate.serving.gateway.front import Front
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.listener import Listener, Peers
 from hotplate.serving.gateway.metrics import RouteCounters
-from hotplate.serving.gateway.queueing import Expiry, SlotQueue, Verdict
-from hotplate.serving.gateway.relay import RelayPool
+from hotplate.serving.gateway.pools import Pools
+from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
+from hotplate.serving.gateway.refusals import refusal
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route, RouteDemand
 from hotplate.serving.gateway.task_calls import task_call
 from hotplate.serving.gateway.task_exchange import TaskExchange
 from hotplate.serving.gateway.task_run import TaskRun
-from hotplate.serving.gateway.upstream import Pool
-from hotplate.serving.gateway.waiting import Ticket
+from hotplate.serving.gateway.waiting import ENDED, WAITING, Ticket
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.task_desk import TaskDesk
@@ -96,7 +93,7 @@ class RouteServer:
             route.name, lambda: Front(self), lambda: self._changed(Change.COUNTS), peers
         )
         self._fronts: set[Front] = set()
-        self._pools: dict[str, Pool] = {}
+        self._pools = Pools(limits)
         self._deadlines = Alarm(self._ring)
         self._arrivals: Arrivals[Exchange] = Arrivals(limits)
         self._entries = Alarm(self._let_in)
@@ -118,8 +115,7 @@ class RouteServer:
         self.route = route
         self.closing = False
         self._ended.clear()
-        self.queue.limit = route.queue_limit
-        self.queue.limit_bytes = route.queue_limit_bytes
+        self.queue.set_limits(route.queue_limit, route.queue_limit_bytes, dict(route.weights))
         self._follow_replicas()
         for ticket in waiting:  # here the terms are others, and so is who decides on them
             ticket.holder.ticket = None
@@ -172,7 +168,7 @@ class RouteServer:
             queued=queue.queued,
             completed=queue.completed,
             refused=self._refused,
-            service_s=queue.service_s,
+            service_s=queue.service.mean_s,
             busy={r.id: r.taken + r.foreign for r in queue.replicas if r.taken + r.foreign},
             error=self.error,
             owned=not self.route.relayed,
@@ -290,26 +286,22 @@ class RouteServer:
         ticket: Ticket[Held] = Ticket(
             exchange,
             arrived_at=now,
-            timeout_s=self.route.timeout_s,
+            timeout_s=terms.timeout_s,
             hold_s=terms.hold_s,
             size_bytes=exchange.size_bytes,
             needs_slot=terms.needs_slot,
+            organization=terms.organization,
+            priority=terms.priority,
         )
         exchange.ticket = ticket
         if not exchange.request_done and exchange.request.has_body:
             self._arrivals.entered(exchange)
         first = not queue.in_flight and not queue.queued
-        verdict = queue.submit(ticket, now)
-        if verdict is Verdict.GRANTED:
-            self._deadlines.set(ticket.ends_at)
-            self._send(ticket, now)
-        elif verdict is Verdict.QUEUED:
-            self._deadlines.set(queue.deadline(ticket))
-            if self._arrivals.any_inside:
-                self._stalls.set(now + self.limits.stall_s / 4)
-        else:
-            exchange.ticket = None
-            exchange.fail(self._queue_full(verdict))
+        changes = queue.submit(ticket, now)
+        self._deadlines.set(ticket.ends_at)
+        if ticket.place == WAITING and self._arrivals.any_inside:
+            self._stalls.set(now + self.limits.stall_s / 4)
+        self._take_up(changes, now)
         self._changed(Change.BEGAN if first else Change.COUNTS)
 
     def enter(self, run: TaskRun) -> bool:
@@ -320,10 +312,9 @@ class RouteServer:
         ticket: Ticket[Held] = Ticket(run, arrived_at=now, timeout_s=inf, hold_s=inf)
         first = not queue.in_flight and not queue.queued
         run.ticket, run.server = ticket, self
-        verdict = queue.submit(ticket, now)
-        if verdict is Verdict.GRANTED:
-            self._send(ticket, now)
-        elif verdict is not Verdict.QUEUED:
+        granted, ended = queue.submit(ticket, now)
+        self._take_up(Changes(granted, [each for each in ended if each[0] is not ticket]), now)
+        if ticket.place == ENDED:
             run.ticket = run.server = None
             return False
         self._changed(Change.BEGAN if first else Change.COUNTS)
@@ -331,14 +322,13 @@ class RouteServer:
 
     def retry_after_s(self) -> float:
         """When a place in the queue will be free."""
-        return self.queue.retry_after_s()
+        return self.queue.retry_after_s(self.loop.time())
 
     def grew(self, exchange: Exchange, size_bytes: int) -> None:
         """More of a waiting exchange's body has come."""
         assert exchange.ticket is not None
-        verdict = self.queue.grow(exchange.ticket, size_bytes)
-        if verdict is not Verdict.QUEUED:
-            exchange.fail(self._queue_full(verdict))
+        now = self.loop.time()
+        self._take_up(self.queue.grow(exchange.ticket, size_bytes), now)
 
     def answering(self, exchange: Exchange) -> None:
         """A replica's answer has begun."""
@@ -359,7 +349,7 @@ class RouteServer:
         if ticket is None:
             return
         now = self.loop.time()
-        self._send_all(self.queue.release(ticket, now), now)
+        self._take_up(self.queue.release(ticket, now), now)
         self._freed(ticket)
 
     def withdraw(self, exchange: Held) -> None:
@@ -372,7 +362,7 @@ class RouteServer:
             self._changed(Change.COUNTS)
         else:
             now = self.loop.time()
-            self._send_all(self.queue.withdraw(ticket, now), now)
+            self._take_up(self.queue.withdraw(ticket, now), now)
             self._freed(ticket)
 
     def unreachable(self, exchange: Held, reason: str) -> None:
@@ -389,53 +379,48 @@ class RouteServer:
             exchange.enter_anew()
             return
         ticket.size_bytes = exchange.size_bytes
-        self._send_all(self.queue.give_back(ticket, now), now)
+        self._take_up(self.queue.give_back(ticket, now), now)
         self._rewatch()
         self._changed(Change.COUNTS)
 
     def unbound(self, exchange: Exchange) -> None:
         """The exchange may last: its answer has begun, or it has become a tunnel."""
         if exchange.ticket is not None:
-            exchange.ticket.ends_at = float("inf")
+            self.queue.answered(exchange.ticket, self.loop.time())
 
     # Inside: replicas
 
     def _follow_replicas(self) -> None:
-        wanted = {replica.id: replica.address for replica in self.route.replicas}
-        for replica_id, address in wanted.items():
-            pool = self._pools.get(replica_id)
-            if pool is None or pool.address != address:
-                if pool is not None:
-                    pool.close()
-                self._pools[replica_id] = self._pool(address)
+        self._pools.follow(self.route)
         now = self.loop.time()
-        self._send_all(self.queue.set_replicas(self.route.replicas, now), now)
-        kept = {replica.id for replica in self.queue.replicas}
-        for replica_id in self._pools.keys() - kept:
-            self._pools.pop(replica_id).close()
+        self._take_up(self.queue.set_replicas(self.route.replicas, now), now)
+        self._pools.keep({replica.id for replica in self.queue.replicas})
         self._rewatch()
-
-    def _pool(self, address: str) -> Pool:
-        if self.route.relayed:
-            return RelayPool(address, self.route.name, self.limits)
-        return Pool(address, self.limits)
 
     def _send(self, ticket: Ticket[Held], now: float) -> None:
         assert ticket.replica is not None
         if ticket.needs_slot:
             self.counters.waited(now - ticket.arrived_at)
-        ticket.holder.send_by(self._pools[ticket.replica.id])
+        ticket.holder.send_by(self._pools.of(ticket.replica.id))
 
-    def _send_all(self, tickets: Iterable[Ticket[Held]], now: float) -> None:
-        for ticket in tickets:
+    def _take_up(self, changes: Changes[Held], now: float) -> None:
+        """Sends and refuses what the queue says."""
+        for ticket in changes.granted:
             self._send(ticket, now)
+        for ticket, end in changes.ended:
+            if end is not End.RUNNING:
+                self._refused += 1
+                ticket.holder.ticket = None
+            if end is End.PUSHED_OUT:
+                self.counters.pushed_out += 1
+            ticket.holder.fail(refusal(self.route.name, self.queue, ticket, end, now))
 
     def _freed(self, ticket: Ticket[Held]) -> None:
         replica = ticket.replica
         assert replica is not None
         drained = replica.draining and not replica.taken
-        if drained and replica.gone and replica.id in self._pools:
-            self._pools.pop(replica.id).close()
+        if drained and replica.gone:
+            self._pools.close(replica.id)
         self._changed(Change.DRAINED if drained else Change.COUNTS)
         if self._arrivals.any_waiting:
             self._let_in()
@@ -476,45 +461,18 @@ class RouteServer:
             ticket.holder.ticket = None
             ticket.holder.fail(make_error())
 
-    def _queue_full(self, verdict: Verdict) -> GatewayError:
-        self._refused += 1
-        queue = self.queue
-        if verdict is Verdict.QUEUE_BYTES_FULL:
-            what = f"{queue.queued_bytes} bytes wait (queue_limit_bytes={queue.limit_bytes})"
-        else:
-            what = f"{queue.queued} requests wait (queue_limit={queue.limit})"
-        return QueueFull(
-            f"{self.route.name}: {what}; come back later.", retry_after_s=queue.retry_after_s()
-        )
-
-    def _expired(self, ticket: Ticket[Held], where: Expiry) -> GatewayError:
-        name = self.route.name
-        if where is Expiry.NO_REPLICA:
-            return NotReady(
-                f"{name}: no replica became ready in {ticket.hold_s:g} s; try again.",
-                retry_after_s=self.queue.retry_after_s(),
-            )
-        if where is Expiry.QUEUED:
-            return DeadlineExceeded(f"{name}: no slot became free in {ticket.timeout_s:g} s.")
-        return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:g} s (timeout_s).")
-
     # Inside: time
 
     def _rewatch(self) -> None:
-        due = self.queue.next_event_at(self.loop.time())
-        if due is not None and due < inf:
+        due = self.queue.next_event_at()
+        if due is not None:
             self._deadlines.set(due)
 
     def _ring(self) -> None:
         now = self.loop.time()
-        advance = self.queue.advance(now)
-        for ticket, where in advance.expired:
-            if where is not Expiry.RUNNING:
-                self._refused += 1
-                ticket.holder.ticket = None
-            ticket.holder.fail(self._expired(ticket, where))
-        self._send_all(advance.granted, now)
-        if advance.expired or advance.granted:
+        changes = self.queue.advance(now)
+        self._take_up(changes, now)
+        if changes.ended or changes.granted:
             self._changed(Change.COUNTS)
         self._rewatch()
 
@@ -531,8 +489,6 @@ class RouteServer:
             self._ended.set()
 
     def _let_everything_go(self) -> None:
-        for pool in self._pools.values():
-            pool.close()
-        self._pools.clear()
+        self._pools.keep(())
         for alarm in (self._deadlines, self._entries, self._stalls, self._sweep):
             alarm.cancel()

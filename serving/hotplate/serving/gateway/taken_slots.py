@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from hotplate.serving.gateway.waiting import Replica
+from hotplate.serving.gateway.slots import Replica
 
 ROW = struct.Struct("<16sqd")
 """A replica (digest of its id), its slots taken, when the last one was, in seconds of the machine's

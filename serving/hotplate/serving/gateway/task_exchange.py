@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
 from hotplate.serving.gateway.cors import answer_lines
-from hotplate.serving.gateway.errors import GatewayError, QueueFull
+from hotplate.serving.gateway.errors import GatewayError, ShareFull
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.request_head import Field, RequestHead
 from hotplate.serving.gateway.task_calls import TaskCall, framed, framed_answer, run_head
@@ -46,7 +46,7 @@ class TaskExchange(Exchange):
     def serve(self) -> None:
         """Its turn has come."""
         if self.task.starts and (full := self._desk.full(self.server)):
-            self.fail(QueueFull(full, retry_after_s=self.server.retry_after_s()))
+            self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
             return
         self._asking = asyncio.create_task(self._ask())
 

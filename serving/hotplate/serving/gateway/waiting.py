@@ -1,45 +1,43 @@
-"""What waits for a slot and in which order: tickets, replicas' slots, lines. Pure."""
+"""One request's place: in the line first, then in a replica. Pure."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.fairness import Share
+    from hotplate.serving.gateway.slots import Replica
 
 Holder = TypeVar("Holder")
 
+USUAL_PRIORITY = 3
+"""RFC 9218's: 0 goes first, 7 last."""
 
-class Replica:
-    """One replica's slots."""
 
-    __slots__ = ("concurrency", "draining", "foreign", "gone", "id", "out_until", "taken", "turn")
-
-    def __init__(self, replica_id: str) -> None:
-        self.id = replica_id
-        self.concurrency = 0
-        self.draining = False
-        self.gone = False
-        """No longer in the table; kept until its slots have come back."""
-        self.taken = 0
-        self.foreign = 0
-        """Slots that other gateways' requests have."""
-        self.out_until = 0.0
-        self.turn = 0
-        """When it got its last ticket, as a running number: the one longest without goes first."""
+ENDED, WAITING, RUNNING = range(3)
+"""Where a ticket is; not an enum, because every request is asked several times."""
 
 
 class Ticket(Generic[Holder]):
-    """One request's place: in the line first, then in a replica."""
+    """One request, from its arrival until its replica is done with it."""
 
     __slots__ = (
+        "answered_at",
         "arrived_at",
+        "charged_s",
         "ends_at",
         "expired",
         "granted_at",
         "hold_s",
         "holder",
         "needs_slot",
+        "number",
+        "organization",
+        "place",
+        "priority",
         "replica",
+        "round",
+        "share",
         "size_bytes",
         "timeout_s",
     )
@@ -53,6 +51,8 @@ class Ticket(Generic[Holder]):
         hold_s: float,
         size_bytes: int = 0,
         needs_slot: bool = True,
+        organization: str = "",
+        priority: int = USUAL_PRIORITY,
     ) -> None:
         self.holder = holder
         self.arrived_at = arrived_at
@@ -63,46 +63,24 @@ class Ticket(Generic[Holder]):
         self.size_bytes = size_bytes
         self.needs_slot = needs_slot
         """False: it waits for a replica to be ready, not for a slot, and takes none."""
+        self.organization = organization
+        self.priority = priority
+        self.place = ENDED
         self.replica: Replica | None = None
-        self.granted_at = 0.0
-        self.ends_at = 0.0
-        """When its time is over, fixed as it is granted; infinite lets it run on."""
         self.expired = False
+        """Its time ran out in its replica."""
+        self.answered_at = 0.0
+        """When its answer began; 0 = it has not."""
+        self.share: Share[Holder] | None = None
 
-
-class Ledger(Protocol):
-    """Writes down which slots are taken, for when somebody else has to know."""
-
-    def take(self, replica: Replica, now: float) -> None:
-        """A slot of the replica was taken."""
-
-    def give(self, replica: Replica, service_s: float) -> None:
-        """A slot of the replica came back after that time."""
-
-
-class Line(Protocol[Holder]):
-    """The order in which tickets wait."""
-
-    def push(self, ticket: Ticket[Holder]) -> None: ...
-    def push_first(self, ticket: Ticket[Holder]) -> None: ...
-    def take(self) -> Ticket[Holder]: ...
-    def remove(self, ticket: Ticket[Holder]) -> None: ...
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Ticket[Holder]]: ...
-
-
-class Fifo(OrderedDict[Ticket[Holder], None]):
-    """First come, first served."""
-
-    def push(self, ticket: Ticket[Holder]) -> None:
-        self[ticket] = None
-
-    def push_first(self, ticket: Ticket[Holder]) -> None:
-        self[ticket] = None
-        self.move_to_end(ticket, last=False)
-
-    def take(self) -> Ticket[Holder]:
-        return self.popitem(last=False)[0]
-
-    def remove(self, ticket: Ticket[Holder]) -> None:
-        del self[ticket]
+    # Kept by the queue, from its submission on:
+    number: int
+    """Counts the tickets of its queue, in the order of their arrival."""
+    ends_at: float
+    """When its time is over as things are; infinite lets it run on."""
+    granted_at: float
+    # Kept by the line, from its grant on:
+    charged_s: float
+    """The slot time that its organization was charged for it."""
+    round: int
+    """The contest in which it was charged."""

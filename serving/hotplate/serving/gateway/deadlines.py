@@ -1,0 +1,61 @@
+"""When tickets' times are over, the earliest first. Pure.
+
+A heap whose entries stay when a ticket ends or its time changes, and are thrown away together once
+they are more than the others: a request costs one push, which for equal time-outs is an append.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Generic
+
+from hotplate.serving.gateway.waiting import ENDED, Holder, Ticket
+
+STALE_MOST = 64
+"""Entries of no use that are kept at least."""
+
+
+class Deadlines(Generic[Holder]):
+    """The deadlines of a queue's tickets, waiting and running."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Ticket[Holder]]] = []
+
+    def add(self, ticket: Ticket[Holder], open_tickets: int) -> None:
+        """Watches `ticket.ends_at`; call it again when that has changed. `open_tickets` is how
+        many tickets have not ended: what bounds the memory."""
+        heap = self._heap
+        if len(heap) > 2 * open_tickets + STALE_MOST:
+            heap[:] = [entry for entry in heap if _is_due(entry)]
+            heapify(heap)
+        heappush(heap, (ticket.ends_at, ticket.number, ticket))
+
+    def replace(self, tickets: Iterable[Ticket[Holder]]) -> None:
+        """Watches these too, whose ends have all changed."""
+        heap = [entry for entry in self._heap if _is_due(entry)]
+        heap += [(ticket.ends_at, ticket.number, ticket) for ticket in tickets]
+        heapify(heap)
+        self._heap = heap
+
+    def over(self, now: float) -> Iterator[Ticket[Holder]]:
+        """Takes out those whose time is over."""
+        while self.next_at <= now:
+            yield heappop(self._heap)[2]
+
+    @property
+    def next_at(self) -> float:
+        """The earliest; infinite = nobody's time ends."""
+        heap = self._heap
+        while heap and not _is_due(heap[0]):
+            heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+def _is_due(entry: tuple[float, int, Ticket[Holder]]) -> bool:
+    ends_at, _, ticket = entry
+    return ticket.place != ENDED and ticket.ends_at == ends_at and not ticket.expired

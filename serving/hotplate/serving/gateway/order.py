@@ -1,0 +1,89 @@
+"""The order of waiting inside one organization: by priority, then by deadline, then by arrival.
+
+A sorted list with its first place moving: both ends cost nothing, the middle a search and one
+move of pointers (8 kB for a thousand that wait, a tenth of a microsecond). Unlike a heap it knows
+how many are ahead of anybody, its own last one, and keeps nothing of those that left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from math import inf
+from typing import Any, Generic
+
+from hotplate.serving.gateway.waiting import Holder, Ticket
+
+ENDLESS_S = 60.0
+"""Who has no deadline, such as a task, stands as if it had this long, or it would starve."""
+SPENT_MOST = 64
+"""Places before the first one that are kept, at least, before they are dropped together."""
+
+Turn = tuple[int, float, int, Ticket[Holder]]
+"""Where a ticket stands: its priority, deadline and number; of equal ones there are none."""
+SPENT: Any = (-1, 0.0, 0, None)
+
+
+class Order(Generic[Holder]):
+    """Tickets by `(priority, ends_at, number)`."""
+
+    def __init__(self) -> None:
+        self._turns: list[Turn[Holder]] = []
+        self._first = 0
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Ticket[Holder]]:
+        for turn in self._turns[self._first :]:
+            yield turn[3]
+
+    @property
+    def last(self) -> Ticket[Holder]:
+        return self._turns[-1][3]
+
+    def ahead(self, ticket: Ticket[Holder]) -> int:
+        """How many go before this one, which may be one that has not joined."""
+        return bisect_left(self._turns, turn_of(ticket), lo=self._first) - self._first
+
+    def join(self, ticket: Ticket[Holder]) -> None:
+        turn = turn_of(ticket)
+        turns = self._turns
+        self.count += 1
+        if self.count == 1 or turns[-1] < turn:
+            turns.append(turn)
+        else:
+            insort(turns, turn, lo=self._first)
+
+    def take(self) -> Ticket[Holder]:
+        """The first one, which leaves."""
+        ticket = self._turns[self._first][3]
+        self._spend()
+        return ticket
+
+    def leave(self, ticket: Ticket[Holder]) -> None:
+        index = bisect_left(self._turns, turn_of(ticket), lo=self._first)
+        if index == self._first:
+            self._spend()
+        else:
+            del self._turns[index]
+            self.count -= 1
+
+    def sort(self) -> None:
+        """Puts all in order anew: their deadlines have changed, which must not happen otherwise."""
+        self._turns = sorted(turn_of(ticket) for ticket in self)
+        self._first = 0
+
+    def _spend(self) -> None:
+        # What is spent must not keep its ticket, nor be compared: the search starts behind it.
+        self._turns[self._first] = SPENT
+        self._first += 1
+        self.count -= 1
+        if self._first > SPENT_MOST and self._first * 2 > len(self._turns):
+            del self._turns[: self._first]
+            self._first = 0
+
+
+def turn_of(ticket: Ticket[Holder]) -> Turn[Holder]:
+    ends_at = ticket.ends_at
+    if ends_at == inf:
+        ends_at = ticket.arrived_at + ENDLESS_S
+    return (ticket.priority, ends_at, ticket.number, ticket)

@@ -1,0 +1,47 @@
+"""What a caller is told whose request the queue refused or gave up. Pure."""
+
+from __future__ import annotations
+
+from hotplate.serving.gateway.errors import (
+    DeadlineExceeded,
+    GatewayError,
+    NoCapacity,
+    NotReady,
+    ShareFull,
+)
+from hotplate.serving.gateway.queueing import End, SlotQueue
+from hotplate.serving.gateway.waiting import Holder, Ticket
+
+
+def refusal(
+    name: str, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End, now: float
+) -> GatewayError:
+    """The error for a ticket of route `name` that has ended so, in one sentence."""
+    retry_after_s = queue.retry_after_s(now)
+    if end is End.RUNNING:
+        return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:g} s (timeout_s).")
+    if end is End.WAITING:
+        return DeadlineExceeded(f"{name}: no slot became free in {ticket.timeout_s:g} s.")
+    if end is End.NO_REPLICA:
+        sentence = f"{name}: no replica became ready in {ticket.hold_s:g} s; try again."
+        return NotReady(sentence, retry_after_s=retry_after_s)
+    if end is End.NO_CAPACITY:
+        sentence = (
+            f"{name}: {queue.line.count} requests wait for {queue.slots} slots, and one takes "
+            f"{queue.service.mean_s:.3g} s; it could not be answered in {ticket.timeout_s:g} s."
+        )
+        return NoCapacity(sentence, retry_after_s=retry_after_s)
+    return ShareFull(_full(name, queue, ticket, end), retry_after_s=retry_after_s)
+
+
+def _full(name: str, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End) -> str:
+    room = queue.room
+    if queue.line.count >= room.limit or end is End.PUSHED_OUT:
+        what = f"{queue.queued} requests wait (queue_limit={room.limit})"
+    else:
+        what = f"{queue.queued_bytes} bytes wait (queue_limit_bytes={room.limit_bytes})"
+    if end is End.PUSHED_OUT:
+        return f"{name}: {what}, and its place went to an organization with fewer; come back later."
+    if ticket.organization:
+        what += f", and organization '{ticket.organization}' has its share of them"
+    return f"{name}: {what}; come back later."

@@ -1,0 +1,180 @@
+"""The slots of a route's replicas, and which replica is next. Pure; every call takes constant time.
+
+Open replicas lie in a row of groups by how many free slots they have; a grant or a release moves
+one replica to the group beside. The next request goes to the replica with most free slots, among
+equals to the one that has had as many for longest.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from hotplate.serving.gateway.routes import ReplicaRoute
+
+
+class Replica:
+    """One replica's slots."""
+
+    __slots__ = (
+        "concurrency",
+        "draining",
+        "foreign",
+        "gone",
+        "group",
+        "id",
+        "out_until",
+        "taken",
+    )
+
+    def __init__(self, replica_id: str) -> None:
+        self.id = replica_id
+        self.concurrency = 0
+        self.draining = False
+        self.gone = False
+        """No longer in the table; kept until its slots have come back."""
+        self.taken = 0
+        self.foreign = 0
+        """Slots that other gateways' requests have."""
+        self.out_until = 0.0
+        """It gets nothing before this time; 0 = it is not out."""
+        self.group = -1
+        """Its free slots while it may get requests; -1 = it may not."""
+
+    @property
+    def free(self) -> int:
+        """Less than none after its concurrency was lowered."""
+        return self.concurrency - self.taken - self.foreign
+
+    @property
+    def open(self) -> bool:
+        """Whether the table gives it requests, though it may be out for a moment."""
+        return not self.draining and self.concurrency > 0
+
+
+class Ledger(Protocol):
+    """Writes down which slots are taken, for when somebody else has to know."""
+
+    def take(self, replica: Replica, now: float) -> None:
+        """A slot of the replica was taken."""
+
+    def give(self, replica: Replica, service_s: float) -> None:
+        """A slot of the replica came back after that time."""
+
+
+class Slots:
+    """All replicas of a route that are open, draining, or gone with slots still taken."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        """Slots of the open replicas, free and taken."""
+        self.ready = False
+        """Whether any replica is open."""
+        self._replicas: dict[str, Replica] = {}
+        self._groups: list[OrderedDict[Replica, None]] = [OrderedDict()]
+        """By free slots."""
+        self._most = 0
+        """No replica has more free slots than this."""
+        self._out: set[Replica] = set()
+
+    @property
+    def replicas(self) -> Collection[Replica]:
+        return self._replicas.values()
+
+    def take_over(self, table: Iterable[ReplicaRoute]) -> None:
+        """What is named is in with what the table says; the rest drains. Nothing stays out."""
+        named = {entry.id: entry for entry in table}
+        for entry in named.values():
+            replica = self._replicas.setdefault(entry.id, Replica(entry.id))
+            replica.concurrency = entry.concurrency
+            replica.draining = entry.draining
+            replica.foreign = entry.foreign
+            replica.gone = False
+            replica.out_until = 0.0
+        self._out.clear()
+        for replica in list(self._replicas.values()):
+            if replica.id not in named:
+                replica.draining = replica.gone = True
+                self._forget_if_empty(replica)
+            self._place(replica)
+        opened = [replica for replica in self._replicas.values() if replica.open]
+        self.ready = bool(opened)
+        self.total = sum(replica.concurrency for replica in opened)
+
+    def next(self, *, with_slot: bool) -> Replica | None:
+        """The replica that the next request goes to; one without a free slot only if none is
+        needed."""
+        groups = self._groups
+        most = self._most
+        while most and not groups[most]:
+            most -= 1
+        self._most = most
+        if not groups[most] or (with_slot and not most):
+            return None
+        return next(iter(groups[most]))
+
+    def take(self, replica: Replica) -> None:
+        """One slot of it, which it has."""
+        replica.taken += 1
+        group = replica.group
+        if group > 0:
+            del self._groups[group][replica]
+            replica.group = group - 1
+            self._groups[group - 1][replica] = None
+
+    def give(self, replica: Replica) -> None:
+        """One slot of it back."""
+        replica.taken -= 1
+        group = replica.group
+        if 0 <= group < replica.free:
+            del self._groups[group][replica]
+            replica.group = group = group + 1
+            self._groups[group][replica] = None
+            if group > self._most:
+                self._most = group
+        elif replica.gone:
+            self._forget_if_empty(replica)
+
+    # Replicas that are out
+
+    def put_out(self, replica: Replica, until: float) -> None:
+        """It gets nothing until then, or until the next table."""
+        replica.out_until = until
+        if replica.open:
+            self._out.add(replica)
+            self._place(replica)
+
+    def let_in(self, now: float) -> None:
+        """Those whose time out is over may get requests again."""
+        for replica in [replica for replica in self._out if replica.out_until <= now]:
+            self._out.remove(replica)
+            self._place(replica)
+
+    @property
+    def next_in_at(self) -> float | None:
+        """When the first that is out comes in again."""
+        return min((replica.out_until for replica in self._out), default=None)
+
+    # Inside
+
+    def _place(self, replica: Replica) -> None:
+        """Moves it to the group of its free slots, to that group's end."""
+        group = -1
+        if replica.open and replica not in self._out:
+            group = max(0, replica.free)
+        if group == replica.group:
+            return
+        if replica.group >= 0:
+            del self._groups[replica.group][replica]
+        replica.group = group
+        if group < 0:
+            return
+        while replica.concurrency >= len(self._groups):
+            self._groups.append(OrderedDict())
+        self._groups[group][replica] = None
+        self._most = max(self._most, group)
+
+    def _forget_if_empty(self, replica: Replica) -> None:
+        if replica.gone and not replica.taken:
+            self._replicas.pop(replica.id, None)
