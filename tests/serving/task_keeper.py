@@ -47,6 +47,7 @@ class TaskKeeper:
         app.add_routes(
             [
                 web.get("/internal/tasks/line", self._line),
+                web.post("/internal/docs", self._docs),
                 web.post("/internal/tasks/submit", self._submit),
                 web.post("/internal/tasks/{verb:status|get|cancel|retry}", self._call),
                 web.post("/internal/tasks/{id}/start", self._start),
@@ -117,6 +118,11 @@ class TaskKeeper:
         if kept is not None and kept.answer:
             return web.Response(body=kept.answer)
         return self._said({"called": request.match_info["verb"]})
+
+    async def _docs(self, request: web.Request) -> web.Response:
+        if self.away:
+            return self._no()
+        return self._said({"docs": request.query["path"]})
 
     async def _start(self, request: web.Request) -> web.Response:
         kept = self.tasks[request.match_info["id"]]

@@ -363,3 +363,27 @@ async def test_every_task_route_needs_the_token(hall: Hall) -> None:
         assert answer.status == 401, verb
     assert hall.keeper.tasks == {}
     assert hall.keeper.calls == []
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+async def test_the_documents_of_a_sleeping_deployment_are_told_without_waking_it(
+    hall: Hall, prefix: str
+) -> None:
+    path = f"{prefix}/docs.json"
+    await hall.kitchen.serve(ready_path=f"{prefix}/readyz")
+    answer = await hall.kitchen.ask(path)
+    assert (answer.status, answer.body) == (200, json.dumps({"docs": path}).encode())
+    assert hall.kitchen.server.demand().completed == 0
+    await hall.kitchen.wake()
+    assert (await hall.kitchen.ask(path)).body == f"ok {path}".encode()
+
+
+async def test_documents_that_only_a_replica_knows_wake_one(hall: Hall) -> None:
+    hall.keeper.away = True
+    caller = await hall.kitchen.caller()
+    caller.send("/docs.json")
+    await until(lambda: hall.kitchen.server.demand().queued == 1)
+    await hall.kitchen.wake()
+    assert (await caller.answer()).body == b"ok /docs.json"
+    await hall.kitchen.serve(refuse="it is terminated")
+    assert (await hall.kitchen.ask("/docs.json")).status == 503

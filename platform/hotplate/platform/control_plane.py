@@ -27,6 +27,7 @@ from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
 from hotplate.platform.api.application import UNPACKING, make_app
+from hotplate.platform.api.docs import Docs
 from hotplate.platform.api.listener import Listener
 from hotplate.platform.api.platform_pages import PlatformPages
 from hotplate.platform.api.settings import ApiSettings
@@ -126,7 +127,15 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
             short=lambda: health.short,
         ).routes()
     )
-    _add_internal(app, controller, tasks, registry, data.secret("cluster-token"), settings.drain_s)
+    _add_internal(
+        app,
+        controller,
+        tasks,
+        Docs(store, blobs),
+        registry,
+        data.secret("cluster-token"),
+        settings.drain_s,
+    )
     descriptors.allow_many()
     listener = Listener(app)
     stopped = asyncio.Event()
@@ -203,6 +212,7 @@ def _add_internal(
     app: web.Application,
     controller: Controller,
     tasks: Tasks,
+    docs: Docs,
     registry: CollectorRegistry,
     token: str,
     drain_s: float,
@@ -227,7 +237,7 @@ def _add_internal(
         return web.Response(body=generate_latest(registry), content_type="text/plain")
 
     app.router.add_get("/internal/gateway", guarded(controller.gateways.handle))
-    for route in tasks.routes():
+    for route in (*tasks.routes(), *docs.routes()):
         app.router.add_route(route.method, route.path, guarded(route.handler))
     app.router.add_post("/internal/shutdown", guarded(shutdown))
     app.router.add_get("/metrics", metrics)

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.history import add_event_row
-from hotplate.platform.store.records import Content, OfferedTask, Task, Wanted
+from hotplate.platform.store.records import Artifact, Content, OfferedTask, Task, Wanted
+from hotplate.platform.store.revisions import deployment_record
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, TaskRow, utc_now
 from hotplate.platform.store.task_state import Event, Standing, Status, after
 
@@ -39,6 +40,13 @@ class Tasks(Database):
             session.add(row)
             session.flush()
             return _record(row)
+
+    def answering_bento(self, route: str) -> Artifact:
+        """The bento that answers on a route, or is to. Raises NotFound."""
+        with self._session() as session:
+            row = session.get_one(DeploymentRow, _deployment_id(session, route))
+            deployment = deployment_record(session, row)
+            return (deployment.serving or deployment.latest).bento
 
     def task(self, route: str, task_id: str) -> Task:
         """Raises NotFound, also for one of another deployment."""

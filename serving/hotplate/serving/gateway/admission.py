@@ -6,6 +6,8 @@ goes to a replica past its queue, because it must be answered while every slot i
     GET /readyz             wakes a sleeping route; held until a replica is ready, 25 s at most
     GET /metrics            never wakes: a scraper would keep its deployment awake
     GET /schema.json        answered from the manifest when no replica is ready, without waking
+    GET /docs.json          from the bento's files, by the control plane, when no replica is ready;
+                            where that cannot answer it is a call like any other, and wakes
     GET <task>/status /get  and PUT <task>/cancel, of a service that others of its bento call: the
                             task itself may have the only slot. A public one's routes are answered
                             by the control plane, which keeps its tasks (`task_calls.py`)
@@ -100,7 +102,7 @@ def admit(
         return Local(said, status, lines)
     if route.token_digests is not None:
         _authorize(request.authorization, route.token_digests)
-    if route.refuse and (task is None or task.starts):
+    if route.refuse and not (task is not None and task.outlasts):
         raise RouteRefused(route.refuse)
     if request.path.startswith(RESERVED_PREFIX):
         raise PathReserved("Paths below /hotplate/ are the platform's own.")

@@ -32,7 +32,7 @@ from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
 from hotplate.serving.gateway.refusals import refusal
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route, RouteDemand
-from hotplate.serving.gateway.task_calls import task_call
+from hotplate.serving.gateway.task_calls import DOCS_PATH, task_call
 from hotplate.serving.gateway.task_exchange import TaskExchange
 from hotplate.serving.gateway.task_run import TaskRun
 from hotplate.serving.gateway.waiting import ENDED, WAITING, Ticket
@@ -250,7 +250,7 @@ class RouteServer:
 
     def exchange(self, front: Front, request: RequestHead) -> Exchange:
         """What moves the request."""
-        if self.desk is not None and self.route.tasks:
+        if self.desk is not None and (self.route.tasks or request.path.endswith(DOCS_PATH)):
             task = task_call(self.route, request)
             if task is not None:
                 return TaskExchange(front, self, request, task, self.desk)
@@ -279,7 +279,7 @@ class RouteServer:
         if isinstance(terms, Local):
             self._answer_locally(exchange, terms)
             return
-        if isinstance(exchange, TaskExchange) and not exchange.relayed:
+        if isinstance(exchange, TaskExchange) and exchange.is_kept(ready=queue.ready):
             exchange.serve()
             return
         exchange.request.target = terms.prefix + exchange.request.target

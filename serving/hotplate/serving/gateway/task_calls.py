@@ -3,10 +3,10 @@
     POST <task>/submit     GET <task>/status?task_id=   GET <task>/get?task_id=
                            PUT <task>/cancel?task_id=   POST <task>/retry?task_id=
 
-The control plane answers them. Between the two a request or an answer is a *frame*: how long its
-head is (4 bytes), the head, and then the body until the message's end. The head is HTTP's own
-lines, so that a task's handler sees what an ordinary call would have shown it, and whoever fetches
-the result gets the handler's own answer.
+The control plane answers them, and `/docs.json` while no replica is there to. Between the two a
+request or an answer is a *frame*: how long its head is (4 bytes), the head, and then the body until
+the message's end. The head is HTTP's own lines, so that a task's handler sees what an ordinary call
+would have shown it, and whoever fetches the result gets the handler's own answer.
 """
 
 from __future__ import annotations
@@ -23,23 +23,33 @@ from hotplate.serving.gateway.routes import Route
 METHODS = {"submit": b"POST", "status": b"GET", "get": b"GET", "cancel": b"PUT", "retry": b"POST"}
 STARTING = frozenset({"submit", "retry"})
 """What makes a new task."""
+OUTLASTING = frozenset({"status", "get", "cancel"})
 HEAD_BYTES = 256 << 10
 """More is no frame's head: a request's own is limited to 64 KiB."""
 LENGTH_BYTES = 4
 NO_LENGTH = b"Content-Length: 0\r\n\r\n"
 
 
+DOCS = "docs"
+DOCS_PATH = b"/docs.json"
+
+
 class TaskCall(NamedTuple):
-    """One call of a task route."""
+    """One call of a task route, or of `DOCS`."""
 
     verb: str
     path: str
-    """The task's own path."""
-    task_id: str | None
+    """The task's own path, or that of the document."""
+    task_id: str | None = None
 
     @property
     def starts(self) -> bool:
         return self.verb in STARTING
+
+    @property
+    def outlasts(self) -> bool:
+        """Whether it is answered whatever becomes of the deployment: what a task has become."""
+        return self.verb in OUTLASTING
 
 
 def task_call(route: Route, request: RequestHead) -> TaskCall | None:
@@ -47,6 +57,12 @@ def task_call(route: Route, request: RequestHead) -> TaskCall | None:
 
     A replica undoes percent encoding before it looks at a path, so that is done here too.
     """
+    if request.path.endswith(DOCS_PATH):
+        at = route.ready_path.removesuffix("/readyz").encode() + DOCS_PATH
+        reads = request.method in (b"GET", b"HEAD") and request.path == at
+        return TaskCall(DOCS, at.decode()) if reads else None
+    if not route.tasks:
+        return None
     path = unquote_to_bytes(request.path) if b"%" in request.path else request.path
     task, _, ending = path.rpartition(b"/")
     verb, name = ending.decode("latin-1"), task.decode(errors="replace")

@@ -20,7 +20,7 @@ import aiohttp
 
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
 from hotplate.serving.gateway.request_head import TASK_ID
-from hotplate.serving.gateway.task_calls import LENGTH_BYTES, TaskCall, frame_head
+from hotplate.serving.gateway.task_calls import DOCS, LENGTH_BYTES, TaskCall, frame_head
 from hotplate.serving.gateway.task_result import ResultFolder, TaskResult
 from hotplate.serving.gateway.task_run import ControlPlaneAway, NotWanted, TaskRun
 
@@ -60,7 +60,7 @@ class TaskDesk:
         """This process's, as the control plane knows it."""
         self._folder = ResultFolder(folder, self.id)
         self._gateway = gateway
-        self._url = url.rstrip("/") + "/internal/tasks/"
+        self._url = url.rstrip("/") + "/internal/"
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {token}"},
             timeout=TIMEOUT,
@@ -120,12 +120,13 @@ class TaskDesk:
     async def asked(
         self, route: str, call: TaskCall, body: AsyncIterator[bytes] | None
     ) -> AsyncIterator[Message]:
-        """The control plane's answer to a call of a task route. Raises TasksAway."""
+        """The control plane's answer to a call of a task route, or of `DOCS`. Raises TasksAway."""
         params = {"route": route, "path": call.path}
         if call.task_id is not None:
             params["task_id"] = call.task_id
+        url = self._url + (DOCS if call.verb == DOCS else f"tasks/{call.verb}")
         try:
-            async with self._session.post(self._url + call.verb, params=params, data=body) as said:
+            async with self._session.post(url, params=params, data=body) as said:
                 if said.status != 200:
                     raise TasksAway(await _why(route, said), retry_after_s=1)
                 yield await _message(said)
@@ -142,7 +143,7 @@ class TaskDesk:
         Raises NotWanted, and ControlPlaneAway, also in the middle of the body.
         """
         try:
-            async with self._post(f"{run.id}/start", gateway=self.id) as said:
+            async with self._post(f"tasks/{run.id}/start", gateway=self.id) as said:
                 if said.status in (404, 409):
                     raise NotWanted(await said.text())
                 if said.status != 200:
@@ -180,7 +181,7 @@ class TaskDesk:
     # Inside: the line
 
     async def _listen(self) -> None:
-        url = self._url + "line"
+        url = self._url + "tasks/line"
         async with self._session.ws_connect(
             url, params={"gateway": self.id}, heartbeat=HEARTBEAT_S, max_msg_size=0
         ) as line:
@@ -284,7 +285,7 @@ class TaskDesk:
         try:
             if result.on_disk:
                 await result.keep()
-            async with self._post(f"{result.task_id}/end", result.pieces(), **params) as said:
+            async with self._post(f"tasks/{result.task_id}/end", result.pieces(), **params) as said:
                 if said.status in (404, 409):
                     log.warning("task %s: its answer is not wanted any more", result.task_id)
                 elif said.status != 200:

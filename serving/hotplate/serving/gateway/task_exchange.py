@@ -10,7 +10,13 @@ from hotplate.serving.gateway.cors import answer_lines
 from hotplate.serving.gateway.errors import GatewayError, ShareFull
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.request_head import Field, RequestHead
-from hotplate.serving.gateway.task_calls import TaskCall, framed, framed_answer, run_head
+from hotplate.serving.gateway.task_calls import (
+    DOCS,
+    TaskCall,
+    framed,
+    framed_answer,
+    run_head,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 class TaskExchange(Exchange):
     """Moves a submission to the control plane as it comes, and an answer back."""
 
-    __slots__ = ("_asking", "_desk", "_more", "task")
+    __slots__ = ("_asking", "_desk", "_more", "asked", "task")
 
     def __init__(
         self,
@@ -40,6 +46,12 @@ class TaskExchange(Exchange):
         self._more = asyncio.Event()
         """More of the body has come, or its end."""
         self._asking: asyncio.Task[None] | None = None
+        self.asked = False
+        """The control plane does not know: it is a call like any other."""
+
+    def is_kept(self, *, ready: bool) -> bool:
+        """Whether the control plane is to answer; `ready` says whether a replica could."""
+        return not self.relayed and not self.asked and not (ready and self.task.verb == DOCS)
 
     # The caller's side
 
@@ -85,7 +97,11 @@ class TaskExchange(Exchange):
             async with self._desk.asked(self.server.route.name, self.task, body) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
-            self.fail(error)
+            if self.task.verb == DOCS and not self.answered and self.front is not None:
+                self.asked = True
+                self.server.begin(self)
+            else:
+                self.fail(error)
 
     async def _submission(self) -> AsyncIterator[bytes]:
         """The frame of what is submitted."""
