@@ -28,7 +28,7 @@ class Upload:
 
 
 def waiting(count: int) -> tuple[Arrivals[Upload], list[Upload]]:
-    arrivals: Arrivals[Upload] = Arrivals(LIMITS)
+    arrivals: Arrivals[Upload] = Arrivals(lambda: LIMITS)
     uploads = [Upload() for _ in range(count)]
     for upload in uploads:
         arrivals.expect(upload, 0.0)

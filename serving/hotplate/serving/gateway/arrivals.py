@@ -17,7 +17,7 @@ Pure: time is told.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from hotplate.serving.gateway.limits import Limits
@@ -50,7 +50,7 @@ Request = TypeVar("Request", bound=Arriving)
 class Arrivals(Generic[Request]):
     """Of one route."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Callable[[], Limits]) -> None:
         self._limits = limits
         self._graced: deque[tuple[float, Request]] = deque()
         """With when their time is over: for all of them it is equally long."""
@@ -60,7 +60,7 @@ class Arrivals(Generic[Request]):
 
     def expect(self, request: Request, now: float) -> float:
         """The body of a request whose turn has come is not here: when to ask `entering`."""
-        due = now + self._limits.grace_s
+        due = now + self._limits().grace_s
         self._graced.append((due, request))
         return due
 
@@ -91,7 +91,7 @@ class Arrivals(Generic[Request]):
         self._look_inside()
         stalled = [each for each in self._inside if self._is_stalled(each, now)]
         if stalled:
-            self._wary_until = now + self._limits.wary_s
+            self._wary_until = now + self._limits().wary_s
         return stalled
 
     @property
@@ -110,7 +110,7 @@ class Arrivals(Generic[Request]):
         return min(times, default=None)
 
     def _is_stalled(self, request: Request, now: float) -> bool:
-        limits = self._limits
+        limits = self._limits()
         held_s = request.held_s(now)
         if held_s < limits.stall_s:
             return False

@@ -23,6 +23,29 @@ if TYPE_CHECKING:
 class Front(asyncio.Protocol):
     """One connection. Requests that a caller sends ahead wait here until their turn."""
 
+    __slots__ = (
+        "_active",
+        "_advancing",
+        "_ahead",
+        "_awaited",
+        "_closed",
+        "_half_close",
+        "_idle_since",
+        "_let_in",
+        "_limits",
+        "_lingering",
+        "_loop",
+        "_patience",
+        "_read_paused",
+        "_reader",
+        "_reading",
+        "_relayed",
+        "_transport",
+        "peer",
+        "server",
+        "write_paused",
+    )
+
     def __init__(self, server: RouteServer, *, relayed: bool = False) -> None:
         """`relayed`: another gateway's connection, on which it passes on what its callers ask."""
         self.server = server
@@ -39,7 +62,7 @@ class Front(asyncio.Protocol):
         self._active: Exchange | None = None
         """The one whose turn it is."""
         self._reading: Exchange | None = None
-        """The one whose body is being read, or was read last."""
+        """The one whose body is being read, or was read last and is not answered."""
         self._ahead: deque[Exchange | BadRequest] = deque()
         self._awaited: Exchange | None = None
         """The one whose turn it is as soon as more of its body is here."""
@@ -73,6 +96,8 @@ class Front(asyncio.Protocol):
     def finished(self, exchange: Exchange) -> None:
         """The exchange's answer has been written whole."""
         self._active = None
+        if exchange is self._reading and exchange.request_done:
+            self._reading = None
         self.server.told(exchange)
         if exchange.keep_alive and not self.server.closing:
             self._idle_since = self._loop.time()
@@ -155,8 +180,11 @@ class Front(asyncio.Protocol):
         elif (slow := self._slow(now)) is not None:
             self._refuse(slow)
             self._advance()
-        elif self._active is None and not self._patience.arriving and idle_s >= limits.idle_s:
-            self.close()
+        elif self._active is None and not self._patience.arriving:
+            if idle_s >= limits.idle_s:
+                self.close()
+            elif self._reader is not None:
+                self._reader.rest()
 
     # asyncio.Protocol
 

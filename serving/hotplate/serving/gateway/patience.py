@@ -9,6 +9,15 @@ from hotplate.serving.gateway.limits import Limits
 class Patience:
     """With one connection."""
 
+    __slots__ = (
+        "_arriving_since",
+        "_in_head",
+        "_limits",
+        "_read_at",
+        "_taken_at",
+        "_unsent_bytes",
+    )
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._arriving_since: float | None = None

@@ -96,6 +96,11 @@ class RequestReader:
             else:
                 data = self._read_length(body, data)
 
+    def rest(self) -> None:
+        """Nothing has come for a while: what the next head needs is made anew."""
+        if not self.in_head and self._body is None:
+            self._head = None
+
     # Inside: each takes what is its part, and leaves the rest
 
     def _read_head(self, data: bytes) -> bytes:

@@ -31,6 +31,7 @@ from hotplate.serving.gateway.pools import Pools
 from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
 from hotplate.serving.gateway.refusals import refusal
 from hotplate.serving.gateway.request_head import RequestHead
+from hotplate.serving.gateway.rounds import Rounds
 from hotplate.serving.gateway.routes import Route, RouteDemand
 from hotplate.serving.gateway.task_calls import DOCS_PATH, task_call
 from hotplate.serving.gateway.task_exchange import TaskExchange
@@ -95,10 +96,10 @@ class RouteServer:
         self._fronts: set[Front] = set()
         self._pools = Pools(limits)
         self._deadlines = Alarm(self._ring)
-        self._arrivals: Arrivals[Exchange] = Arrivals(limits)
+        self._arrivals: Arrivals[Exchange] = Arrivals(lambda: self.limits)
         self._entries = Alarm(self._let_in)
         self._stalls = Alarm(self._end_stalled)
-        self._sweep = Alarm(self._sweep_fronts)
+        self._rounds = Rounds(self._fronts, lambda: self.limits.sweep_s)
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -202,7 +203,7 @@ class RouteServer:
         if open_ >= self.limits.connections:
             message = f"{self.route.name}: {open_} connections are open; use fewer, or come later."
             front.turn_away(TooManyConnections(message, retry_after_s=5))
-        self._sweep.set(self.loop.time() + self.limits.sweep_s)
+        self._rounds.watch()
 
     def closed(self, front: Front) -> None:
         self._fronts.discard(front)
@@ -476,13 +477,6 @@ class RouteServer:
             self._changed(Change.COUNTS)
         self._rewatch()
 
-    def _sweep_fronts(self) -> None:
-        now = self.loop.time()
-        for front in list(self._fronts):
-            front.sweep(now)
-        if self._fronts:
-            self._sweep.set(now + self.limits.sweep_s)
-
     def _check_ended(self) -> None:
         if self.queue.idle and not self._fronts:
             self._let_everything_go()
@@ -490,5 +484,6 @@ class RouteServer:
 
     def _let_everything_go(self) -> None:
         self._pools.keep(())
-        for alarm in (self._deadlines, self._entries, self._stalls, self._sweep):
+        self._rounds.stop()
+        for alarm in (self._deadlines, self._entries, self._stalls):
             alarm.cancel()
