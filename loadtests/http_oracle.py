@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import h11
 
 from hotplate.serving.gateway.errors import BadRequest
+from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
 from hotplate.serving.gateway.request_reader import RequestReader
@@ -66,8 +67,10 @@ class Reading:
     taken: list[Taken] = field(default_factory=list)
     refused: bool = False
 
-    def of(self, pieces: Iterable[bytes]) -> Reading:
-        reader = RequestReader(LIMITS, peer=b"10.0.0.1", new_id=lambda: b"id", accept=self._accept)
+    def of(self, pieces: Iterable[bytes], memo: HeadMemo[RequestHead]) -> Reading:
+        reader = RequestReader(
+            LIMITS, peer=b"10.0.0.1", new_id=lambda: b"id", accept=self._accept, memo=memo
+        )
         try:
             for piece in pieces:
                 reader.feed(piece)
@@ -84,10 +87,12 @@ class Reading:
 
 def judge(data: bytes, seed: int) -> int:
     """How many requests were read. Raises Differs, or what the gateway may not raise."""
-    whole = Reading().of([data])
-    split = Reading().of(_pieces(data, seed))
-    if (whole.taken, whole.refused) != (split.taken, split.refused):
-        raise Differs(f"whole {whole} but in pieces {split}")
+    memo: HeadMemo[RequestHead] = HeadMemo()
+    whole = Reading().of([data], memo)
+    for pieces, known in (_pieces(data, seed), HeadMemo()), ([data], memo):
+        other = Reading().of(pieces, known)
+        if (whole.taken, whole.refused) != (other.taken, other.refused):
+            raise Differs(f"whole {whole} but in pieces, or known, {other}")
     calls = [taken for taken in whole.taken if not taken.head.upgrade]
     _same(calls, b"".join(taken.forwarded() for taken in calls))
     return len(whole.taken)

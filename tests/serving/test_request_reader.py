@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import pytest
 
 from hotplate.serving.gateway.errors import BadRequest
+from hotplate.serving.gateway.head_memo import LONGEST_BYTES, MOST, HeadMemo
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field, RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
 from tests.serving.wire import CHUNKS, GET, OTHER_STATUS, READ, REFUSED
+
+IDS = count()
 
 
 @dataclass
@@ -42,11 +46,17 @@ class Reading:
 
     taken: list[Taken] = field(default_factory=list)
     error: BadRequest | None = None
+    memo: HeadMemo[RequestHead] = field(default_factory=HeadMemo)
+    peer: bytes = b"10.0.0.1"
     reader: RequestReader = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = RequestReader(
-            Limits(), peer=b"10.0.0.1", new_id=lambda: b"id", accept=self._accept
+            Limits(),
+            peer=self.peer,
+            new_id=lambda: b"id-%d" % next(IDS),
+            accept=self._accept,
+            memo=self.memo,
         )
 
     def _accept(self, head: RequestHead) -> Taken:
@@ -54,8 +64,8 @@ class Reading:
         return self.taken[-1]
 
 
-def read(pieces: Iterable[bytes]) -> Reading:
-    reading = Reading()
+def read(pieces: Iterable[bytes], reading: Reading | None = None) -> Reading:
+    reading = reading or Reading()
     try:
         for piece in pieces:
             reading.reader.feed(piece)
@@ -108,3 +118,38 @@ def test_trailers_are_read_with_their_fields() -> None:
     for reading in (read([data]), read(one_by_one(data))):
         assert reading.taken[0].trailers == [(b"X-Sum", b"7"), (b"X-None", b"")]
         assert reading.taken[1].trailers == ()
+
+
+POST = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+
+
+def test_a_head_that_is_known_is_read_as_before_but_for_its_id() -> None:
+    for pieces in ([POST * 3], [POST, POST, POST], [*one_by_one(POST), POST * 2]):
+        taken = read(pieces).taken
+        assert [each.body for each in taken] == [b"abc"] * 3
+        assert len({each.head.request_id for each in taken}) == 3
+        sent = [each.head.to_replica(b"r", with_authorization=True) for each in taken]
+        assert (
+            len({s.replace(t.head.request_id, b"") for s, t in zip(sent, taken, strict=True)}) == 1
+        )
+        assert all(t.head.request_id in s for s, t in zip(sent, taken, strict=True))
+
+
+def test_what_is_known_of_one_caller_is_not_said_of_another() -> None:
+    first = read([POST])
+    second = read([POST], Reading(memo=first.memo, peer=b"10.0.0.2"))
+    (taken,) = second.taken
+    assert b"10.0.0.2" in taken.head.to_replica(b"r", with_authorization=True)
+    assert taken.body == b"abc"
+
+
+def test_what_is_refused_or_a_requests_own_is_not_remembered() -> None:
+    own = GET[:-2] + b"X-Request-Id: mine\r\n\r\n"
+    bad = GET[:-2] + b"Host: b\r\n\r\n"
+    for data in (own, CHUNKS, bad, GET[:-2] + b"X-Long: " + b"x" * LONGEST_BYTES + b"\r\n\r\n"):
+        assert not read([data]).memo
+
+
+def test_a_memo_starts_anew_rather_than_grow() -> None:
+    reading = read([b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(MOST + 1)])
+    assert len(reading.memo) == 1

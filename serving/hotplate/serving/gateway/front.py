@@ -199,6 +199,7 @@ class Front(asyncio.Protocol):
             proto=b"https" if transport.get_extra_info("sslcontext") else b"http",
             new_id=self.server.new_id,
             accept=self._accept,
+            memo=self.server.heads,
         )
         self.server.opened(self)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hotplate.serving.gateway.errors import (
     BadRequest,
@@ -109,6 +109,33 @@ class RequestHead:
     """The caller's address; empty = another gateway has it, and passes the request on."""
     kept: list[bytes]
     """The lines that are passed on as they came."""
+    repeats: bool
+    """Nothing in it is this one request's own, so it may come again as it is."""
+    written: dict[bytes, tuple[bytes, bytes]] = field(compare=False)
+    """What `to_replica` made of it, by target: before the request's id and after it."""
+
+    def again(self, request_id: bytes) -> RequestHead:
+        """The same head come again."""
+        return RequestHead(
+            self.method,
+            self.target,
+            self.path,
+            self.http10,
+            self.keep_alive,
+            self.content_length,
+            self.chunked,
+            self.expects_continue,
+            self.upgrade,
+            self.authorization,
+            self.content_type,
+            request_id,
+            self.host,
+            self.forwarded,
+            self.peer,
+            self.kept,
+            self.repeats,
+            self.written,
+        )
 
     @property
     def has_body(self) -> bool:
@@ -127,25 +154,34 @@ class RequestHead:
 
     def to_replica(self, default_host: bytes, *, with_authorization: bool) -> bytes:
         """The head to send, with its empty line; `default_host` for callers that named none."""
+        if not self.host or (self.authorization and not with_authorization):
+            return self.request_id.join(self._written(default_host, with_authorization))
+        written = self.written.get(self.target)
+        if written is None:
+            written = self.written[self.target] = self._written(default_host, with_authorization)
+        return self.request_id.join(written)
+
+    def _written(self, default_host: bytes, with_authorization: bool) -> tuple[bytes, bytes]:
+        """The head before the request's id and after it."""
         kept = self.kept
         if self.authorization and not with_authorization:
             kept = [line for line in kept if line[:14].lower() != b"authorization:"]
         source, proto, host = self.forwarded
-        own = [
+        before = [
             b"%b %b HTTP/1.1\r\nHost: %b\r\n"
             % (self.method, self.target, self.host or default_host),
             *kept,
             b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n"
-            b"X-Request-Id: %b\r\n" % (source, proto, host or default_host, self.request_id),
+            b"X-Request-Id: " % (source, proto, host or default_host),
         ]
+        after = b"\r\n"
         if self.chunked:
-            own.append(b"Transfer-Encoding: chunked\r\n")
+            after += b"Transfer-Encoding: chunked\r\n"
         elif self.content_length or self.method in (b"POST", b"PUT", b"PATCH"):
-            own.append(b"Content-Length: %d\r\n" % self.content_length)
+            after += b"Content-Length: %d\r\n" % self.content_length
         if self.upgrade:
-            own.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade)
-        own.append(b"\r\n")
-        return b"".join(own)
+            after += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade
+        return b"".join(before), after + b"\r\n"
 
 
 def read_request(
@@ -205,6 +241,8 @@ def read_request(
         ),
         peer=peer,
         kept=kept,
+        repeats=not (given_id or upgrade or b"traceparent" in noted),
+        written={},
     )
 
 

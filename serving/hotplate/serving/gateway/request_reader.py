@@ -9,6 +9,7 @@ import httptools
 
 from hotplate.serving.gateway.chunk_reader import ChunkReader
 from hotplate.serving.gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
+from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field, RequestHead, read_request
 
@@ -37,13 +38,16 @@ class RequestReader:
     __slots__ = (
         "_accept",
         "_body",
+        "_caller",
         "_chunks",
         "_head",
         "_last",
         "_left",
         "_limits",
+        "_memo",
         "_new_id",
         "_over",
+        "_parsed",
         "_peer",
         "_proto",
         "_returned",
@@ -59,12 +63,17 @@ class RequestReader:
         proto: bytes = b"http",
         new_id: Callable[[], bytes],
         accept: Callable[[RequestHead], Body],
+        memo: HeadMemo[RequestHead] | None = None,
     ) -> None:
+        """`memo` is of heads that have been read already, by whichever reader."""
         self._limits = limits
         self._peer = peer
         self._proto = proto
         self._new_id = new_id
         self._accept = accept
+        self._memo: HeadMemo[RequestHead] = HeadMemo() if memo is None else memo
+        self._caller = b"%b %b\n" % (proto, peer)
+        """What a request's meaning depends on besides its head."""
         self._head: HeadReader | None = None
         """None before the first one, after chunks, and while there is nothing to read."""
         self.in_head = False
@@ -73,6 +82,8 @@ class RequestReader:
         """In the middle of a body: its taker."""
         self._left = 0
         """Bytes to come of a body whose length is known."""
+        self._parsed = False
+        """The parser has seen the head and is to see the body; a head that is known it has not."""
         self._chunks: ChunkReader | None = None
         self._tunnel = False
         self._last = False
@@ -109,6 +120,11 @@ class RequestReader:
                 data = self._skip_blank_lines(data)
                 if not data:
                     return b""
+            end = data.find(HEAD_END) + len(HEAD_END)
+            known = self._memo.get(self._caller + data[:end])
+            if known is not None:
+                self._begin(known.again(self._new_id()), parsed=False)
+                return data[end:]
             if self._head is None:
                 self._head = HeadReader(self._limits)
             self._head.begin()
@@ -134,19 +150,25 @@ class RequestReader:
             raise BadRequest("A request to change the protocol has a body; send it without.")
         if request.chunked or head.offered:
             self._head = None  # its parser does not see what follows, or stopped here
-        body = self._body = self._accept(request)
-        self._last = not request.keep_alive
-        self._left = request.content_length
+        elif request.repeats:
+            self._memo.put(self._caller + head.raw, request)
         if request.chunked:
             self._chunks = ChunkReader(
-                self._limits, head_bytes=head.size_bytes, head_lines=len(head.fields)
+                self._limits, head_bytes=len(head.raw), head_lines=len(head.fields)
             )
-        elif request.upgrade:
+        self._begin(request, parsed=True)
+        return rest
+
+    def _begin(self, request: RequestHead, *, parsed: bool) -> None:
+        body = self._body = self._accept(request)
+        self._parsed = parsed
+        self._last = not request.keep_alive
+        self._left = request.content_length
+        if request.upgrade:
             self._tunnel = True
             body.end_body(())
-        elif not self._left:
+        elif not (self._left or request.chunked):
             self._end(body)
-        return rest
 
     def _skip_blank_lines(self, data: bytes) -> bytes:
         """Some clients send an empty line behind a body (RFC 9112, 2.2)."""
@@ -165,7 +187,7 @@ class RequestReader:
         left = self._left
         piece = data if len(data) <= left else data[:left]
         self._left = left = left - len(piece)
-        if self._head is not None:
+        if self._parsed and self._head is not None:
             self._head.skip(piece)
         body.take_body(piece)
         if not left:
@@ -191,12 +213,12 @@ class HeadReader:
     __slots__ = (
         "_limits",
         "_parser",
-        "_raw",
         "_whole",
         "fields",
         "http10",
         "method",
         "offered",
+        "raw",
         "target",
     )
 
@@ -210,21 +232,17 @@ class HeadReader:
 
     def begin(self) -> None:
         """The next head follows."""
-        self.method = self.target = self._raw = b""
+        self.method = self.target = self.raw = b""
         self.fields: list[Field] = []
         self._whole = False
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self._raw)
-
     def read(self, data: bytes) -> bytes | None:
         """Reads on: what is left of the data once the head is whole, else None."""
-        before = len(self._raw)
-        raw = self._raw + data if before else data
+        before = len(self.raw)
+        raw = self.raw + data if before else data
         end = raw.find(HEAD_END, max(0, before - 3)) + len(HEAD_END)
         if end < len(HEAD_END):
-            self._raw = raw
+            self.raw = raw
             self._parse(data)
             self._check_size(raw)
             return None
@@ -232,7 +250,7 @@ class HeadReader:
             raw, rest = raw[:end], raw[end:]
         else:
             rest = b""
-        self._raw = raw
+        self.raw = raw
         self._parse(raw[before:] if before else raw)
         if not self._whole:
             raise BadRequest("The request's header has an empty line in it.")

@@ -24,6 +24,7 @@ from hotplate.serving.gateway.errors import (
 )
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
+from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.listener import Listener, Peers
 from hotplate.serving.gateway.metrics import RouteCounters
@@ -93,6 +94,7 @@ class RouteServer:
         self._listener = Listener(
             route.name, lambda: Front(self), lambda: self._changed(Change.COUNTS), peers
         )
+        self.heads: HeadMemo[RequestHead] = HeadMemo()
         self._fronts: set[Front] = set()
         self._pools = Pools(limits)
         self._deadlines = Alarm(self._ring)
