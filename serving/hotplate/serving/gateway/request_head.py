@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
+from operator import attrgetter
 
 from hotplate.serving.gateway.errors import (
     BadRequest,
@@ -116,26 +118,9 @@ class RequestHead:
 
     def again(self, request_id: bytes) -> RequestHead:
         """The same head come again."""
-        return RequestHead(
-            self.method,
-            self.target,
-            self.path,
-            self.http10,
-            self.keep_alive,
-            self.content_length,
-            self.chunked,
-            self.expects_continue,
-            self.upgrade,
-            self.authorization,
-            self.content_type,
-            request_id,
-            self.host,
-            self.forwarded,
-            self.peer,
-            self.kept,
-            self.repeats,
-            self.written,
-        )
+        request = RequestHead(*_values_of(self))
+        request.request_id = request_id
+        return request
 
     @property
     def has_body(self) -> bool:
@@ -182,6 +167,9 @@ class RequestHead:
         if self.upgrade:
             after += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade
         return b"".join(before), after + b"\r\n"
+
+
+_values_of = attrgetter(*(each.name for each in dataclass_fields(RequestHead)))
 
 
 def read_request(
