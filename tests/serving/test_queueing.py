@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from hotplate.serving.gateway.fairness import REMEMBERED
 from hotplate.serving.gateway.queueing import OUT_S, End, SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.waiting import RUNNING, WAITING, Ticket
@@ -198,3 +204,180 @@ def test_a_ticket_without_a_slot_waits_for_a_replica_only() -> None:
     assert queue.in_flight == 1
     assert not queue.release(past, 2.0).granted
     assert (queue.completed, queue.service.mean_s) == (0, 0.0)
+
+
+def order_of(queue: SlotQueue[str], running: Ticket[str]) -> list[str]:
+    """How all that wait go, one after the other, in one slot."""
+    gone = []
+    while granted := queue.release(running, 0.0).granted:
+        (running,) = granted
+        gone.append(running.holder)
+    return gone
+
+
+def busy_queue(*waiting: Ticket[str], **limits: int) -> tuple[SlotQueue[str], Ticket[str]]:
+    """A queue whose one slot is taken, and who has it."""
+    queue, running = queue_of(one(), **limits), ticket_of("running", organization="first")
+    queue.submit(running, 0.0)
+    for ticket in waiting:
+        queue.submit(ticket, 0.0)
+    return queue, running
+
+
+def test_the_more_urgent_go_first_then_who_has_least_time_then_who_came_first() -> None:
+    queue, running = busy_queue(
+        ticket_of("usual"),
+        ticket_of("usual too"),
+        ticket_of("late", priority=7, timeout_s=1.0),
+        ticket_of("hurried", timeout_s=30.0),
+        ticket_of("urgent", priority=0),
+        ticket_of("endless", timeout_s=math.inf),
+    )
+    order = ["urgent", "hurried", "usual", "usual too", "endless", "late"]
+    assert names(queue.waiting) == order
+    assert order_of(queue, running) == order
+
+
+def test_held_requests_go_by_the_deadlines_that_they_have_once_a_replica_is_ready() -> None:
+    queue = queue_of()
+    queue.submit(ticket_of("first", 0.0, timeout_s=10.0), 0.0)
+    queue.submit(ticket_of("hurried", 5.0, timeout_s=6.0), 5.0)
+    assert names(queue.set_replicas([one()], 20.0).granted) == ["hurried"]
+
+
+def test_organizations_take_turns() -> None:
+    a = [ticket_of(f"a{number}", organization="a") for number in range(4)]
+    b = [ticket_of(f"b{number}", organization="b") for number in range(2)]
+    queue, running = busy_queue(*a, *b)
+    order = ["a0", "b0", "a1", "b1", "a2", "a3"]
+    assert names(queue.waiting) == order
+    assert order_of(queue, running) == order
+
+
+def test_a_full_queue_makes_room_for_who_has_less_than_its_share() -> None:
+    greedy = [ticket_of(f"a{number}", organization="a") for number in range(4)]
+    queue, _ = busy_queue(*greedy, limit=4)
+    assert outcome(queue, ticket_of("a4", organization="a"), 0.0) == End.SHARE_FULL
+    for pushed_out in (greedy[3], greedy[2]):
+        small = ticket_of("b", organization="b")
+        assert list(queue.submit(small, 0.0).ended) == [(pushed_out, End.PUSHED_OUT)]
+        assert small.place == WAITING
+    assert outcome(queue, ticket_of("b2", organization="b"), 0.0) == End.SHARE_FULL
+    assert queue.queued == 4
+
+
+def test_shares_of_a_full_queue_go_by_weight_and_count_bytes_too() -> None:
+    queue, _ = busy_queue(limit=100, limit_bytes=40)
+    queue.set_limits(100, 40, {"a": 3.0})
+    for name in ("a", "a", "a", "a"):
+        queue.submit(ticket_of(name, organization=name, size=10), 0.0)
+    small = ticket_of("b", organization="b", size=10)
+    assert [end for _, end in queue.submit(small, 0.0).ended] == [End.PUSHED_OUT]
+    assert outcome(queue, ticket_of("b", organization="b", size=10), 0.0) == End.SHARE_FULL
+    assert outcome(queue, ticket_of("c", organization="c", size=41), 0.0) == End.SHARE_FULL
+    assert queue.queued == 4
+
+
+def test_an_urgent_request_takes_the_place_of_its_own_organization_s_least_urgent() -> None:
+    usual, late = ticket_of("usual"), ticket_of("late", priority=7)
+    queue, _ = busy_queue(usual, late, limit=2)
+    urgent = ticket_of("urgent", priority=0)
+    assert list(queue.submit(urgent, 0.0).ended) == [(late, End.PUSHED_OUT)]
+    assert outcome(queue, ticket_of("usual"), 0.0) == End.SHARE_FULL
+    assert names(queue.waiting) == ["urgent", "usual"]
+
+
+def taught(queue: SlotQueue[str], service_s: float) -> SlotQueue[str]:
+    """The queue after some requests that took so long, the last until 0."""
+    for number in range(20):
+        began = (number - 20) * service_s
+        ticket = ticket_of("before", began)
+        queue.submit(ticket, began)
+        queue.release(ticket, began + service_s)
+    return queue
+
+
+def test_who_cannot_be_answered_in_time_is_refused_as_it_comes() -> None:
+    queue = taught(queue_of(one(2)), 1.0)
+    assert outcome(queue, ticket_of("too short", timeout_s=0.9), 0.0) == End.NO_CAPACITY
+    for _ in range(8):
+        queue.submit(ticket_of("", timeout_s=4.0), 0.0)  # 2 run, 6 wait: 3 s of work
+    assert outcome(queue, ticket_of("late", timeout_s=4.0), 0.0) == End.NO_CAPACITY
+    assert queue.retry_after_s(0.0) == pytest.approx(3.0)
+    assert outcome(queue, ticket_of("in time", timeout_s=4.2), 0.0) == WAITING
+    # It goes before all who have more time, so they are nothing to it.
+    assert outcome(queue, ticket_of("next", timeout_s=1.5), 0.0) == WAITING
+    assert outcome(queue, ticket_of("other", timeout_s=3.9, organization="b"), 0.0) == WAITING
+
+
+def test_who_has_its_turn_too_late_gets_no_slot() -> None:
+    queue = taught(queue_of(one()), 1.0)
+    running, late, next_one = ticket_of("1"), ticket_of("late", timeout_s=2.5), ticket_of("next")
+    for ticket in (running, late, next_one):
+        queue.submit(ticket, 0.0)
+    changes = queue.release(running, 2.0)
+    assert list(changes.ended) == [(late, End.NO_CAPACITY)]
+    assert names(changes.granted) == ["next"]
+
+
+def test_nothing_is_refused_for_its_time_while_nothing_is_known() -> None:
+    queue, _ = busy_queue(*[ticket_of(str(number)) for number in range(50)])
+    assert outcome(queue, ticket_of("short", timeout_s=0.01), 0.0) == WAITING
+
+
+def test_a_start_is_estimated_from_the_newest_cold_start() -> None:
+    queue = queue_of()
+    assert queue.start_s(0, 0.0) is None
+    queue.submit(ticket_of("1", 10.0), 10.0)
+    queue.set_replicas([one()], 40.0)
+    queue.set_replicas([], 50.0)
+    queue.submit(ticket_of("2", 60.0), 60.0)
+    assert queue.start_s(1, 75.0) == 15.0
+    assert queue.retry_after_s(75.0) == 15.0
+
+
+def test_callers_that_name_ever_new_organizations_are_forgotten() -> None:
+    queue = queue_of(one())
+    for number in range(5 * REMEMBERED):
+        ticket = ticket_of("", number, organization=str(number))
+        queue.submit(ticket, number)
+        queue.release(ticket, number + 1)
+    assert queue.line.remembered <= 2 * REMEMBERED
+
+
+def test_a_request_costs_the_same_beside_ten_others_as_beside_thousands() -> None:
+    """Counted in calls and lines of the queue's own code, which other work cannot slow down."""
+    costs = []
+    for others in (10, 1000):
+        queue = queue_of(one(others), limit=others + 1)
+        running = deque(ticket_of("", organization=str(n % 5)) for n in range(others))
+        for ticket in running:
+            queue.submit(ticket, 0.0)
+        for number in range(others):
+            queue.submit(ticket_of("", organization=str(number % 5)), 0.0)
+        costs.append(lines_run(lambda: turn_over(queue, running, 200)))  # noqa: B023
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def turn_over(queue: SlotQueue[str], running: deque[Ticket[str]], times: int) -> None:
+    for number in range(times):
+        running.extend(queue.release(running.popleft(), 0.0).granted)
+        queue.submit(ticket_of("", organization=str(number % 5)), 0.0)
+        queue.next_event_at()
+
+
+def lines_run(what: Callable[[], None]) -> int:
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        what()
+    finally:
+        sys.settrace(before)
+    return lines

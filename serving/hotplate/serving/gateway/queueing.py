@@ -33,6 +33,10 @@ from hotplate.serving.gateway.waiting import ENDED, RUNNING, WAITING, Holder, Ti
 
 OUT_S = 1.0
 """How long a replica that refused a connection gets nothing."""
+WAY = 0.01
+"""Of a request's time limit, what its way here and its answer's way back may take: the caller's
+own clock began before ours. It counts where others wait for the slot."""
+WAY_MOST_S = 0.05
 
 
 class End(enum.Enum):
@@ -144,7 +148,7 @@ class SlotQueue(Generic[Holder]):
             return self._submit_to_lobby(ticket, now)
         line = self.line
         if not line.count and (replica := self._slots.next(with_slot=True)) is not None:
-            if self._is_hopeless(ticket, now, self.service.least_s):
+            if self._is_hopeless(ticket, now, contended=False):
                 return Changes((), ((ticket, End.NO_CAPACITY),))
             self._grant(ticket, replica, now)
             self._watch(ticket)
@@ -357,8 +361,7 @@ class SlotQueue(Generic[Holder]):
         while line.count and (replica := slots.next(with_slot=True)) is not None:
             ticket = line.take()
             self.queued_bytes -= ticket.size_bytes
-            service = self.service
-            if self._is_hopeless(ticket, now, service.fair_s if line.count else service.least_s):
+            if self._is_hopeless(ticket, now, contended=line.count > 0):
                 ticket.place = ENDED
                 ended.append((ticket, End.NO_CAPACITY))
             else:
@@ -373,19 +376,26 @@ class SlotQueue(Generic[Holder]):
         since = max(ticket.arrived_at, self._changed_at)
         return since + (ticket.timeout_s if self._slots.ready else ticket.hold_s)
 
-    def _is_hopeless(self, ticket: Ticket[Holder], now: float, needs_s: float) -> bool:
-        """Whether it has less time left than an answer needs."""
-        return ticket.ends_at - now < needs_s and self.service.is_fresh(now)
+    def _is_hopeless(self, ticket: Ticket[Holder], now: float, *, contended: bool) -> bool:
+        """Whether it has less time left than an answer needs; more is needed where others wait."""
+        left_s = ticket.ends_at - now
+        service = self.service
+        if not contended:
+            return left_s < service.least_s and service.is_fresh(now)
+        if left_s > service.fair_s + WAY_MOST_S:
+            return False
+        return left_s < service.fair_s + way_s(ticket) and service.is_fresh(now)
 
     def _comes_too_late(self, ticket: Ticket[Holder], now: float) -> bool:
         """Whether so much goes before it that it cannot be answered in time."""
         slots, service = self._slots, self.service
-        left_s = ticket.ends_at - now - service.fair_s
+        left_s = ticket.ends_at - now
+        needs_s = service.fair_s + WAY_MOST_S
         # Most requests have time for everybody who waits; only others are worth a closer look.
-        if not slots.ready or self.line.count * service.mean_s <= left_s * slots.total:
+        if not slots.ready or self.line.count * service.mean_s <= (left_s - needs_s) * slots.total:
             return False
-        if not service.is_fresh(now):
-            left_s += service.fair_s
+        if service.is_fresh(now):
+            left_s -= service.fair_s + way_s(ticket)
         return service.least_work_s(self.line.ahead(ticket)) > left_s * slots.total
 
     def _watch(self, ticket: Ticket[Holder]) -> None:
@@ -402,3 +412,7 @@ class SlotQueue(Generic[Holder]):
         if self._held_since is not None and self._slots.ready:
             self.cold_start_s = now - self._held_since
         self._held_since = now if waiting and not self._slots.ready else None
+
+
+def way_s(ticket: Ticket[Holder]) -> float:
+    return min(WAY_MOST_S, WAY * ticket.timeout_s)
