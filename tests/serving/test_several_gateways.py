@@ -98,3 +98,36 @@ async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
         assert "slots that other gateways have taken" in other.log
     assert load.failed > 0, "the killed one had callers"
     assert set(load.bodies) == {b"127.0.0.1"}
+
+
+async def test_a_new_version_takes_over_and_no_request_is_cut(
+    backend: Backend, tmp_path: Path
+) -> None:
+    port = free_port()
+    file = tmp_path / "routes.toml"
+    file.write_text(deployment("chat", port, backend, concurrency=2))
+    async with GatewayProcess.start(tmp_path, "--routes", str(file)) as old:
+        await old.ready()
+        async with Load(port, 8) as lasting, Load(port, 8, per_connection=1) as brief:
+            await restarted(tmp_path, old, (lasting, brief), backend)
+
+
+async def restarted(
+    folder: Path, old: GatewayProcess, loads: tuple[Load, Load], backend: Backend
+) -> None:
+    """Starts another in its place, while callers ask it and ask on."""
+    lasting, brief = loads
+    await until(lambda: lasting.answered and brief.answered)
+    flags = ("--routes", str(folder / "routes.toml"), "--replace")
+    async with GatewayProcess.start(folder, *flags) as new:
+        await new.ready()
+        assert await asyncio.wait_for(old.process.wait(), 20) == 0
+        ended_at = lasting.now
+        await until(lambda: len(lasting.since(ended_at)) > 4, 10)
+        assert "is replaced by this one" in new.log
+        assert "another gateway's socket" in new.log
+        assert [load.failures for load in loads] == [[], []]
+        assert [load.failed for load in loads] == [0, 0]
+        assert backend.peak == 2
+        for load in loads:
+            await load.stop()

@@ -93,6 +93,9 @@ def _add_roles(commands: Commands) -> None:
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
     )
     gateway.add_argument("--access-log", help="file that gets a line for every answer")
+    gateway.add_argument(
+        "--replace", action="store_true", help="take over from the one that serves --routes now"
+    )
     gateway.set_defaults(run=_gateway)
 
     agent = commands.add_parser("agent", help="this node's cache alone")
@@ -168,7 +171,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
         token = _token(arguments.token_file)
         source = Linked(arguments.control_plane, token, Path(arguments.state))
     access_log = Path(arguments.access_log) if arguments.access_log else None
-    run_gateway(GatewaySettings(source, arguments.admin, access_log=access_log))
+    run_gateway(GatewaySettings(source, arguments.admin, arguments.replace, access_log=access_log))
 
 
 def _agent(arguments: argparse.Namespace) -> None:

@@ -189,6 +189,11 @@ class Supervisor:
             code = await self._processes[role.name].wait()
             if self._stopping.is_set():
                 return
+            if self._runs(role.name):  # another process has taken over from it
+                await self._start(role)
+                pid = self._processes[role.name].pid
+                self._data.events.add("RoleReplaced", f"the {role.name} is process {pid} now")
+                continue
             backoff, pause_s = backoff.failed(now() - began)
             ended_at, noted = unix_now(), RoleState.noted(self._data, role.name)
             how = ending(code, ended_at - (noted.since if noted else ended_at))

@@ -222,7 +222,7 @@ class Exchange:
         front = self.front
         if front is None:
             return
-        keep_alive = self.keep_alive and self.request_done and not self.server.closing
+        keep_alive = self.keep_alive and self.request_done and not front.parting
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, keep_alive=keep_alive
         )

@@ -4,7 +4,7 @@ They meet in a folder. Every lock in it is the kernel's (`flock`), so it ends wi
 holds it, however that ends:
 
     <id>.gateway            held by a gateway while it takes part; in it stands what it serves
-    <id>.sock               where it takes requests from the others
+    <id>.sock, <id>.hand    where it takes requests, and listening sockets, from the others
     <deployment>.owner      held by the deployment's owner, whose id is in it
     <deployment>.<id>.slots held by a gateway that owns it, or has requests of it running still
 
@@ -27,6 +27,7 @@ MEMBER = ".gateway"
 OWNER = ".owner"
 SLOTS = ".slots"
 SOCKET = ".sock"
+HAND = ".hand"
 SOCKET_NAME_BYTES = 32
 SOCKET_PATH_BYTES = 107
 """Linux allows no more (`sun_path`)."""
@@ -46,9 +47,11 @@ class Claim:
 class Fleet:
     """One gateway's place among its peers. Raises OSError where the folder cannot be used."""
 
-    def __init__(self, folder: Path, started_at: float) -> None:
-        """`started_at` in seconds of the machine's monotonic clock: ids sort by age."""
+    def __init__(self, folder: Path, started_at: float, seat: str = "") -> None:
+        """`started_at` in seconds of the machine's monotonic clock: ids sort by age. `seat`: one
+        that starts in the seat of another replaces it; empty = it replaces nobody."""
         self.folder = folder
+        self._seat = file_name(seat) if seat else ""
         self.id = f"{int(started_at * 1000):015d}-{os.getpid()}"
         self._serving: Mapping[str, frozenset[str]] = {}
         """The others that live, oldest first, and what they serve, as `look` saw them last."""
@@ -67,6 +70,19 @@ class Fleet:
     def socket_of(self, gateway: str) -> Path:
         return self.folder / (gateway + SOCKET)
 
+    def hand_of(self, gateway: str) -> Path:
+        return self.folder / (gateway + HAND)
+
+    @property
+    def heirs(self) -> Sequence[str]:
+        """The others that serve something, oldest first."""
+        return [member for member, served in self._serving.items() if served]
+
+    @property
+    def in_seat(self) -> Sequence[str]:
+        """The others that have this gateway's seat."""
+        return [member for member, served in self._serving.items() if self._seat in served]
+
     def join(self) -> None:
         """Takes part from now on; the private socket is to be listened on already."""
         draft = self.folder / f"{self.id}.new"
@@ -84,6 +100,7 @@ class Fleet:
     def serve(self, deployments: Iterable[str]) -> None:
         """Tells the others what this gateway may own."""
         own = frozenset(map(file_name, deployments))
+        own |= {self._seat} if self._seat and own else set()
         if own != self._own:
             self._own = own
             content = "\n".join(sorted(own)).encode()
@@ -138,7 +155,13 @@ class Fleet:
             return True
         path.unlink(missing_ok=True)
         self.socket_of(gateway).unlink(missing_ok=True)
+        self.hand_of(gateway).unlink(missing_ok=True)
         return False
+
+
+def process_of(gateway: str) -> int:
+    """The id of the gateway's process."""
+    return int(gateway.rpartition("-")[2])
 
 
 def is_held(path: Path) -> bool:

@@ -163,9 +163,15 @@ class Front(asyncio.Protocol):
         self._say(error)
         self.close()
 
-    def close_if_idle(self) -> None:
-        """Closes a connection on which no request is being served."""
-        if self._active is None and self._lingering is None:
+    @property
+    def parting(self) -> bool:
+        """Whether the answer that is under way is to be the connection's last."""
+        return self.server.parting and not self._ahead
+
+    def close_if_idle(self, for_s: float = 0.0) -> None:
+        """Closes a connection on which no request is being served, for that long."""
+        idle_s = self._loop.time() - self._idle_since
+        if self._active is None and self._lingering is None and idle_s >= for_s:
             self.close()
 
     def sweep(self, now: float) -> None:
@@ -359,9 +365,7 @@ class Front(asyncio.Protocol):
 
     def _answer(self, exchange: Exchange, local: Local, retry_after_s: float | None = None) -> None:
         request = exchange.request
-        exchange.keep_alive = (
-            exchange.keep_alive and exchange.request_done and not self.server.closing
-        )
+        exchange.keep_alive = exchange.keep_alive and exchange.request_done and not self.parting
         self.server.counters.answered(local.status)
         exchange.status, exchange.sent_bytes = local.status, len(local.body)
         self.write(

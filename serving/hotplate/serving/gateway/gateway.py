@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.door import Door
 from hotplate.serving.gateway.fleet import Fleet
+from hotplate.serving.gateway.handover import Inbox, hand_over
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.route_server import Change, RouteServer
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteTable
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
 
 LOOK_S, LOOK_ALONE_S = 0.1, 0.5
 """How often a gateway looks for what has become of the others, and for others."""
+
+
+IDLE_S = 1.0
+"""A caller's connection that is idle for this long is closed by a gateway that retires."""
+
+log = logging.getLogger(__name__)
 
 
 def _nobody_listens(name: str, change: Change) -> None:
@@ -49,6 +58,7 @@ class Gateway:
         self._standings: dict[str, Standing] = {}
         """What this gateway is to each deployment, where there may be several."""
         self._door: Door | None = None
+        self._inbox: Inbox | None = None
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -71,6 +81,8 @@ class Gateway:
         assert self.fleet is not None
         self._door = Door(self.fleet.socket, self.server, operator)
         await self._door.open()
+        self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self._take_socket)
+        self._inbox.open()
         self.fleet.join()
         self._looking = asyncio.create_task(self._follow_fleet())
 
@@ -108,14 +120,17 @@ class Gateway:
         )
 
     async def close(self, grace_s: float) -> None:
-        """Accepts nothing more, refuses what waits, lets what runs finish for `grace_s`."""
+        """Lets what runs finish for `grace_s`, and accepts nothing more. What waits, and callers'
+        connections, go over to another gateway where there is one; else what waits is refused."""
         self._stopping = True
+        if self.fleet is not None and grace_s:
+            await self._retire(self.fleet)
         for server in self.servers:
-            if not server.closing:
+            if not server.parting:
                 server.stop("This gateway stops; try again.")
         try:
             async with asyncio.timeout(grace_s):
-                await asyncio.gather(*(server.ended() for server in self.servers))
+                await self._ended()
         except TimeoutError:
             for server in self.servers:
                 server.abandon()
@@ -127,8 +142,38 @@ class Gateway:
             self.fleet.leave()
         if self._door is not None:
             self._door.close()
+        if self._inbox is not None:
+            self._inbox.close()
         if self._access_log is not None:
             self._access_log.close()
+
+    async def _retire(self, fleet: Fleet) -> None:
+        """Leaves what others serve too to them."""
+        fleet.look()
+        if not fleet.heirs:
+            return
+        fleet.serve(())
+        inherited = [server for server in self.servers if fleet.heir(server.route.name)]
+        listening = [(s.route.name, fd) for s in inherited for fd in s.descriptors]
+        heir = fleet.heirs[-1]
+        log.info("gateway %s takes over: %d listening sockets", heir, len(listening))
+        await asyncio.to_thread(hand_over, fleet.hand_of(heir), listening)
+        for server in inherited:
+            server.retire(IDLE_S)
+            self._standings[server.route.name].look()
+
+    async def _ended(self) -> None:
+        """Waits until nothing runs and no caller is left."""
+        ended = asyncio.gather(*(server.ended() for server in self.servers))
+        while not ended.done():
+            await asyncio.wait([ended], timeout=LOOK_S)
+            for server in self.servers:
+                if not server.closing:
+                    server.retire(IDLE_S)
+
+    async def _take_socket(self, name: str, listening: socket.socket) -> bool:
+        server = self._servers.get(name)
+        return server is not None and await server.adopt(listening)
 
     async def _follow_fleet(self) -> None:
         assert self.fleet is not None

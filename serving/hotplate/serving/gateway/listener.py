@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,6 +48,8 @@ class Listener:
         self._address = ("", 0)
         self._certificate: Certificate | None = None
         self._server: asyncio.Server | None = None
+        self._adopted: list[asyncio.Server] = []
+        """Sockets that other gateways listened on before they ended."""
         self._retry: asyncio.TimerHandle | None = None
         self._trying: asyncio.Task[None] | None = None
 
@@ -65,6 +68,25 @@ class Listener:
         self._address = (host, port)
         await self._try()
 
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """Of the sockets that it listens on."""
+        servers = [self._server, *self._adopted] if self._server is not None else []
+        return [sock.fileno() for server in servers for sock in server.sockets]
+
+    async def adopt(self, listening: socket.socket) -> bool:
+        """Listens on another gateway's socket too; whether it is one for this route."""
+        host, port = listening.getsockname()[:2]
+        if self._server is None or port != self._address[1]:
+            return False
+        listening.setblocking(False)
+        server = await self._loop.create_server(
+            self._front, sock=listening, backlog=BACKLOG, **self._tls()
+        )
+        self._adopted.append(server)
+        log.info("%s: another gateway's socket for %s:%s was taken over", self._name, host, port)
+        return True
+
     def close(self) -> None:
         """Accepts nothing more and tries no more."""
         self._let_go()
@@ -77,6 +99,9 @@ class Listener:
         if self._server is not None:
             self._server.close()
             self._server = None
+        for adopted in self._adopted:
+            adopted.close()
+        self._adopted.clear()
         self._address = ("", 0)
 
     async def _try(self) -> None:

@@ -7,7 +7,8 @@ import enum
 import itertools
 import logging
 import secrets
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,7 @@ class RouteServer:
         )
         self.closing = False
         """It takes nothing new and ends when what is running has ended."""
+        self._retiring = False
         self._tell = changed
         self._told = False
         """The listener knows that the counts have changed and has not asked for them yet."""
@@ -125,6 +127,8 @@ class RouteServer:
             ticket.holder.enter_anew()
         if turned:
             self._changed(Change.BEGAN)
+        if self._retiring:
+            self._check_ended()
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
 
@@ -141,6 +145,30 @@ class RouteServer:
         for front in list(self._fronts):
             front.close_if_idle()
         self._changed(Change.COUNTS)
+        self._check_ended()
+
+    @property
+    def parting(self) -> bool:
+        """Whether it is to have no callers any more."""
+        return self.closing or self._retiring
+
+    @property
+    def descriptors(self) -> Sequence[int]:
+        """Of the sockets that callers arrive on."""
+        return self._listener.descriptors
+
+    async def adopt(self, listening: socket.socket) -> bool:
+        """Takes callers who arrive on another gateway's socket; whether it is this route's."""
+        return not self.parting and await self._listener.adopt(listening)
+
+    def retire(self, idle_s: float) -> None:
+        """Accepts nobody more, and serves those who are here on until each has had an answer that
+        says that it is the last, or was idle for that long. To be called again and again."""
+        if not self._retiring:
+            self._retiring = True
+            self._listener.close()
+        for front in list(self._fronts):
+            front.close_if_idle(idle_s)
         self._check_ended()
 
     async def ended(self) -> None:
@@ -209,7 +237,7 @@ class RouteServer:
 
     def closed(self, front: Front) -> None:
         self._fronts.discard(front)
-        if self.closing:
+        if self.parting:
             self._check_ended()
 
     # Requests whose bodies still come
@@ -427,7 +455,7 @@ class RouteServer:
         self._changed(Change.DRAINED if drained else Change.COUNTS)
         if self._arrivals.any_waiting:
             self._let_in()
-        if self.closing:
+        if self.parting:
             self._check_ended()
 
     def _log(self, log: AccessLog, exchange: Exchange, total_s: float) -> None:

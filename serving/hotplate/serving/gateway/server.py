@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
-from collections.abc import Awaitable, Callable
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +19,7 @@ import uvloop
 from hotplate.cache import descriptors
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admin import ANY, Admin
-from hotplate.serving.gateway.fleet import Fleet, meeting_place
+from hotplate.serving.gateway.fleet import Fleet, meeting_place, process_of
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.link import Link
@@ -47,6 +50,9 @@ class GatewaySettings:
     """Where its routes come from: a control plane, or a file of routes."""
     admin: str = ""
     """host:port where operators ask, not for callers; empty = what the file says, else any port."""
+    replace: bool = False
+    """Whether the oldest of the gateways on the same file retires once this one serves. One that
+    is linked always replaces the one with its state folder."""
     grace_s: float = 30.0
     """How long running requests may take to finish after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
@@ -72,7 +78,7 @@ class Source(Protocol):
 
 
 async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None:
-    """Serves until SIGTERM or SIGINT, then ends in order.
+    """Serves until SIGTERM or SIGINT, then ends in order; SIGUSR2 starts another in its place.
 
     `ready` is called once with the admin port, when the routes that are known are being listened
     on. Raises OSError when the admin port cannot be bound, `BadRoutesFile` when the file of routes
@@ -80,7 +86,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    fleet = Fleet(_meeting_place(settings.source), loop.time())
+    fleet = Fleet(_meeting_place(settings.source), loop.time(), _seat(settings.source))
     gateway = Gateway(
         shared(settings.limits, descriptors.allow_many()),
         fleet,
@@ -89,9 +95,9 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     admin = Admin(gateway)
 
     async def listen(named: str) -> int:
-        if settings.admin or not named:
-            return await admin.listen(settings.admin or ANY)
-        return await admin.listen(named, in_turn=fleet.look)
+        if settings.admin:
+            return await admin.listen(settings.admin, in_turn=lambda: _replaced(settings, fleet))
+        return await admin.listen(named or ANY, in_turn=fleet.look)
 
     source = _source(settings.source, gateway, listen)
     admin.source = source.describe
@@ -108,12 +114,18 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
         if gateway.desk is not None:
             work.append(asyncio.create_task(gateway.desk.run()))
         ready(port)
+        loop.add_signal_handler(signal.SIGUSR2, _start_another, settings)
+        for gateway_id in _replaced(settings, fleet):
+            log.info("gateway %s is replaced by this one", gateway_id)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_of(gateway_id), signal.SIGTERM)
         work.append(asyncio.create_task(stop.wait()))
         await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         grace_s = settings.grace_s
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             loop.remove_signal_handler(number)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # it ends already
         await gateway.close(grace_s)
         if gateway.desk is not None:
             await gateway.desk.close()
@@ -130,6 +142,25 @@ def _meeting_place(source: Linked | Path) -> Path:
         # Not the target of a link: a mounted configuration's is another with each change.
         return meeting_place("routes", str(source.parent.resolve() / source.name))
     return meeting_place("token", source.token)
+
+
+def _seat(source: Linked | Path) -> str:
+    return "" if isinstance(source, Path) else str(source.state_dir.resolve())
+
+
+def _replaced(settings: GatewaySettings, fleet: Fleet) -> Sequence[str]:
+    """The gateways that are to retire for this one."""
+    fleet.look()
+    return fleet.heirs[:1] if settings.replace else fleet.in_seat
+
+
+def _start_another(settings: GatewaySettings) -> None:
+    """Starts this command again, as its program is now; that one then has this one retire."""
+    command = list(sys.orig_argv)
+    if isinstance(settings.source, Path) and not settings.replace:
+        command.append("--replace")
+    log.info("another gateway is started in place of this one: %s", " ".join(command))
+    subprocess.Popen(command, executable=sys.executable, start_new_session=True)
 
 
 def _source(
