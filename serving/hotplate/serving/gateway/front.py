@@ -203,11 +203,11 @@ class Front(asyncio.Protocol):
             self._limits,
             peer=b"" if self._relayed else self.peer,
             proto=b"https" if transport.get_extra_info("sslcontext") else b"http",
-            new_id=self.server.new_id,
+            new_id=self.server.callers.new_id,
             accept=self._accept,
             memo=self.server.heads,
         )
-        self.server.opened(self)
+        self.server.callers.opened(self)
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -257,7 +257,7 @@ class Front(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
-        self.server.closed(self)
+        self.server.callers.closed(self)
         if self._lingering is not None:
             self._lingering.cancel()
         if self._half_close is not None:

@@ -14,8 +14,8 @@ from hotplate.serving.gateway.door import Door
 from hotplate.serving.gateway.fleet import Fleet
 from hotplate.serving.gateway.handover import Inbox, hand_over
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.route_server import Change, RouteServer
-from hotplate.serving.gateway.routes import DemandReport, Route, RouteTable
+from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.routes import Change, DemandReport, Route, RouteTable
 from hotplate.serving.gateway.standing import Standing
 
 if TYPE_CHECKING:
@@ -154,12 +154,12 @@ class Gateway:
             return
         fleet.serve(())
         inherited = [server for server in self.servers if fleet.heir(server.route.name)]
-        listening = [(s.route.name, fd) for s in inherited for fd in s.descriptors]
+        listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
         heir = fleet.heirs[-1]
         log.info("gateway %s takes over: %d listening sockets", heir, len(listening))
         await asyncio.to_thread(hand_over, fleet.hand_of(heir), listening)
         for server in inherited:
-            server.retire(IDLE_S)
+            server.callers.retire(IDLE_S)
             self._standings[server.route.name].look()
 
     async def _ended(self) -> None:
@@ -169,11 +169,11 @@ class Gateway:
             await asyncio.wait([ended], timeout=LOOK_S)
             for server in self.servers:
                 if not server.closing:
-                    server.retire(IDLE_S)
+                    server.callers.retire(IDLE_S)
 
     async def _take_socket(self, name: str, listening: socket.socket) -> bool:
         server = self._servers.get(name)
-        return server is not None and await server.adopt(listening)
+        return server is not None and await server.callers.adopt(listening)
 
     async def _follow_fleet(self) -> None:
         assert self.fleet is not None
@@ -198,7 +198,7 @@ class Gateway:
             server.follow(route)
         else:
             self._standings[route.name].follow(route)
-        await server.listen()
+        await server.callers.listen()
 
     def _changed(self, name: str, change: Change) -> None:
         self.on_change(name, change)

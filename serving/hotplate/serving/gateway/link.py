@@ -11,8 +11,7 @@ from typing import Any
 import aiohttp
 
 from hotplate.serving.gateway.gateway import Gateway
-from hotplate.serving.gateway.route_server import Change
-from hotplate.serving.gateway.routes import DemandReport, RouteTable
+from hotplate.serving.gateway.routes import Change, DemandReport, RouteTable
 from hotplate.serving.gateway.table_file import TableFile
 
 log = logging.getLogger(__name__)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import enum
-import itertools
 import logging
-import secrets
-import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,25 +12,24 @@ from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admission import Local, admit, body_too_large
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
+from hotplate.serving.gateway.callers import Callers
 from hotplate.serving.gateway.errors import (
     GatewayError,
     RequestSlow,
     RouteClosed,
     RouteRefused,
-    TooManyConnections,
 )
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
 from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.listener import Listener, Peers
+from hotplate.serving.gateway.listener import Peers
 from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.pools import Pools
 from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
 from hotplate.serving.gateway.refusals import refusal
 from hotplate.serving.gateway.request_head import RequestHead
-from hotplate.serving.gateway.rounds import Rounds
-from hotplate.serving.gateway.routes import Route, RouteDemand
+from hotplate.serving.gateway.routes import Change, Route, RouteDemand
 from hotplate.serving.gateway.task_calls import DOCS_PATH, task_call
 from hotplate.serving.gateway.task_exchange import TaskExchange
 from hotplate.serving.gateway.task_run import TaskRun
@@ -47,21 +42,6 @@ log = logging.getLogger(__name__)
 
 Held = Exchange | TaskRun
 """What waits for a slot, or has one."""
-
-
-class Change(enum.Enum):
-    """How much of news a change of a route's demand is."""
-
-    COUNTS = "counts"
-    """A number is not what it was."""
-    BEGAN = "began"
-    """There was nothing to do and now there is."""
-    DRAINED = "drained"
-    """A replica that was to finish has finished."""
-
-
-_REQUEST_IDS = itertools.count(1)
-_REQUEST_ID_PREFIX = secrets.token_hex(6).encode()
 
 
 class RouteServer:
@@ -88,22 +68,22 @@ class RouteServer:
         )
         self.closing = False
         """It takes nothing new and ends when what is running has ended."""
-        self._retiring = False
         self._tell = changed
         self._told = False
         """The listener knows that the counts have changed and has not asked for them yet."""
         self._refused = 0
-        self._listener = Listener(
-            route.name, lambda: Front(self), lambda: self._changed(Change.COUNTS), peers
+        self.callers = Callers(
+            self,
+            ended=self._check_ended,
+            error_changed=lambda: self._changed(Change.COUNTS),
+            peers=peers,
         )
         self.heads: HeadMemo[RequestHead] = HeadMemo()
-        self._fronts: set[Front] = set()
         self._pools = Pools(limits)
         self._deadlines = Alarm(self._ring)
         self._arrivals: Arrivals[Exchange] = Arrivals(lambda: self.limits)
         self._entries = Alarm(self._let_in)
         self._stalls = Alarm(self._end_stalled)
-        self._rounds = Rounds(self._fronts, lambda: self.limits.sweep_s)
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -111,7 +91,7 @@ class RouteServer:
     async def update(self, route: Route) -> None:
         """Takes over new orders without cutting what is running."""
         self.follow(route)
-        await self.listen()
+        await self.callers.listen()
 
     def follow(self, route: Route) -> None:
         """Takes over new orders, but for where callers arrive."""
@@ -127,49 +107,22 @@ class RouteServer:
             ticket.holder.enter_anew()
         if turned:
             self._changed(Change.BEGAN)
-        if self._retiring:
-            self._check_ended()
+        self._check_ended()
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
-
-    async def listen(self) -> None:
-        """Callers arrive where the route says, and nowhere else."""
-        route = self.route
-        await self._listener.listen(route.host, route.port, route.tls_certificate, route.tls_key)
 
     def stop(self, message: str) -> None:
         """Accepts nothing more and refuses what waits; `ended` tells when the rest is done."""
         self.closing = True
-        self._listener.close()
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
-        for front in list(self._fronts):
-            front.close_if_idle()
+        self.callers.turn_out()
         self._changed(Change.COUNTS)
         self._check_ended()
 
     @property
     def parting(self) -> bool:
         """Whether it is to have no callers any more."""
-        return self.closing or self._retiring
-
-    @property
-    def descriptors(self) -> Sequence[int]:
-        """Of the sockets that callers arrive on."""
-        return self._listener.descriptors
-
-    async def adopt(self, listening: socket.socket) -> bool:
-        """Takes callers who arrive on another gateway's socket; whether it is this route's."""
-        return not self.parting and await self._listener.adopt(listening)
-
-    def retire(self, idle_s: float) -> None:
-        """Accepts nobody more, and serves those who are here on until each has had an answer that
-        says that it is the last, or was idle for that long. To be called again and again."""
-        if not self._retiring:
-            self._retiring = True
-            self._listener.close()
-        for front in list(self._fronts):
-            front.close_if_idle(idle_s)
-        self._check_ended()
+        return self.closing or self.callers.retiring
 
     async def ended(self) -> None:
         """Waits until a stopped route has nothing running and no caller is left."""
@@ -181,14 +134,13 @@ class RouteServer:
 
     def abandon(self) -> None:
         """Cuts what is still there."""
-        for front in list(self._fronts):
-            front.cut()
+        self.callers.cut()
         self._let_everything_go()
 
     @property
     def error(self) -> str:
         """Why it is not listening."""
-        return self._listener.error
+        return self.callers.listener.error
 
     def demand(self) -> RouteDemand:
         """What there is to do now; the listener is told of the next change after it."""
@@ -213,32 +165,6 @@ class RouteServer:
     def taken(self, replica_id: str) -> int:
         """Slots of the replica that requests have which this gateway sent."""
         return sum(r.taken for r in self.queue.replicas if r.id == replica_id)
-
-    # Fronts
-
-    @property
-    def callers(self) -> int:
-        """Connections of callers that are open."""
-        return len(self._fronts)
-
-    def new_id(self) -> bytes:
-        return b"%b-%x" % (_REQUEST_ID_PREFIX, next(_REQUEST_IDS))
-
-    def opened(self, front: Front) -> None:
-        self._fronts.add(front)
-        if self.closing:
-            front.close()
-            return
-        open_ = len(self._fronts) - 1
-        if open_ >= self.limits.connections:
-            message = f"{self.route.name}: {open_} connections are open; use fewer, or come later."
-            front.turn_away(TooManyConnections(message, retry_after_s=5))
-        self._rounds.watch()
-
-    def closed(self, front: Front) -> None:
-        self._fronts.discard(front)
-        if self.parting:
-            self._check_ended()
 
     # Requests whose bodies still come
 
@@ -455,8 +381,7 @@ class RouteServer:
         self._changed(Change.DRAINED if drained else Change.COUNTS)
         if self._arrivals.any_waiting:
             self._let_in()
-        if self.parting:
-            self._check_ended()
+        self._check_ended()
 
     def _log(self, log: AccessLog, exchange: Exchange, total_s: float) -> None:
         request, ticket = exchange.request, exchange.ticket
@@ -508,12 +433,12 @@ class RouteServer:
         self._rewatch()
 
     def _check_ended(self) -> None:
-        if self.queue.idle and not self._fronts:
+        if self.parting and self.queue.idle and not self.callers:
             self._let_everything_go()
             self._ended.set()
 
     def _let_everything_go(self) -> None:
         self._pools.keep(())
-        self._rounds.stop()
+        self.callers.stop()
         for alarm in (self._deadlines, self._entries, self._stalls):
             alarm.cancel()

@@ -6,6 +6,7 @@ which may run on another machine.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -111,6 +112,17 @@ class RouteDemand:
     @property
     def demand(self) -> int:
         return self.in_flight + self.queued
+
+
+class Change(enum.Enum):
+    """How much of news a change of a route's demand is."""
+
+    COUNTS = "counts"
+    """A number is not what it was."""
+    BEGAN = "began"
+    """There was nothing to do and now there is."""
+    DRAINED = "drained"
+    """A replica that was to finish has finished."""
 
 
 @dataclass(frozen=True)
