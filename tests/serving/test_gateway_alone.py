@@ -92,6 +92,7 @@ async def test_it_serves_follows_the_file_and_cuts_nothing(
         # Written in place: a deployment moves, gets a slot more, and another one goes.
         file.write_text(head + deployment("chat", moved, backend, concurrency=2))
         assert (await waiting.answer()).body == b"ok /x"  # its turn has come by the second slot
+        await until(lambda: "is in force (version 2)" in gateway.log)
         _, health = await gateway.admin("/healthz")
         assert (health["error"], health["version"], health["errors"]) == ("", 2, {})
         for port in (chat, tts):
