@@ -22,6 +22,8 @@ from hotplate.serving.gateway.histogram import Histogram
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
 
+OTHERS = "other"
+"""Stands for all organizations without a weight of their own."""
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
 
@@ -117,13 +119,31 @@ def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
     slots = GaugeMetricFamily(
         "hotplate_gateway_slots", "Slots of the open replicas.", labels=["route"]
     )
+    by_organization = GaugeMetricFamily(
+        "hotplate_gateway_organization_queued_requests",
+        "Of those that wait, each organization's that has a weight, and all others' together.",
+        labels=["route", "organization"],
+    )
     for route in routes:
+        for organization, count in _by_organization(route).items():
+            by_organization.add_metric([route.route.name, organization], count)
         labels = [route.route.name]
         queued.add_metric(labels, route.queue.queued)
         queued_bytes.add_metric(labels, route.queue.queued_bytes)
         in_flight.add_metric(labels, route.queue.in_flight)
         slots.add_metric(labels, route.queue.slots)
-    yield from (queued, queued_bytes, in_flight, slots)
+    yield from (queued, queued_bytes, by_organization, in_flight, slots)
+
+
+def _by_organization(route: RouteServer) -> dict[str, int]:
+    """Callers may name any number of organizations, so only those that the route names count one
+    by one."""
+    if not route.route.organization_header:
+        return {}
+    counts = {**{name: 0 for name, _ in route.route.weights}, OTHERS: 0}
+    for share in route.queue.line.waiting:
+        counts[share.name if share.name in counts else OTHERS] += share.order.count
+    return counts
 
 
 HISTOGRAMS: Sequence[tuple[str, str, Callable[[RouteCounters], Histogram]]] = (
