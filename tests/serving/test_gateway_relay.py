@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.serving.gateway.fleet import OWNER, Fleet, heir_of
+from hotplate.serving.gateway.fleet import Fleet, heir_of
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
 from tests.serving.backends import Backend
@@ -80,8 +80,9 @@ class Pair:
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
-    with tempfile.TemporaryDirectory() as folder:  # a short name, for its sockets
-        pair = Pair(Path(folder))
+    # A short name, for its sockets.
+    with tempfile.TemporaryDirectory() as top:
+        pair = Pair(Path(top) / "fleet")
         await pair.backend.start()
         await pair.join()
         yield pair
@@ -92,7 +93,7 @@ async def pair() -> AsyncIterator[Pair]:
         for gateway in pair.gateways:
             await gateway.close(1)
         await pair.backend.stop()
-        assert not [name for name in os.listdir(folder) if not name.endswith(OWNER)]
+        assert os.listdir(top) == [], "the last one leaves nothing behind"
 
 
 async def test_a_relayed_request_is_the_callers_own_to_the_replica(pair: Pair) -> None:

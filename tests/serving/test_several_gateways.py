@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.serving.gateway.fleet import heir_of
 from tests.serving.backends import Backend, Connection, Request
 from tests.serving.callers import free_port, until
 from tests.serving.gateway_processes import GatewayProcess
@@ -47,15 +48,14 @@ async def owner_of(*gateways: GatewayProcess) -> tuple[GatewayProcess, GatewayPr
 
 
 async def agreed(*gateways: GatewayProcess) -> None:
-    """Waits until each knows all the others and they name one owner."""
+    """Waits until they name one owner: the one whom all of them make it, who know each other."""
     for gateway in gateways:
         await gateway.ready()
     async with asyncio.timeout(5):
         while True:
             healths = [(await gateway.admin("/healthz"))[1] for gateway in gateways]
             owners = {health["owners"].get("chat") for health in healths}
-            peers = [len(health["peers"]) for health in healths]
-            if len(owners) == 1 and owners != {""} and set(peers) == {len(gateways) - 1}:
+            if owners == {heir_of("chat", [health["gateway"] for health in healths])}:
                 return
             await asyncio.sleep(0.02)
 

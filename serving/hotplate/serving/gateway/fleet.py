@@ -55,6 +55,8 @@ class Fleet:
         self.id = f"{int(started_at * 1000):015d}-{os.getpid()}"
         self._serving: Mapping[str, frozenset[str]] = {}
         """The others that live, oldest first, and what they serve, as `look` saw them last."""
+        self.changes = 0
+        """How often the answer to who lives and serves what has become another."""
         self._own: frozenset[str] = frozenset()
         self._member = -1
 
@@ -91,11 +93,17 @@ class Fleet:
         draft.rename(self.folder / (self.id + MEMBER))  # nobody sees it without its lock
 
     def leave(self) -> None:
-        """Is counted no more; what it owns is to be released."""
+        """Is counted no more; what it owns is released. The last one leaves nothing behind, but
+        what says of slots that may still be taken."""
         if self._member >= 0:
             (self.folder / (self.id + MEMBER)).unlink(missing_ok=True)
             os.close(self._member)
             self._member = -1
+        if not self.look():
+            for path in self.folder.glob("*" + OWNER):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else comes, or slots are taken
+                self.folder.rmdir()
 
     def serve(self, deployments: Iterable[str]) -> None:
         """Tells the others what this gateway may own."""
@@ -103,6 +111,7 @@ class Fleet:
         own |= {self._seat} if self._seat and own else set()
         if own != self._own:
             self._own = own
+            self.changes += 1
             content = "\n".join(sorted(own)).encode()
             os.pwrite(self._member, content, 0)
             os.ftruncate(self._member, len(content))
@@ -117,7 +126,9 @@ class Fleet:
                 with suppress(OSError):
                     said = (self.folder / (member + MEMBER)).read_text()
                     serving[member] = frozenset(said.split())
-        self._serving = serving
+        if serving != self._serving:
+            self._serving = serving
+            self.changes += 1
         return self.peers
 
     def heir(self, deployment: str) -> str:
@@ -134,7 +145,10 @@ class Fleet:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            its_file = path.stat().st_ino == os.fstat(descriptor).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            its_file = False
+        if not its_file:  # it is another's, or was removed with the last one that served it
             os.close(descriptor)
             return None
         os.ftruncate(descriptor, 0)

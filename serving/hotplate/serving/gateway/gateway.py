@@ -79,6 +79,7 @@ class Gateway:
         """Takes its place among the gateways of the fleet, which may ask it by way of `operator`
         what operators ask. Raises OSError."""
         assert self.fleet is not None
+        self.fleet.folder.mkdir(mode=0o700, exist_ok=True)
         self._door = Door(self.fleet.socket, self.server, operator)
         await self._door.open()
         self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self._take_socket)
@@ -138,12 +139,12 @@ class Gateway:
             self._looking.cancel()
         for standing in self._standings.values():
             standing.close()
-        if self.fleet is not None:
-            self.fleet.leave()
         if self._door is not None:
             self._door.close()
         if self._inbox is not None:
             self._inbox.close()
+        if self.fleet is not None:
+            self.fleet.leave()
         if self._access_log is not None:
             self._access_log.close()
 

@@ -30,6 +30,8 @@ class Standing:
         self._claim: Claim | None = None
         self._owner = ""
         """Who owns it if this gateway does not; empty = nobody does."""
+        self._settled_at = -1
+        """The fleet's changes after which the one owned it that should; -1 = it did not."""
 
     @property
     def owned(self) -> bool:
@@ -48,7 +50,7 @@ class Standing:
 
     def look(self) -> None:
         """Follows what has become of the other gateways."""
-        if not self._server.closing:
+        if not self._server.closing and self._settled_at != self._fleet.changes:
             self._settle()
         if self._taken is not None and not self.owned and not self._server.slots_taken:
             self._server.queue.ledger = None
@@ -75,6 +77,12 @@ class Standing:
 
     def _settle(self) -> bool:
         """Owns it or not, as it should be; whether that has put the route in force."""
+        changed = self._own_or_not()
+        settled = self.owner != "" and self.owner == self._fleet.heir(self._route.name)
+        self._settled_at = self._fleet.changes if settled else -1
+        return changed
+
+    def _own_or_not(self) -> bool:
         fleet, name = self._fleet, self._route.name
         mine = fleet.heir(name) == fleet.id
         if self._claim is not None:
