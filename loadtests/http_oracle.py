@@ -89,8 +89,8 @@ def judge(data: bytes, seed: int) -> int:
     """How many requests were read. Raises Differs, or what the gateway may not raise."""
     memo: HeadMemo[RequestHead] = HeadMemo()
     whole = Reading().of([data], memo)
-    for pieces, known in (_pieces(data, seed), HeadMemo()), ([data], memo):
-        other = Reading().of(pieces, known)
+    for parts, known in (pieces(data, seed), HeadMemo()), ([data], memo):
+        other = Reading().of(parts, known)
         if (whole.taken, whole.refused) != (other.taken, other.refused):
             raise Differs(f"whole {whole} but in pieces, or known, {other}")
     calls = [taken for taken in whole.taken if not taken.head.upgrade]
@@ -98,7 +98,7 @@ def judge(data: bytes, seed: int) -> int:
     return len(whole.taken)
 
 
-def _pieces(data: bytes, seed: int) -> Iterator[bytes]:
+def pieces(data: bytes, seed: int) -> Iterator[bytes]:
     chance = random.Random(seed)
     cuts = sorted(chance.randrange(len(data) + 1) for _ in range(chance.randrange(PIECES_MOST)))
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):

@@ -1,4 +1,4 @@
-"""Millions of malformed requests against the gateway's readers, judged by another parser.
+"""Millions of malformed requests and answers against the gateway, judged by another parser.
 
 atheris (libFuzzer) makes them out of those that the tests know and of what reached new code.
 """
@@ -12,10 +12,11 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from loadtests.verdict import Verdict
-from tests.serving.wire import OTHER_STATUS, READ, REFUSED
+from tests.serving.wire import ANSWERS, OTHER_STATUS, READ, REFUSED
 
 INPUT_BYTES = 1500
 HANG_S = 5
@@ -25,6 +26,7 @@ PARTS = (
     *("Host: a", "Content-Length: ", "Transfer-Encoding: chunked", "Expect: 100-continue"),
     *("Connection: close", "Connection: keep-alive", "Connection: Upgrade", "Upgrade: h2c"),
     *("Upgrade: websocket", "TE: trailers", "Trailer: X", "X-Forwarded-For: c", "gzip, "),
+    *("HTTP/1.1 200 OK", "HTTP/1.1 100 Continue", "HTTP/1.1 304 Not Modified", "X-Request-Id: "),
     *("\r\n", "\r\n\r\n", "\n", "\r", "0\r\n\r\n", "3\r\nabc\r\n", ";a=b", "\0", " ", "\t", ", "),
 )
 DONE = re.compile(r"Done (\d+) runs in")
@@ -45,7 +47,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     corpus = flags.corpus or folder / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(_seeds()):
-        (corpus / f"known-{number}").write_bytes(b"\1" + data[: INPUT_BYTES - 1])
+        (corpus / f"known-{number}").write_bytes(data[:INPUT_BYTES])
     words = folder / "words"
     words.write_text("".join(f'"{_quoted(part)}"\n' for part in PARTS))
     began = time.monotonic()
@@ -75,9 +77,15 @@ def _kept(folder: Path) -> list[Path]:
     return [Path(shutil.copy(path, f"fuzz-{path.name}")) for path in folder.glob("*-*")]
 
 
-def _seeds() -> list[bytes]:
-    whole = [data for data, _ in READ.values()]
-    return [*whole, *REFUSED.values(), *(data for _, data in OTHER_STATUS.values())]
+def _seeds() -> Iterator[bytes]:
+    """As `http_fuzzer.py` reads them."""
+    for data, _ in READ.values():
+        yield b"\1" + data
+    for data in (*REFUSED.values(), *(data for _, data in OTHER_STATUS.values())):
+        yield b"\1" + data
+    for data in ANSWERS.values():
+        yield b"\x80" + data
+        yield b"\x81" + data
 
 
 def _quoted(part: str) -> str:

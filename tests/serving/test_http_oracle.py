@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 
 import h11
 import pytest
 
 from hotplate.serving.gateway.request_head import RequestHead
+from loadtests.answer_oracle import judge_answer
 from loadtests.http_oracle import Differs, judge
-from tests.serving.wire import OTHER_STATUS, READ, REFUSED
+from tests.serving.wire import ANSWERS, OTHER_STATUS, READ, REFUSED
 
 KNOWN = [
     *(data for data, _ in READ.values()),
@@ -23,8 +26,24 @@ def test_another_parser_reads_what_is_passed_on_as_we_did(seed: int) -> None:
     chance = random.Random(seed)
     read = sum(judge(data, seed) for data in KNOWN)
     for _ in range(1000):
-        read += judge(_mixed(chance), chance.randrange(256))
+        read += judge(_mixed(chance, KNOWN), chance.randrange(256))
     assert read > 500, "requests do get through"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_parser_reads_one_answer_in_what_is_passed_back(seed: int) -> None:
+    chance = random.Random(seed)
+    ends = Counter(judge_answer(data, seed) for data in ANSWERS.values())
+    for _ in range(1000):
+        data = _mixed(chance, list(ANSWERS.values()))
+        ends[judge_answer(data, chance.randrange(256))] += 1
+    assert min(ends["ended"], ends["lost"]) > 100, "both happen"
+
+
+def test_a_second_answer_behind_the_first_leaves_nothing_in_it() -> None:
+    for seed in range(8):
+        assert judge_answer(ANSWERS["two in chunks"], seed) == "ended"
+        assert judge_answer(ANSWERS["two"], seed) == "ended"
 
 
 def test_a_smuggled_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,9 +58,9 @@ def test_a_smuggled_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         judge(READ["chunks"][0], 0)
 
 
-def _mixed(chance: random.Random) -> bytes:
+def _mixed(chance: random.Random, known: Sequence[bytes]) -> bytes:
     """Two known inputs in one, with a few bytes changed, doubled or left out."""
-    data = bytearray(chance.choice(KNOWN) + chance.choice(KNOWN))
+    data = bytearray(chance.choice(known) + chance.choice(known))
     for _ in range(chance.randrange(4)):
         at = chance.randrange(len(data))
         much = chance.randrange(1, 9)

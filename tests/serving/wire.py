@@ -1,4 +1,4 @@
-"""Requests as bytes: those that are read, and those that could be read in two ways."""
+"""Requests and answers as bytes: those that are read, and those that could be read in two ways."""
 
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -93,4 +93,21 @@ READ = {
         CHUNKS[:-2] + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n1\r\na\r\n0\r\n\r\n" + GET,
         [b"a", b""],
     ),
+}
+
+OK = b"HTTP/1.1 200 OK\r\n"
+ANSWERS = {
+    "a length": OK + b"Content-Length: 3\r\n\r\nabc",
+    "chunks and a trailer": OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n",
+    "until the end": OK + b"\r\nall of it",
+    "no content": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "not modified": b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
+    "an interim one": b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n",
+    "HTTP/1.0": b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc",
+    "two": OK + b"Content-Length: 3\r\n\r\nabc" + OK + b"X: of-the-second\r\n\r\n",
+    "two in chunks": (OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n") * 2,
+    "another coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "NUL in the reason": b"HTTP/1.1 200 O\0\r\nContent-Length: 3\r\n\r\nabc",
+    "both lengths": OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a tunnel": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead
 ANSWER_BYTES = b"hotplate-answer-bytes"
 """From our worker, in place of a length: so much is for the caller, the end comes when the handler
 has ended (`replica/hooks.py`)."""
+REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 REASONS = {
     200: b"OK",
     400: b"Bad Request",
@@ -108,7 +110,7 @@ def read_answer(
     length, answer_bytes = noted.get(b"content-length"), noted.get(ANSWER_BYTES)
     return AnswerHead(
         status=status,
-        reason=reason,
+        reason=reason if reason == b"OK" or REASON.fullmatch(reason) else b"",
         keep_alive=keep_alive,
         content_length=None if length is None else int(length),
         chunked=b"transfer-encoding" in noted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import httptools
@@ -38,6 +39,8 @@ class Upstream(asyncio.Protocol):
         """A byte of the answer has come."""
         self._head: AnswerHead | None = None
         self._ended = False
+        self._trailers: Sequence[Field] = ()
+        """Of the answer that has ended, and not of what may follow it."""
         self._until_end = False
         """Only the connection's end says where the answer ends."""
 
@@ -139,7 +142,7 @@ class Upstream(asyncio.Protocol):
             return
         keep_alive = self._parser.should_keep_alive()
         head = read_answer(status, self._reason, self._fields, keep_alive=keep_alive)
-        self._fields = []  # from here on trailers
+        self._fields = []  # of trailers, from here on
         if status == 101 and not exchange.request.upgrade:
             raise ValueError("an upgrade that nobody asked for")
         self._head = head
@@ -155,8 +158,9 @@ class Upstream(asyncio.Protocol):
             self.exchange.answer_body(data)
 
     def on_message_complete(self) -> None:
-        if self._head is not None:
+        if self._head is not None and not self._ended:
             self._ended = True
+            self._trailers = self._fields
 
     # Inside
 
@@ -165,11 +169,11 @@ class Upstream(asyncio.Protocol):
         clean = True
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self.tunnel = True
-            exchange.open_tunnel(data[upgrade.args[0] :])
-            return
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(error, httptools.HttpParserUpgrade) and self._opens_tunnel:
+                self.tunnel = True
+                exchange.open_tunnel(data[error.args[0] :])
+                return
             # Bytes after a whole answer are not passed on; the answer is.
             if not self._ended:
                 self.exchange = None
@@ -183,8 +187,14 @@ class Upstream(asyncio.Protocol):
         else:
             exchange.flush()
 
+    @property
+    def _opens_tunnel(self) -> bool:
+        """Whether the answer is the 101, and not something behind it."""
+        return self._head is not None and self._head.status == 101
+
     def _finish(self, exchange: Exchange, clean: bool) -> None:
         head = self._head
+        trailers, self._trailers = self._trailers, ()
         self.exchange = None
         if clean and head is not None and head.keep_alive and exchange.request_done:
             self._begun = self._ended = False
@@ -194,7 +204,7 @@ class Upstream(asyncio.Protocol):
             self.pool.put(self)
         else:
             self.close()
-        exchange.answer_end(self._fields)
+        exchange.answer_end(trailers)
 
     def _balance(self) -> None:
         if self.exchange is not None and self.exchange.front is not None:
