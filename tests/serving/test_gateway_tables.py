@@ -139,3 +139,15 @@ async def test_demand_is_counted_with_service_time_and_busy_slots(kitchen: Kitch
     demand = kitchen.gateway.report().routes[kitchen.route.name]
     assert (demand.in_flight, demand.queued, demand.completed) == (0, 0, 3)
     assert 0.02 < demand.service_s < asyncio.get_running_loop().time() - began
+
+
+async def test_what_was_made_of_a_head_holds_for_its_route_only(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    statuses = []
+    closed, failed = {"token_digests": ("0" * 64,)}, {"refuse": "it has failed"}
+    for changes in ({}, closed, {"token_digests": None}, failed, {"refuse": ""}):
+        await kitchen.serve(**changes)
+        for _ in range(2):
+            statuses.append((await caller.ask("/x", method="POST", body=b"same")).status)
+    assert statuses == [200, 200, 401, 401, 200, 200, 503, 503, 200, 200]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.errors import (
     BadRequest,
@@ -19,6 +20,10 @@ from hotplate.serving.gateway.errors import (
     MethodRefused,
     UnknownCoding,
 )
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.admission import Terms
+    from hotplate.serving.gateway.routes import Route
 
 Field = tuple[bytes, bytes]
 
@@ -81,6 +86,22 @@ HOST = re.compile(rb"[A-Za-z0-9\-._~%!$&'()*+;=:\[\]]*")
 ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9\-._~%!$&'()*+;=:\[\]]+)((?:[/?].*)?)")
 
 
+class Made:
+    """What has been made of a head, for the next time that it comes."""
+
+    __slots__ = ("ready", "route", "terms", "written")
+
+    def __init__(self) -> None:
+        self.written: dict[bytes, tuple[bytes, bytes]] = {}
+        """By target, the head for a replica: before the request's id and after it."""
+        self.terms: Terms | None = None
+        """On which it was admitted ..."""
+        self.route: Route | None = None
+        """... to this route ..."""
+        self.ready = False
+        """... while a replica was ready, or none was."""
+
+
 @dataclass(slots=True)
 class RequestHead:
     """A request as read; `to_replica` makes of it what a replica gets."""
@@ -113,8 +134,8 @@ class RequestHead:
     """The lines that are passed on as they came."""
     repeats: bool
     """Nothing in it is this one request's own, so it may come again as it is."""
-    written: dict[bytes, tuple[bytes, bytes]] = field(compare=False)
-    """What `to_replica` made of it, by target: before the request's id and after it."""
+    made: Made = field(default_factory=Made, compare=False)
+    """Shared by all that are `again` the same."""
 
     def again(self, request_id: bytes) -> RequestHead:
         """The same head come again."""
@@ -141,9 +162,10 @@ class RequestHead:
         """The head to send, with its empty line; `default_host` for callers that named none."""
         if not self.host or (self.authorization and not with_authorization):
             return self.request_id.join(self._written(default_host, with_authorization))
-        written = self.written.get(self.target)
+        written = self.made.written.get(self.target)
         if written is None:
-            written = self.written[self.target] = self._written(default_host, with_authorization)
+            written = self._written(default_host, with_authorization)
+            self.made.written[self.target] = written
         return self.request_id.join(written)
 
     def _written(self, default_host: bytes, with_authorization: bool) -> tuple[bytes, bytes]:
@@ -230,7 +252,6 @@ def read_request(
         peer=peer,
         kept=kept,
         repeats=not (given_id or upgrade or b"traceparent" in noted),
-        written={},
     )
 
 

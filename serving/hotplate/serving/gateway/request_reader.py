@@ -107,6 +107,19 @@ class RequestReader:
             else:
                 data = self._read_length(body, data)
 
+    def known(self, data: bytes) -> tuple[RequestHead, bytes] | None:
+        """The request and its body, if the data is one that is known, whole, and nothing else.
+
+        Else nothing has been read of it.
+        """
+        if self._body is not None or self.in_head or self._over or self._returned:
+            return None
+        end = data.find(HEAD_END) + len(HEAD_END)
+        request = self._memo.get(self._caller + data[:end])
+        if request is None or len(data) - end != request.content_length or not request.keep_alive:
+            return None
+        return request.again(self._new_id()), data[end:]
+
     def rest(self) -> None:
         """Nothing has come for a while: what the next head needs is made anew."""
         if not self.in_head and self._body is None:

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.access_log import AccessLog
-from hotplate.serving.gateway.admission import Local, admit, body_too_large
+from hotplate.serving.gateway.admission import Local, Terms, admit, body_too_large
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
 from hotplate.serving.gateway.callers import Callers
@@ -223,13 +223,7 @@ class RouteServer:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
             if exchange.received > self.route.body_limit_bytes:
                 raise body_too_large(exchange.received, self.route)
-            terms = admit(
-                self.route,
-                exchange.request,
-                ready=queue.ready,
-                limits=self.limits,
-                task=exchange.task,
-            )
+            terms = self._admit(exchange)
         except GatewayError as error:
             exchange.fail(error)
             return
@@ -239,7 +233,8 @@ class RouteServer:
         if isinstance(exchange, TaskExchange) and exchange.is_kept(ready=queue.ready):
             exchange.serve()
             return
-        exchange.request.target = terms.prefix + exchange.request.target
+        if terms.prefix:
+            exchange.request.target = terms.prefix + exchange.request.target
         ticket: Ticket[Held] = Ticket(
             exchange,
             arrived_at=now,
@@ -260,6 +255,16 @@ class RouteServer:
             self._stalls.set(now + self.limits.stall_s / 4)
         self._take_up(changes, now)
         self._changed(Change.BEGAN if first else Change.COUNTS)
+
+    def _admit(self, exchange: Exchange) -> Local | Terms:
+        request, route, ready = exchange.request, self.route, self.queue.ready
+        made = request.made
+        if made.route is route and made.ready is ready and made.terms and exchange.task is None:
+            return made.terms
+        terms = admit(route, request, ready=ready, limits=self.limits, task=exchange.task)
+        if isinstance(terms, Terms) and exchange.task is None:
+            made.route, made.ready, made.terms = route, ready, terms
+        return terms
 
     def enter(self, run: TaskRun) -> bool:
         """A task waits for a slot, for as long as it takes; False = not here, or not now."""
