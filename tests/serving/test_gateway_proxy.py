@@ -335,6 +335,31 @@ async def test_a_caller_of_http_1_0_gets_no_chunks(kitchen: Kitchen) -> None:
     assert kitchen.backend.requests[0].headers["host"] == kitchen.backend.address
 
 
+async def test_a_caller_of_http_1_0_keeps_its_connection_if_it_asks_to(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    for _ in range(2):
+        caller.send_raw(b"GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        answer = await caller.answer()
+        assert (answer.body, answer.headers["connection"]) == (b"ok /x", "keep-alive")
+    caller.send_raw(b"GET /y HTTP/1.0\r\n\r\n")
+    assert (await caller.answer()).headers["connection"] == "close"
+    assert await caller.ended()
+
+
+async def test_nothing_waits_for_a_buffer_to_fill_on_either_side(kitchen: Kitchen) -> None:
+    """TCP's own (Nagle's) is off; 200 small pieces there and back take no time."""
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    began = asyncio.get_running_loop().time()
+    for _ in range(100):
+        caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
+        await asyncio.sleep(0)
+        caller.send_raw(b"b")
+        assert (await caller.answer()).body == b"ab"
+    assert asyncio.get_running_loop().time() - began < 2.0, "Nagle's would take 40 ms for each"
+
+
 async def test_an_early_answer_arrives_and_ends_both_connections(kitchen: Kitchen) -> None:
     async def early(request: Request, connection: Connection) -> None:
         connection.answer(b"no, thanks", "403 Forbidden")

@@ -56,6 +56,7 @@ async def test_a_malformed_request_is_a_400_and_reaches_no_replica(
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 201 + b"\r\n", 431, "head_too_large"),
         (b"GET / HTTP/1.1\r\nA: " + b"a" * LIMITS.head_bytes + b"\r\n\r\n", 431, "head_too_large"),
         (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501, "unknown_transfer_coding"),
+        (HEAD + b"Expect: wonders\r\n\r\n", 417, "expectation_refused"),
         (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501, "method_refused"),
     ],
 )
