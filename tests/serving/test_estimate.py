@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.serving.gateway.estimate import ENOUGH, FRESH_S, SAMPLED, WINDOW, ServiceTime
+from hotplate.serving.gateway.estimate import ENOUGH, FRESH_S, WINDOW, ServiceTime
 
 
 def learnt(*times_s: float) -> ServiceTime:
+    """After requests that took so long, the last of which ended at 0."""
     service = ServiceTime()
-    for time_s in times_s:
-        service.learn(time_s, time_s, 0.0)
+    for number, time_s in enumerate(times_s, start=1):
+        service.learn(time_s, time_s, float(number - len(times_s)))
     return service
 
 
@@ -43,8 +44,9 @@ def test_a_stream_counts_until_its_first_byte() -> None:
 
 def test_one_much_faster_request_says_that_things_have_changed() -> None:
     service = learnt(*[8.0] * WINDOW)
-    service.learn(0.05, 0.05, 0.0)
-    assert service.least_s == service.fair_s == 0.05
+    service.learn(0.05, 0.05, 1.0)
+    assert service.least_s == 0.05
+    assert service.fair_s < 0.06
 
 
 def test_what_is_old_is_held_against_nobody() -> None:
@@ -55,6 +57,13 @@ def test_what_is_old_is_held_against_nobody() -> None:
 
 
 def test_a_slower_service_is_noticed() -> None:
-    service = learnt(*[0.05] * WINDOW, *[1.0] * (WINDOW * SAMPLED))
+    service = learnt(*[0.05] * WINDOW, *[1.0] * WINDOW)
     assert service.least_s == 1.0
     assert service.mean_s == pytest.approx(1.0, rel=0.01)
+
+
+def test_of_very_many_requests_some_tell_enough() -> None:
+    service = learnt(*[0.001] * (WINDOW + 1))
+    for number in range(1000):
+        service.learn(0.001, 0.001, number * 0.0001)
+    assert service.seen < WINDOW + 30

@@ -22,22 +22,22 @@ class Deadlines(Generic[Holder]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Ticket[Holder]]] = []
+        self._sweep_at = STALE_MOST
 
-    def add(self, ticket: Ticket[Holder], open_tickets: int) -> None:
-        """Watches `ticket.ends_at`; call it again when that has changed. `open_tickets` is how
-        many tickets have not ended: what bounds the memory."""
+    def add(self, ticket: Ticket[Holder]) -> None:
+        """Watches `ticket.ends_at`; call it again when that has changed."""
         heap = self._heap
-        if len(heap) > 2 * open_tickets + STALE_MOST:
-            heap[:] = [entry for entry in heap if _is_due(entry)]
-            heapify(heap)
         heappush(heap, (ticket.ends_at, ticket.number, ticket))
+        if len(heap) > self._sweep_at:
+            self.replace(())
 
     def replace(self, tickets: Iterable[Ticket[Holder]]) -> None:
-        """Watches these too, whose ends have all changed."""
+        """Watches these too, whose ends have all changed, and throws away what is of no use."""
         heap = [entry for entry in self._heap if _is_due(entry)]
         heap += [(ticket.ends_at, ticket.number, ticket) for ticket in tickets]
         heapify(heap)
         self._heap = heap
+        self._sweep_at = 2 * len(heap) + STALE_MOST
 
     def over(self, now: float) -> Iterator[Ticket[Holder]]:
         """Takes out those whose time is over."""

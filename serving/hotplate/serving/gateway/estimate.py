@@ -5,7 +5,7 @@ Two questions, two answers:
 * How long until the work ahead is done? The mean of the time that requests had their slots, less
   one deviation for each square root of their number: what a lucky caller may hope for.
 * Can a request still be answered in the time it has left? Not if nine of ten took longer until
-  their answers began: the tenth percentile of the newest few hundred. Streams count until their
+  their answers began: the tenth percentile of the newest 64. Streams count until their
   first byte only, as time-outs do. A mean would refuse what can finish wherever short and long
   requests are mixed. Where others wait for the slot it must have a fair chance of one kind's
   spread too: a tenth above that percentile, or the median, whichever is less. Under overload every
@@ -29,8 +29,9 @@ ENOUGH = 10
 """Requests after which both are held against a request as they are; the first says nothing."""
 WINDOW = 64
 """Requests whose first byte's times are kept."""
-SAMPLED = 4
-"""Once there are as many, one of so many more: requests are asked often, and change slowly."""
+PAUSE_S = 0.005
+"""Once there are as many, only what ends so long after the last is learnt from: two hundred a
+second tell as much as ten thousand."""
 LOW = 0.1
 """The quantile of them below which a request is not tried."""
 SPREAD = 1.1
@@ -57,6 +58,8 @@ class ServiceTime:
 
     def learn(self, slot_s: float, answer_s: float, now: float) -> None:
         """A request had its slot for `slot_s`, its answer began `answer_s` after it got it."""
+        if now - self._newest_at < PAUSE_S and self.seen > WINDOW:
+            return
         self.seen += 1
         if self.seen <= ENOUGH:
             self._trust = (self.seen - 1) / (ENOUGH - 1)
@@ -65,18 +68,14 @@ class ServiceTime:
         self.mean_s += weight * off
         self._variance = (1.0 - weight) * (self._variance + weight * off * off)
         self._newest_at = now
-        if answer_s < self.least_s * FALL:
-            self.least_s = self.fair_s = answer_s
-        if self.seen < WINDOW or self.seen % SAMPLED == 0:
-            self._sample(answer_s)
-
-    def _sample(self, answer_s: float) -> None:
         newest, known = self._answer_s, self._sorted
         insort(known, answer_s)
         newest.append(answer_s)
         if len(newest) > WINDOW:
             del known[bisect_left(known, newest.popleft())]
         low_s = known[int(LOW * len(known))]
+        if answer_s < low_s * FALL:
+            low_s = answer_s
         self.least_s = low_s * self._trust
         self.fair_s = min(low_s * SPREAD, known[len(known) // 2]) * self._trust
 

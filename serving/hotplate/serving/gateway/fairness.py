@@ -76,6 +76,8 @@ class FairLine(Generic[Holder]):
     def __init__(self, service: ServiceTime) -> None:
         self.count = 0
         """Those that wait. Counts are attributes, not `len`: they are read with every request."""
+        self.contested = False
+        """Whether several organizations are known; else there is nothing to charge."""
         self._service = service
         self._weights: Mapping[str, float] = {}
         self._returned: OrderedDict[Ticket[Holder], None] = OrderedDict()
@@ -203,7 +205,7 @@ class FairLine(Generic[Holder]):
             share = self._shares.get(organization) or self.share_of(organization)
             ticket.share = share
         share.running += 1
-        if len(self._shares) == 1:
+        if not self.contested:
             ticket.round = NO_ROUND
             return
         if not share.order.count:
@@ -219,7 +221,7 @@ class FairLine(Generic[Holder]):
         share = ticket.share
         assert share is not None, "who was charged has a share"
         share.running -= 1
-        if len(self._shares) == 1:
+        if not self.contested:
             return
         if ticket.round == self._round:
             off_s = slot_s - ticket.charged_s
@@ -243,6 +245,7 @@ class FairLine(Generic[Holder]):
                 alone.cost_s = usual_s
             share = Share(organization, self._weights.get(organization, 1.0), usual_s)
             self._shares[organization] = share
+            self.contested = len(self._shares) > 1
         return share
 
     # Inside

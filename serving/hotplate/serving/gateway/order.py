@@ -45,7 +45,10 @@ class Order(Generic[Holder]):
         return bisect_left(self._turns, turn_of(ticket), lo=self._first) - self._first
 
     def join(self, ticket: Ticket[Holder]) -> None:
-        turn = turn_of(ticket)
+        ends_at = ticket.ends_at
+        turn = (ticket.priority, ends_at, ticket.number, ticket)
+        if ends_at == inf:
+            turn = turn_of(ticket)
         turns = self._turns
         self.count += 1
         if self.count == 1 or turns[-1] < turn:
@@ -55,14 +58,21 @@ class Order(Generic[Holder]):
 
     def take(self) -> Ticket[Holder]:
         """The first one, which leaves."""
-        ticket = self._turns[self._first][3]
-        self._spend()
+        turns, first = self._turns, self._first
+        ticket = turns[first][3]
+        # What is spent must not keep its ticket; it is not compared, as searches start behind it.
+        turns[first] = SPENT
+        self._first = first = first + 1
+        self.count -= 1
+        if first > SPENT_MOST and first * 2 > len(turns):
+            del turns[:first]
+            self._first = 0
         return ticket
 
     def leave(self, ticket: Ticket[Holder]) -> None:
         index = bisect_left(self._turns, turn_of(ticket), lo=self._first)
         if index == self._first:
-            self._spend()
+            self.take()
         else:
             del self._turns[index]
             self.count -= 1
@@ -71,15 +81,6 @@ class Order(Generic[Holder]):
         """Puts all in order anew: their deadlines have changed, which must not happen otherwise."""
         self._turns = sorted(turn_of(ticket) for ticket in self)
         self._first = 0
-
-    def _spend(self) -> None:
-        # What is spent must not keep its ticket, nor be compared: the search starts behind it.
-        self._turns[self._first] = SPENT
-        self._first += 1
-        self.count -= 1
-        if self._first > SPENT_MOST and self._first * 2 > len(self._turns):
-            del self._turns[: self._first]
-            self._first = 0
 
 
 def turn_of(ticket: Ticket[Holder]) -> Turn[Holder]:

@@ -21,7 +21,7 @@ import enum
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from hotplate.serving.gateway.deadlines import Deadlines
 from hotplate.serving.gateway.estimate import ServiceTime
@@ -61,6 +61,9 @@ class Changes(NamedTuple, Generic[Holder]):
 
     granted: Sequence[Ticket[Holder]] = ()
     ended: Sequence[tuple[Ticket[Holder], End]] = ()
+
+
+NOTHING: Changes[Any] = Changes()
 
 
 class SlotQueue(Generic[Holder]):
@@ -132,7 +135,7 @@ class SlotQueue(Generic[Holder]):
             if self._held_since is None or not self.cold_start_s:
                 return self.cold_start_s or None
             return max(0.0, self._held_since + self.cold_start_s - now)
-        if not self.line.count and slots.next(with_slot=True) is not None:
+        if not self.line.count and slots.any_free:
             return 0.0
         # Of those that run, the first is done in half the time between two that end, on average.
         return self.service.work_s(ahead + 0.5) / slots.total
@@ -143,16 +146,20 @@ class SlotQueue(Generic[Holder]):
         """Grants the ticket a replica, queues it, pushing out another if need be, or refuses it."""
         self._numbers += 1
         ticket.number = self._numbers
-        ticket.ends_at = self._ends_at(ticket)
+        slots = self._slots
+        since = ticket.arrived_at if ticket.arrived_at > self._changed_at else self._changed_at
+        ticket.ends_at = since + (ticket.timeout_s if slots.ready else ticket.hold_s)
         if not ticket.needs_slot:
             return self._submit_to_lobby(ticket, now)
         line = self.line
-        if not line.count and (replica := self._slots.next(with_slot=True)) is not None:
-            if self._is_hopeless(ticket, now, contended=False):
+        if not line.count:
+            if ticket.ends_at - now < self.service.least_s and self._is_hopeless(ticket, now):
                 return Changes((), ((ticket, End.NO_CAPACITY),))
-            self._grant(ticket, replica, now)
-            self._watch(ticket)
-            return Changes((ticket,))
+            replica = slots.take()
+            if replica is not None:
+                self._grant(ticket, replica, now)
+                self._watch(ticket)
+                return Changes((ticket,))
         if self._comes_too_late(ticket, now):
             return Changes((), ((ticket, End.NO_CAPACITY),))
         room = self.room
@@ -164,7 +171,7 @@ class SlotQueue(Generic[Holder]):
             self._wait(ticket, now)
             return Changes((), pushed_out)
         self._wait(ticket, now)
-        return Changes()
+        return NOTHING
 
     def grow(self, ticket: Ticket[Holder], size_bytes: int) -> Changes[Holder]:
         """More of a waiting ticket's body came. Refused, it has lost its place."""
@@ -275,9 +282,9 @@ class SlotQueue(Generic[Holder]):
     # Inside: coming and going
 
     def _submit_to_lobby(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        replica = self._slots.next(with_slot=False)
+        replica = self._slots.next()
         if replica is not None:
-            self._grant(ticket, replica, now)
+            self._let_past(ticket, replica, now)
             self._watch(ticket)
             return Changes((ticket,))
         room = self.room
@@ -315,17 +322,23 @@ class SlotQueue(Generic[Holder]):
             pushed_out.append((other, End.PUSHED_OUT))
         return True, pushed_out
 
-    def _grant(self, ticket: Ticket[Holder], replica: Replica, now: float) -> None:
+    def _let_past(self, ticket: Ticket[Holder], replica: Replica, now: float) -> None:
+        """The ticket goes to the replica without a slot of it."""
         ticket.place = RUNNING
         ticket.replica = replica
         ticket.granted_at = now
         self._running += 1
-        if ticket.needs_slot:
-            self._slots.take(replica)
-            self.in_flight += 1
-            self.line.charge(ticket)
-            if self.ledger is not None:
-                self.ledger.take(replica, now)
+
+    def _grant(self, ticket: Ticket[Holder], replica: Replica, now: float) -> None:
+        """The ticket has got a slot of the replica."""
+        ticket.place = RUNNING
+        ticket.replica = replica
+        ticket.granted_at = now
+        self._running += 1
+        self.in_flight += 1
+        self.line.charge(ticket)
+        if self.ledger is not None:
+            self.ledger.take(replica, now)
 
     def _free(self, ticket: Ticket[Holder], now: float, *, typical: bool) -> Replica:
         replica = ticket.replica
@@ -344,24 +357,26 @@ class SlotQueue(Generic[Holder]):
     def _after_release(self, now: float) -> Changes[Holder]:
         if self.line.count:
             return self._pump(now)
-        if self._slots.next(with_slot=True) is not None:
+        if self.line.contested and self._slots.any_free:
             self.line.calm()
-        return Changes()
+        return NOTHING
 
     def _pump(self, now: float) -> Changes[Holder]:
         """Grants what can be granted."""
         granted: list[Ticket[Holder]] = []
         ended: list[tuple[Ticket[Holder], End]] = []
-        line, slots = self.line, self._slots
-        while self._lobby and (replica := slots.next(with_slot=False)) is not None:
+        line, slots, service = self.line, self._slots, self.service
+        while self._lobby and (replica := slots.next()) is not None:
             ticket, _ = self._lobby.popitem(last=False)
             self.queued_bytes -= ticket.size_bytes
-            self._grant(ticket, replica, now)
+            self._let_past(ticket, replica, now)
             granted.append(ticket)
-        while line.count and (replica := slots.next(with_slot=True)) is not None:
+        while line.count and (replica := slots.take()) is not None:
             ticket = line.take()
             self.queued_bytes -= ticket.size_bytes
-            if self._is_hopeless(ticket, now, contended=line.count > 0):
+            close = ticket.ends_at - now < service.fair_s + WAY_MOST_S
+            if close and self._is_hopeless(ticket, now, contended=line.count > 0):
+                slots.give(replica)
                 ticket.place = ENDED
                 ended.append((ticket, End.NO_CAPACITY))
             else:
@@ -376,14 +391,12 @@ class SlotQueue(Generic[Holder]):
         since = max(ticket.arrived_at, self._changed_at)
         return since + (ticket.timeout_s if self._slots.ready else ticket.hold_s)
 
-    def _is_hopeless(self, ticket: Ticket[Holder], now: float, *, contended: bool) -> bool:
+    def _is_hopeless(self, ticket: Ticket[Holder], now: float, *, contended: bool = False) -> bool:
         """Whether it has less time left than an answer needs; more is needed where others wait."""
         left_s = ticket.ends_at - now
         service = self.service
         if not contended:
             return left_s < service.least_s and service.is_fresh(now)
-        if left_s > service.fair_s + WAY_MOST_S:
-            return False
         return left_s < service.fair_s + way_s(ticket) and service.is_fresh(now)
 
     def _comes_too_late(self, ticket: Ticket[Holder], now: float) -> bool:
@@ -400,7 +413,7 @@ class SlotQueue(Generic[Holder]):
 
     def _watch(self, ticket: Ticket[Holder]) -> None:
         if ticket.ends_at < math.inf:
-            self._deadlines.add(ticket, self._running + self.line.count + len(self._lobby))
+            self._deadlines.add(ticket)
 
     def _restart_clocks(self, now: float) -> None:
         """The first replica is open, or the last one is not any more."""

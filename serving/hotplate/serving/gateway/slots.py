@@ -102,26 +102,27 @@ class Slots:
         self.ready = bool(opened)
         self.total = sum(replica.concurrency for replica in opened)
 
-    def next(self, *, with_slot: bool) -> Replica | None:
-        """The replica that the next request goes to; one without a free slot only if none is
-        needed."""
-        groups = self._groups
-        most = self._most
-        while most and not groups[most]:
-            most -= 1
-        self._most = most
-        if not groups[most] or (with_slot and not most):
-            return None
-        return next(iter(groups[most]))
+    @property
+    def any_free(self) -> bool:
+        return self._find() > 0
 
-    def take(self, replica: Replica) -> None:
-        """One slot of it, which it has."""
+    def next(self) -> Replica | None:
+        """The replica for a request that needs no slot."""
+        return next(iter(self._groups[self._find()]), None)
+
+    def take(self) -> Replica | None:
+        """A slot of the replica that the next request goes to; None = there is none free."""
+        groups = self._groups
+        group = self._most
+        if not groups[group]:
+            group = self._find()
+        if not group:
+            return None
+        replica, _ = groups[group].popitem(last=False)
         replica.taken += 1
-        group = replica.group
-        if group > 0:
-            del self._groups[group][replica]
-            replica.group = group - 1
-            self._groups[group - 1][replica] = None
+        replica.group = group = group - 1
+        groups[group][replica] = None
+        return replica
 
     def give(self, replica: Replica) -> None:
         """One slot of it back."""
@@ -157,6 +158,14 @@ class Slots:
         return min((replica.out_until for replica in self._out), default=None)
 
     # Inside
+
+    def _find(self) -> int:
+        """The most free slots that a replica has."""
+        most = self._most
+        while most and not self._groups[most]:
+            most -= 1
+        self._most = most
+        return most
 
     def _place(self, replica: Replica) -> None:
         """Moves it to the group of its free slots, to that group's end."""
