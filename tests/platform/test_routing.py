@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.api.views import deployment_url, origin_of
 from hotplate.platform.controller.routing import Addresses, routes_of
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
@@ -127,8 +128,12 @@ def test_a_service_that_others_call_listens_on_loopback_only() -> None:
     of = deployment(revision(1), revision(1))
     tokenizer = replace(service(1, "Tokenizer"), port=7999)
     members = {1: [service(1, needs=("Tokenizer",)), tokenizer]}
-    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    addresses = Addresses("0.0.0.0", tls_certificate="/a.pem", tls_key="/a.key")
+    made = routes_of(of, members, [], frozenset(), (), addresses)
     inner = next(route for route in made if route.internal)
+    public = next(route for route in made if not route.internal)
+    assert (public.tls_certificate, public.tls_key) == ("/a.pem", "/a.key")
+    assert not inner.tls_certificate, "who calls it has no reason to know the certificate"
     assert (inner.name, inner.host, inner.port) == ("acme/echo@1/Tokenizer", "127.0.0.1", 7999)
 
 
@@ -153,3 +158,12 @@ def test_tables_and_reports_survive_the_wire() -> None:
     assert RouteTable.from_json(json.loads(json.dumps(table.to_json()))) == table
     report = DemandReport(3, {"acme/echo": RouteDemand(1, 2, 3, 4, 0.5, {"a": 1})})
     assert DemandReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+
+
+@pytest.mark.parametrize(
+    ("scheme", "host", "url"),
+    [("https", "a.test", "https://a.test:7100"), ("http", "::1", "http://[::1]:7100")],
+)
+def test_a_deployments_url_says_how_it_is_served(scheme: str, host: str, url: str) -> None:
+    of = replace(deployment(revision(1), None), port=7100)
+    assert deployment_url(of, origin_of(scheme, host)) == url

@@ -36,6 +36,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
     ("text", "environ", "message"),
     [
         ("[platform]\nprot = 1", {}, "did you mean 'port'?"),
+        ("[platform]\ntls_key = 'k.pem'", {}, "platform.tls_key: 'k.pem' is not allowed"),
         ("[plattform]\nport = 1", {}, "did you mean 'platform'?"),
         ("", {"HOTPLATE_PLATFORM__PROT": "1"}, "did you mean 'port'?"),
         ("[platform]\nport = 'x'", {}, "platform.port: 'x' is not a int"),

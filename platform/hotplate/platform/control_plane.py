@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -99,10 +100,12 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     controller = Controller(
-        store, engine, _rules(machine), Addresses(settings.host), ControllerMetrics(registry)
+        store, engine, _rules(machine), _addresses(settings), ControllerMetrics(registry)
     )
     controller.gateways.tell = data.events.add
-    app = make_app(store, blobs, controller, ApiSettings(advertise_host=_advertised(settings)))
+    scheme = "https" if settings.tls_certificate else "http"
+    shown = ApiSettings(advertise_host=_advertised(settings), scheme=scheme)
+    app = make_app(store, blobs, controller, shown)
     lines = TaskLines(store)
     tasks = Tasks(store, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
@@ -201,6 +204,12 @@ def _rules(machine: Machine) -> Rules:
         policy=policy_from,
         instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),
     )
+
+
+def _addresses(settings: PlatformSettings) -> Addresses:
+    files = (settings.tls_certificate, settings.tls_key)
+    certificate, key = (str(Path(file).absolute()) if file else "" for file in files)
+    return Addresses(settings.host, tls_certificate=certificate, tls_key=key)
 
 
 def _advertised(settings: PlatformSettings) -> str:

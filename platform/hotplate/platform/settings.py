@@ -43,6 +43,11 @@ class PlatformSettings:
     """Memory for model files, shared by replicas; 0 = a quarter of the machine's."""
     disk_reserve_bytes: int = 0
     """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
+    tls_certificate: str = ""
+    """PEM file with the certificate, and its chain, that deployments are served with; empty = plain
+    HTTP. The files are followed while they change."""
+    tls_key: str = ""
+    """PEM file with its key; empty = it is in the certificate's file."""
     access_log: str = ""
     """File in which the gateway writes a line for every answer; empty = none."""
     drain_s: float = 30.0
@@ -67,6 +72,7 @@ class PlatformSettings:
         _check("task_results_s", results_s, results_s > 0, "more than 0")
         spare = self.spare_environments
         _check("spare_environments", spare, spare >= 0, "0 or more")
+        _check("tls_key", self.tls_key, not self.tls_key or bool(self.tls_certificate), "empty")
         first, last = self.port_range()
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"

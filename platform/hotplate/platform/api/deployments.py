@@ -124,8 +124,8 @@ class Deployments:
         found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]
         start = query_number(request, "start", 0)
         shown = found[start : start + query_number(request, "count", COUNT_MAX)]
-        host = self._host(request)
-        items = [views.deployment(d, host, self._settings.cluster) for d in shown]
+        origin = self._origin(request)
+        items = [views.deployment(d, origin, self._settings.cluster) for d in shown]
         return web.json_response(views.listed(items, start, len(found)))
 
     def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
@@ -135,11 +135,11 @@ class Deployments:
         return self._answer(request, deployment)
 
     def _answer(self, request: web.Request, deployment: Deployment) -> web.Response:
-        host = self._host(request)
-        return web.json_response(views.deployment(deployment, host, self._settings.cluster))
+        origin = self._origin(request)
+        return web.json_response(views.deployment(deployment, origin, self._settings.cluster))
 
-    def _host(self, request: web.Request) -> str:
-        return advertised_host(request, self._settings)
+    def _origin(self, request: web.Request) -> str:
+        return advertised_origin(request, self._settings)
 
     async def _named(self, request: web.Request) -> Deployment:
         self._check_cluster(request)
@@ -160,11 +160,12 @@ async def named_deployment(store: Store, request: web.Request) -> Deployment:
     return await store.run(store.find_deployment, organization(request).id, name)
 
 
-def advertised_host(request: web.Request, settings: ApiSettings) -> str:
-    """Where callers reach deployments: as told, else where this caller reached us."""
-    if not is_everywhere(settings.advertise_host):
-        return settings.advertise_host
-    return request.url.host or "localhost"
+def advertised_origin(request: web.Request, settings: ApiSettings) -> str:
+    """Where callers reach deployments, but for the port: as told, else where this caller did us."""
+    host = settings.advertise_host
+    if is_everywhere(host):
+        host = request.url.host or "localhost"
+    return views.origin_of(settings.scheme, host)
 
 
 def _labels(deployment: Deployment) -> dict[str, str]:

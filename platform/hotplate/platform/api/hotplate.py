@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from hotplate.platform.api import views
-from hotplate.platform.api.deployments import advertised_host, named_deployment
+from hotplate.platform.api.deployments import advertised_origin, named_deployment
 from hotplate.platform.api.requests import organization, query_number
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.face import ControllerFace
@@ -96,7 +96,7 @@ class Hotplate:
             "status": deployment.status,
             "reason": deployment.reason,
             "wanted": deployment.wanted,
-            "url": views.deployment_url(deployment, advertised_host(request, self._settings)),
+            "url": views.deployment_url(deployment, advertised_origin(request, self._settings)),
             "bento": deployment.latest.bento.tag,
             "revision": deployment.latest.number,
             "serving": deployment.serving.number if deployment.serving else None,

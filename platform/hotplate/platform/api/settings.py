@@ -13,6 +13,8 @@ class ApiSettings:
 
     advertise_host: str = ""
     """Host in the URLs of deployments; empty = the host that the caller used to reach us."""
+    scheme: str = "http"
+    """Of those URLs: https where the gateway has a certificate."""
     cluster: str = "default"
     """What the client calls cluster: the name of this installation in its answers."""
     outcome_wait_s: float = 20.0

@@ -100,7 +100,7 @@ def listed(items: Sequence[Json], start: int, total: int) -> Json:
     return {"start": start, "count": len(items), "total": total, "items": list(items)}
 
 
-def deployment(deployment: Deployment, host: str, cluster_name: str) -> Json:
+def deployment(deployment: Deployment, origin: str, cluster_name: str) -> Json:
     """The full form; also what `deployment list` and `delete` parse."""
     head = _resource(
         "deployment",
@@ -119,14 +119,18 @@ def deployment(deployment: Deployment, host: str, cluster_name: str) -> Json:
         "cluster": cluster(cluster_name, deployment),
         "latest_revision": revision(deployment.latest, deployment),
         "manifest": {"dev": False},
-        "urls": [deployment_url(deployment, host)],
+        "urls": [deployment_url(deployment, origin)],
     }
 
 
-def deployment_url(deployment: Deployment, host: str) -> str:
-    """One origin per deployment, never a path: the client's task calls drop prefixes."""
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{deployment.port}"
+def origin_of(scheme: str, host: str) -> str:
+    return f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
+
+
+def deployment_url(deployment: Deployment, origin: str) -> str:
+    """One origin per deployment, never a path: the client's task calls drop prefixes. `origin` is
+    that of all of them but for the port."""
+    return f"{origin}:{deployment.port}"
 
 
 def revision(revision: Revision, deployment: Deployment) -> Json:

@@ -21,6 +21,9 @@ class Addresses:
 
     public_host: str
     dependency_host: str = "127.0.0.1"
+    tls_certificate: str = ""
+    """PEM file for what the public calls; empty = plain HTTP."""
+    tls_key: str = ""
 
 
 def public_name(deployment: Deployment) -> str:
@@ -91,6 +94,8 @@ def _public(
         cors=_cors((config.get("http") or {}).get("cors") or {}, closed),
         token_digests=tokens if closed else None,
         refuse=_refusal(deployment),
+        tls_certificate=addresses.tls_certificate,
+        tls_key=addresses.tls_key,
     )
 
 
