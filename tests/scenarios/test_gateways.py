@@ -30,7 +30,7 @@ async def health_of(platform: Platform) -> Any:
         return await answer.json()
 
 
-async def test_a_killed_gateway_costs_no_more_than_its_callers_connections(
+async def test_a_killed_gateway_costs_its_callers_connections_and_a_replaced_one_nothing(
     platform: Platform, rough: RoughClient, bento: Bento, tmp_path: Path
 ) -> None:
     flags = [
@@ -65,8 +65,27 @@ async def test_a_killed_gateway_costs_no_more_than_its_callers_connections(
         events = await platform.hotplate("events")
         assert f"gateway {ids[0]} serves too" in events
         assert f"gateway {ids[1]} is gone: the 1 left serve what it did" in events
+        await until(platform.healthy, 20)
+        await another_version_cuts_nothing(platform, url)
         await platform.delete(name)
-    await until(platform.healthy, 20)
+
+
+async def another_version_cuts_nothing(platform: Platform, url: str) -> None:
+    before = platform.pid("gateway")
+
+    async def replaced() -> Any:
+        return platform.pid("gateway") != before
+
+    async with under_load(CALLERS, f"{url}/cook", seconds=0.1) as load:
+        os.kill(before, signal.SIGUSR2)
+        await until(replaced, 20)
+        answers = len(load.answers)
+        await until(lambda: answered(load.answers, answers + 5), 20)
+    assert load.failures == []
+    assert {answer["most"] for answer in load.answers} == {1}
+    assert f"the gateway is process {platform.pid('gateway')} now" in await platform.hotplate(
+        "events"
+    )
 
 
 async def answered(answers: list[Any], count: int, since: float = 0.0) -> Any:

@@ -28,6 +28,8 @@ OWNER = ".owner"
 SLOTS = ".slots"
 SOCKET = ".sock"
 HAND = ".hand"
+RETIRES = "retires"
+"""Stands in a gateway's file in place of what it serves."""
 SOCKET_NAME_BYTES = 32
 SOCKET_PATH_BYTES = 107
 """Linux allows no more (`sun_path`)."""
@@ -51,7 +53,7 @@ class Fleet:
         """`started_at` in seconds of the machine's monotonic clock: ids sort by age. `seat`: one
         that starts in the seat of another replaces it; empty = it replaces nobody."""
         self.folder = folder
-        self._seat = file_name(seat) if seat else ""
+        self._seat = frozenset({f"seat:{file_name(seat)}"} if seat else ())
         self.id = f"{int(started_at * 1000):015d}-{os.getpid()}"
         self._serving: Mapping[str, frozenset[str]] = {}
         """The others that live, oldest first, and what they serve, as `look` saw them last."""
@@ -76,14 +78,14 @@ class Fleet:
         return self.folder / (gateway + HAND)
 
     @property
-    def heirs(self) -> Sequence[str]:
-        """The others that serve something, oldest first."""
-        return [member for member, served in self._serving.items() if served]
+    def staying(self) -> Sequence[str]:
+        """The others that do not retire, oldest first."""
+        return [member for member, said in self._serving.items() if RETIRES not in said]
 
     @property
     def in_seat(self) -> Sequence[str]:
-        """The others that have this gateway's seat."""
-        return [member for member, served in self._serving.items() if self._seat in served]
+        """The others that have this gateway's seat, and do not retire."""
+        return [member for member in self.staying if self._seat & self._serving[member]]
 
     def join(self) -> None:
         """Takes part from now on; the private socket is to be listened on already."""
@@ -91,6 +93,7 @@ class Fleet:
         self._member = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._member, fcntl.LOCK_EX)
         draft.rename(self.folder / (self.id + MEMBER))  # nobody sees it without its lock
+        self._say(self._seat)
 
     def leave(self) -> None:
         """Is counted no more; what it owns is released. The last one leaves nothing behind, but
@@ -107,14 +110,11 @@ class Fleet:
 
     def serve(self, deployments: Iterable[str]) -> None:
         """Tells the others what this gateway may own."""
-        own = frozenset(map(file_name, deployments))
-        own |= {self._seat} if self._seat and own else set()
-        if own != self._own:
-            self._own = own
-            self.changes += 1
-            content = "\n".join(sorted(own)).encode()
-            os.pwrite(self._member, content, 0)
-            os.ftruncate(self._member, len(content))
+        self._say(self._seat | frozenset(map(file_name, deployments)))
+
+    def retire(self) -> None:
+        """Tells the others that this gateway owns nothing any more."""
+        self._say(frozenset({RETIRES}))
 
     def look(self) -> Sequence[str]:
         """Looks who lives and what they serve; the others, oldest first."""
@@ -162,6 +162,14 @@ class Fleet:
         except OSError:
             return ""
         return said if said != self.id else ""
+
+    def _say(self, own: frozenset[str]) -> None:
+        if own != self._own:
+            self._own = own
+            self.changes += 1
+            content = "\n".join(sorted(own)).encode()
+            os.pwrite(self._member, content, 0)
+            os.ftruncate(self._member, len(content))
 
     def _lives(self, gateway: str) -> bool:
         path = self.folder / (gateway + MEMBER)

@@ -151,12 +151,12 @@ class Gateway:
     async def _retire(self, fleet: Fleet) -> None:
         """Leaves what others serve too to them."""
         fleet.look()
-        if not fleet.heirs:
+        if not fleet.staying:
             return
-        fleet.serve(())
+        fleet.retire()
         inherited = [server for server in self.servers if fleet.heir(server.route.name)]
         listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
-        heir = fleet.heirs[-1]
+        heir = fleet.staying[-1]
         log.info("gateway %s takes over: %d listening sockets", heir, len(listening))
         await asyncio.to_thread(hand_over, fleet.hand_of(heir), listening)
         for server in inherited:

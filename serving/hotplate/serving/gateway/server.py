@@ -151,7 +151,7 @@ def _seat(source: Linked | Path) -> str:
 def _replaced(settings: GatewaySettings, fleet: Fleet) -> Sequence[str]:
     """The gateways that are to retire for this one."""
     fleet.look()
-    return fleet.heirs[:1] if settings.replace else fleet.in_seat
+    return fleet.staying[:1] if settings.replace else fleet.in_seat
 
 
 def _start_another(settings: GatewaySettings) -> None:
