@@ -12,9 +12,12 @@ from hotplate.platform.api.docs import DOCUMENT_BYTES, as_served
 DOCUMENT = {"openapi": "3.0.2", "info": {"title": "Echo", "version": "None"}, "paths": {}}
 
 
-def test_the_document_has_the_bentos_version() -> None:
-    said = json.loads(as_served(DOCUMENT, "v7"))
-    assert said == {**DOCUMENT, "info": {"title": "Echo", "version": "v7"}}
+def test_the_document_has_the_bentos_version_and_readme() -> None:
+    said = json.loads(as_served(DOCUMENT, "v7", "# Read me"))
+    assert said == {
+        **DOCUMENT,
+        "info": {"title": "Echo", "version": "v7", "description": "# Read me"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -34,4 +37,4 @@ def test_the_document_has_the_bentos_version() -> None:
 )
 def test_what_is_no_document_is_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError, RecursionError)):
-        as_served(yaml.safe_load(text), "v1")
+        as_served(yaml.safe_load(text), "v1", "")

@@ -51,14 +51,24 @@ async def test_readyz_wakes_a_deployment_and_waits_for_it(platform: Platform, sl
     assert len(await platform.replicas(NAME, "ready")) == 1
 
 
-async def test_the_schema_is_there_without_a_replica(platform: Platform, sleeper: str) -> None:
+async def test_schema_and_docs_are_there_without_a_replica_as_one_would_tell_them(
+    platform: Platform, sleeper: str
+) -> None:
+    async def told() -> list[object]:
+        async with aiohttp.ClientSession() as http:
+            said = []
+            for path in ("schema.json", "docs.json"):
+                async with http.get(f"{sleeper}/{path}") as answer:
+                    assert (answer.status, answer.content_type) == (200, "application/json")
+                    said.append(await answer.json())
+            return said
+
     await platform.asleep(NAME)
-    async with aiohttp.ClientSession() as http, http.get(f"{sleeper}/schema.json") as answer:
-        assert answer.status == 200
-        schema = await answer.json()
-    assert schema["name"] == "Kitchen"
-    assert {"/cook", "/stream"} <= {route["route"] for route in schema["routes"]}
+    schema, docs = await told()
     assert await platform.replicas(NAME) == []
+    assert await call(f"{sleeper}/echo", text="awake") == "awake"
+    assert await platform.replicas(NAME, "ready")
+    assert await told() == [schema, docs]
 
 
 async def test_the_python_client_wakes_a_deployment(

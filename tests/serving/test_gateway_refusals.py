@@ -231,3 +231,32 @@ async def test_bodies_of_waiting_requests_count_and_reading_pauses(kitchen: Kitc
     assert (answer.status, answer.error["code"]) == (429, "share_full")
     await kitchen.wake()
     assert (await callers[0].answer()).body == body
+
+
+FORM = 'multipart/form-data; boundary="fOrM"'
+PART = (
+    b"--fOrM\r\nContent-Disposition: form-data; name=f\r\nContent-Type: %b\r\n\r\nx\r\n--fOrM--\r\n"
+)
+
+
+async def test_a_form_with_a_pickle_among_its_parts_is_refused(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    bad = PART % b"application/vnd.bentoml+PICKLE"
+    caller.send("/slow")
+    caller.send("/echo", method="POST", body=bad, Content_Type=FORM)  # its turn comes later
+    kitchen.backend.gate.set()
+    assert (await caller.answer()).status == 200
+    assert (await caller.answer()).error["code"] == "pickle_refused"
+    good = PART % b"image/png"
+    assert (await caller.ask("/echo", method="POST", body=good, Content_Type=FORM)).body == good
+    late = await kitchen.caller()
+    late.send_raw(
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+        % (FORM.encode(), 100_000 + len(bad))
+    )
+    late.send_raw(bytes(100_000) + bad)  # most of it has gone to the replica by then
+    assert (await late.answer()).status == 415
+    await kitchen.serve(internal=True)
+    answer = await kitchen.ask("/echo", method="POST", body=bad, Content_Type=FORM)
+    assert answer.body == bad

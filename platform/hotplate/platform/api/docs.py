@@ -14,6 +14,7 @@ from aiohttp import web
 
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.errors import CacheError
+from hotplate.cache.manifest import Manifest
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.records import Artifact
 from hotplate.platform.store.store import Store
@@ -22,8 +23,10 @@ from hotplate.serving.gateway.task_calls import framed
 log = logging.getLogger("hotplate.docs")
 
 FILE = "apis/openapi.yaml"
+README = "README.md"
 DOCUMENT_BYTES = 8 << 20
 """A longer document is not read, nor is one that is longer once its references are written out."""
+LIMITS_BYTES = {FILE: DOCUMENT_BYTES, README: 3 << 20}
 KEPT = 64
 """Documents in memory."""
 HEAD = b"200 OK\r\nContent-Type: application/json\r\n"
@@ -57,25 +60,34 @@ class Docs:
 
     def _read(self, bento: Artifact) -> bytes:
         try:
-            entry = self._blobs.get_manifest(bento.files).get(FILE)
-            if entry is None or entry.blob is None or entry.blob.size_bytes > DOCUMENT_BYTES:
-                raise NotFound(f"{bento.tag} brought no {FILE} of a usual size")
-            text = b"".join(self._blobs.chunks(entry.blob))
+            tree = self._blobs.get_manifest(bento.files)
+            text, readme = self._text(tree, FILE), self._text(tree, README)
         except CacheError as error:
             raise NotFound(f"{bento.tag}: {FILE} cannot be read: {error}") from error
+        if text is None:
+            raise NotFound(f"{bento.tag} brought no {FILE} of a usual size")
         try:
-            return as_served(yaml.safe_load(text), bento.version)
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-            log.warning("%s: %s is no OpenAPI document: %s", bento.tag, FILE, error)
+            return as_served(yaml.safe_load(text), bento.version, (readme or b"").decode())
+        except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError) as error:
+            log.warning("%s: %s is no OpenAPI document: %r", bento.tag, FILE, error)
             raise NotFound(f"{bento.tag}: {FILE} is no OpenAPI document") from error
 
+    def _text(self, tree: Manifest, path: str) -> bytes | None:
+        """A file's content; None for one that is not there, or longer than BentoML would read."""
+        entry = tree.get(path)
+        if entry is None or entry.blob is None or entry.blob.size_bytes > LIMITS_BYTES[path]:
+            return None
+        return b"".join(self._blobs.chunks(entry.blob))
 
-def as_served(document: Mapping[str, Any], version: str) -> bytes:
-    """The JSON that BentoML makes of the document. Raises ValueError, TypeError, RecursionError.
 
-    The file was written before the bento had its version.
+def as_served(document: Mapping[str, Any], version: str, readme: str) -> bytes:
+    """The JSON that BentoML makes of the document.
+
+    The file was written before the bento had its version and its README. Raises KeyError,
+    ValueError, TypeError and RecursionError.
     """
-    said = {**document, "info": {**document["info"], "version": version}}
+    info = {**document["info"], "version": version, "description": readme}
+    said = {**document, "info": info}
     pieces, size = [], 0
     encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for piece in encoder.iterencode(said):

@@ -107,9 +107,7 @@ def admit(
     if request.path.startswith(RESERVED_PREFIX):
         raise PathReserved("Paths below /hotplate/ are the platform's own.")
     if b"pickle" in request.content_type and not route.internal:
-        raise PickleRefused(
-            "Pickle bodies are refused from outside; send application/json or multipart/form-data."
-        )
+        raise pickle_refused()
     if request.content_length > route.body_limit_bytes:
         raise body_too_large(request.content_length, route)
     if reads and (terms := _read_terms(route, request.path, ready=ready, limits=limits)):
@@ -120,6 +118,12 @@ def admit(
         timeout_s=_timeout_s(route, request.timeout) if request.timeout else route.timeout_s,
         organization=_organization(route, request) if route.organization_header else "",
         priority=urgency(request.priority) if request.priority else USUAL_PRIORITY,
+    )
+
+
+def pickle_refused() -> PickleRefused:
+    return PickleRefused(
+        "Pickles are refused from outside; send JSON, or files of another type as form data."
     )
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hotplate.serving.gateway.admission import body_too_large
+from hotplate.serving.gateway.admission import body_too_large, pickle_refused
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
+from hotplate.serving.gateway.multipart import PartWatch
 from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
 from hotplate.serving.gateway.task_calls import TaskCall
 from hotplate.serving.gateway.waiting import Ticket
@@ -46,6 +47,7 @@ class Exchange:
         "front",
         "keep_alive",
         "left_bytes",
+        "parts",
         "received",
         "relayed",
         "request",
@@ -85,6 +87,8 @@ class Exchange:
         self.retried = False
         self.relayed = False
         """It was admitted to be passed on to the gateway that owns the route."""
+        self.parts: PartWatch | None = None
+        """Who looks at the parts of the body; None = it has none, or may have any."""
         self._body: list[bytes] = []
         self._trailers: Sequence[Field] = ()
         self._out: list[bytes] = []
@@ -101,6 +105,9 @@ class Exchange:
                 self.fail(body_too_large(self.received, self.server.route))
             else:  # it is refused when its turn comes
                 self._drop_body()
+        elif self.parts is not None and self.parts.has_pickle(data):
+            if self.front.serves(self):
+                self.fail(pickle_refused())
         elif self.upstream is not None:
             self.upstream.write(self._framed(data))
         else:

@@ -9,7 +9,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.access_log import AccessLog
-from hotplate.serving.gateway.admission import Local, Terms, admit, body_too_large
+from hotplate.serving.gateway.admission import (
+    Local,
+    Terms,
+    admit,
+    body_too_large,
+    pickle_refused,
+)
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
 from hotplate.serving.gateway.callers import Callers
@@ -25,6 +31,7 @@ from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.listener import Peers
 from hotplate.serving.gateway.metrics import RouteCounters
+from hotplate.serving.gateway.multipart import watch_of
 from hotplate.serving.gateway.pools import Pools
 from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
 from hotplate.serving.gateway.refusals import refusal
@@ -207,11 +214,15 @@ class RouteServer:
 
     def exchange(self, front: Front, request: RequestHead) -> Exchange:
         """What moves the request."""
+        exchange: Exchange | None = None
         if self.desk is not None and (self.route.tasks or request.path.endswith(DOCS_PATH)):
             task = task_call(self.route, request)
             if task is not None:
-                return TaskExchange(front, self, request, task, self.desk)
-        return Exchange(front, self, request)
+                exchange = TaskExchange(front, self, request, task, self.desk)
+        exchange = exchange or Exchange(front, self, request)
+        if request.content_type.startswith(b"multipart/") and not self.route.internal:
+            exchange.parts = watch_of(request.value(b"content-type"))
+        return exchange
 
     def begin(self, exchange: Exchange) -> None:
         """A request's turn on its connection has come."""
@@ -223,6 +234,8 @@ class RouteServer:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
             if exchange.received > self.route.body_limit_bytes:
                 raise body_too_large(exchange.received, self.route)
+            if exchange.parts is not None and exchange.parts.found:
+                raise pickle_refused()
             terms = self._admit(exchange)
         except GatewayError as error:
             exchange.fail(error)
