@@ -115,7 +115,9 @@ async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Ki
     assert kitchen.backend.requests[1].headers["x-organization"] == "acme", "it is passed on"
 
 
-async def test_a_full_queue_takes_a_place_from_who_has_most(kitchen: Kitchen) -> None:
+async def test_a_full_queue_takes_a_place_from_who_has_most(
+    kitchen: Kitchen, caplog: pytest.LogCaptureFixture
+) -> None:
     await kitchen.serve(organization_header="x-organization", queue_limit=2)
     await kitchen.wake()
     await occupy(kitchen)
@@ -129,6 +131,8 @@ async def test_a_full_queue_takes_a_place_from_who_has_most(kitchen: Kitchen) ->
     assert (answer.status, answer.error["code"]) == (429, "share_full")
     assert int(answer.headers["retry-after"]) >= 1
     assert kitchen.server.counters.pushed_out == 1
+    (said,) = caplog.messages
+    assert "its share of them; come back later. Refused since the last such line: 1" in said
     kitchen.backend.gate.set()
     assert (await small.answer()).status == 200
 

@@ -14,6 +14,10 @@ import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.exchange import Exchange
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +35,23 @@ class AccessLog:
         self._flush: asyncio.TimerHandle | None = None
         self._descriptor = -1
         self._failing = False
+
+    def note(self, exchange: Exchange, total_s: float) -> None:
+        """The line of an exchange whose caller has its answer, or nothing more of it."""
+        request, ticket = exchange.request, exchange.ticket
+        replica = None if ticket is None else ticket.replica
+        self.write(
+            exchange.server.route.name,
+            request.peer,
+            request.request_id,
+            request.method,
+            request.path,
+            exchange.status,
+            exchange.sent_bytes,
+            None if ticket is None or replica is None else ticket.granted_at - ticket.arrived_at,
+            total_s,
+            "" if replica is None else replica.id,
+        )
 
     def write(
         self,

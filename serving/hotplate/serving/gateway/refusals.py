@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
     GatewayError,
@@ -11,6 +13,31 @@ from hotplate.serving.gateway.errors import (
 )
 from hotplate.serving.gateway.queueing import End, SlotQueue
 from hotplate.serving.gateway.waiting import Holder, Ticket
+
+SAID_S = 10.0
+"""How often at most the log says that a route refuses requests."""
+
+
+class RefusalNews:
+    """What an operator is told of a route that refuses: the first case at once, then sums."""
+
+    def __init__(self) -> None:
+        self._said_at = -SAID_S
+        self._counts: Counter[str] = Counter()
+        """By error code, since the last sentence."""
+
+    def tell(self, error: GatewayError, now: float) -> str:
+        """The sentence for the log; empty = not yet again."""
+        self._counts[error.code] += 1
+        if now - self._said_at < SAID_S:
+            return ""
+        counts = ", ".join(f"{count} {code}" for code, count in self._counts.items())
+        self._said_at = now
+        self._counts.clear()
+        return (
+            f"{error.message} Refused since the last such line: {counts}. "
+            "More replicas (scaling.max_replicas) or slots (traffic.concurrency) serve more."
+        )
 
 
 def refusal(

@@ -34,7 +34,7 @@ from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.multipart import watch_of
 from hotplate.serving.gateway.pools import Pools
 from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
-from hotplate.serving.gateway.refusals import refusal
+from hotplate.serving.gateway.refusals import RefusalNews, refusal
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Change, Route, RouteDemand
 from hotplate.serving.gateway.task_calls import DOCS_PATH, task_call
@@ -79,6 +79,7 @@ class RouteServer:
         self._told = False
         """The listener knows that the counts have changed and has not asked for them yet."""
         self._refused = 0
+        self._news = RefusalNews()
         self.callers = Callers(
             self,
             ended=self._check_ended,
@@ -316,7 +317,7 @@ class RouteServer:
         if exchange.answered:
             self.counters.totals.add(total_s)
         if self.access_log is not None and exchange.request.peer:
-            self._log(self.access_log, exchange, total_s)
+            self.access_log.note(exchange, total_s)
 
     def finished(self, exchange: Held) -> None:
         """The replica is done with the exchange: its slot is free."""
@@ -388,7 +389,10 @@ class RouteServer:
                 ticket.holder.ticket = None
             if end is End.PUSHED_OUT:
                 self.counters.pushed_out += 1
-            ticket.holder.fail(refusal(self.route.name, self.queue, ticket, end, now))
+            error = refusal(self.route.name, self.queue, ticket, end, now)
+            if news := self._news.tell(error, now):
+                log.warning(news)
+            ticket.holder.fail(error)
 
     def _freed(self, ticket: Ticket[Held]) -> None:
         replica = ticket.replica
@@ -400,22 +404,6 @@ class RouteServer:
         if self._arrivals.any_waiting:
             self._let_in()
         self._check_ended()
-
-    def _log(self, log: AccessLog, exchange: Exchange, total_s: float) -> None:
-        request, ticket = exchange.request, exchange.ticket
-        replica = None if ticket is None else ticket.replica
-        log.write(
-            self.route.name,
-            request.peer,
-            request.request_id,
-            request.method,
-            request.path,
-            exchange.status,
-            exchange.sent_bytes,
-            None if ticket is None or replica is None else ticket.granted_at - ticket.arrived_at,
-            total_s,
-            "" if replica is None else replica.id,
-        )
 
     def _changed(self, change: Change) -> None:
         if not self._told or change is not Change.COUNTS:
