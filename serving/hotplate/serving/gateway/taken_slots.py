@@ -63,34 +63,44 @@ class TakenSlots:
         self._slowest_s = slowest_s if slowest_s > service_s else service_s
         self._times[3] = self._slowest_s
 
-    def forget(self, replica: str) -> None:
-        """The replica is gone and nothing runs on it."""
-        row = self._rows.pop(replica, None)
-        if row is not None:
-            self._free.append(row)
-
     def close(self, *, remove: bool) -> None:
         """`remove`: nothing runs any more. Otherwise the file says what may still."""
         if remove:
             self._path.unlink(missing_ok=True)
+        self._unmap()
         os.close(self._descriptor)
 
     def _add(self, replica: str) -> int:
         if not self._free:
-            self._grow(self._size * 2)
+            self._reclaim()
         row = self._rows[replica] = self._free.pop()
         start = (row - 3) * 8
         self._map[start : start + 16] = key_of(replica)
         return row
 
+    def _reclaim(self) -> None:
+        """Replicas that have nothing now leave their rows; where all have something it grows."""
+        for idle in [each for each, row in self._rows.items() if not self._counts[row - 1]]:
+            self._free.append(self._rows.pop(idle))
+        if not self._free:
+            self._grow(self._size * 2)
+
     def _grow(self, rows: int) -> None:
         os.ftruncate(self._descriptor, rows * ROW.size)
+        if self._size:
+            self._unmap()
         self._map = mmap.mmap(self._descriptor, rows * ROW.size)
-        memory = memoryview(self._map)
-        self._counts, self._times = memory.cast("q"), memory.cast("d")
+        with memoryview(self._map) as memory:
+            self._counts, self._times = memory.cast("q"), memory.cast("d")
         # A row is known by the place of its time, in units of 8 bytes.
         self._free += range(rows * 4 - 1, max(1, self._size) * 4 - 1, -4)
         self._size = rows
+
+    def _unmap(self) -> None:
+        """A map has a descriptor of its own, and with it the lock."""
+        self._counts.release()
+        self._times.release()
+        self._map.close()
 
 
 def key_of(replica: str) -> bytes:
