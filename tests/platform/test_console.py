@@ -66,6 +66,7 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
                 }
             ],
         },
+        "tasks": {"pending": 3, "failed": 1},
         "decisions": [
             {"at": "2026-01-01T00:00:00+00:00", "replicas": 0, "desired": 1, "reason": "wake"}
         ],
@@ -73,6 +74,7 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
     show_deployment(Console(file=out, width=200), item)
     text = out.getvalue()
     for said in (
+        "tasks kept: 1 failed, 3 pending",
         "exited with code 1",
         "ImportError: [nope]",
         "0 to 2 replicas of 4 slots; 1 in flight, 2 queued",

@@ -165,6 +165,9 @@ def show_deployment(
         console.print(f"  [dim]| {escape(line)}[/]")
     for service in item["live"]["services"]:
         _show_service(console, service)
+    if item["tasks"]:
+        counted = (f"{count} {status}" for status, count in sorted(item["tasks"].items()))
+        console.print(f"tasks kept: {', '.join(counted)}")
     for replica in item["live"]["replicas"]:
         _show_replica(console, replica)
     if cold_starts and not item["live"]["replicas"]:

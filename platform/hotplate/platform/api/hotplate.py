@@ -64,6 +64,7 @@ class Hotplate:
             "revisions": [_revision(revision, deployment) for revision in revisions],
             "decisions": plain(decisions),
             "events": plain(events),
+            "tasks": await self._store.run(self._store.task_counts, key),
         }
         return web.json_response(self._summary(request, deployment) | detail)
 
