@@ -27,7 +27,7 @@ from loadtests.child import BenchmarkFailed
 from loadtests.report import Row, json_of, machine, markdown_of, table_of
 
 FOLDER = Path(__file__).parent / "benchmarks"
-WIDTH = 120
+WIDTH = 200
 """Of tables that go into a file."""
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 

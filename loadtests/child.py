@@ -104,7 +104,7 @@ class Child:
     def last_words(self) -> str:
         """The end of its messages."""
         lines = self.messages.splitlines()
-        return " | ".join(lines[-5:]) or f"{self._log.name} is empty"
+        return " | ".join(map(str.strip, lines[-5:])) or f"{self._log.name} is empty"
 
     async def stop(self, grace_s: float) -> None:
         """SIGTERM, and SIGKILL to all that is left of it after `grace_s`, or when cancelled."""

@@ -150,11 +150,14 @@ async def _ray(
     environ = ray_environment.environ(folder, ports=ports, haproxy=haproxy)
     command = [*ray_environment.ALONE, str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
     flags = ["--port", port, "--stats-port", stats_port, "--slots", plan.slots]
-    flags += ["--timeout", plan.timeout_s, "--folder", folder]
     log = folder / "ray.log"
-    async with running(*command, *map(str, flags), log=log, environ=environ, listened=True) as ray:
-        await ray.said(SLOW_START_S)
-        yield port, ray
+    # Its sockets are in it, whose names may not be long.
+    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as own:
+        flags += ["--timeout", plan.timeout_s, "--folder", own]
+        command += map(str, flags)
+        async with running(*command, log=log, environ=environ, listened=True) as ray:
+            await ray.said(SLOW_START_S)
+            yield port, ray
 
 
 _OPENERS: Mapping[str, Opener] = {

@@ -106,7 +106,7 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
             try:
                 await _heavy(name, trials, folder / COLUMNS[name], samples)
             except BenchmarkFailed as error:
-                missing[name] = str(error)
+                missing[name] = f"…{str(error)[-SHOWN:]}" if len(str(error)) > SHOWN else str(error)
     rows = [_row(trial, key, samples) for trial in trials for key in trial.figures]
     reasons = {why: [name for name in missing if missing[name] == why] for why in missing.values()}
     return [*rows, *(Row(f"not {', '.join(names)}: {why}") for why, names in reasons.items())]
@@ -159,6 +159,8 @@ async def _heavy(name: str, trials: Sequence[Trial], folder: Path, samples: Samp
                         await _sample(trial, front, own, False, samples)
 
 
+SHOWN = 100
+"""Of the reason why a peer is missing; what it says last says most."""
 _CORES = sorted(os.sched_getaffinity(0))
 
 

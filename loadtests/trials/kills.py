@@ -28,9 +28,9 @@ async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]
     port = urlsplit(front.url).port
     assert port is not None
     async with calling(port, WORK_S, CALLERS) as ledger:
-        ends_at = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < ends_at:
-            await asyncio.sleep(EVERY_S - DOWN_S)
+        began = asyncio.get_running_loop().time()
+        while (now := asyncio.get_running_loop().time()) < began + seconds:
+            await asyncio.sleep(EVERY_S - (now - began) % EVERY_S)
             victim = rng.choice(front.replicas)
             await victim.kill()
             kills += 1
