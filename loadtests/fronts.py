@@ -147,7 +147,6 @@ async def _ray(
     await ray_environment.install(folder)
     port = free_port(HOST)
     ports = free_port(HOST), free_port(HOST)
-    environ = ray_environment.environ(folder, ports=ports, haproxy=haproxy)
     command = [*ray_environment.ALONE, str(ray_environment.PYTHON), "-m", "loadtests.peers.ray_app"]
     flags = ["--port", port, "--stats-port", stats_port, "--slots", plan.slots]
     log = folder / "ray.log"
@@ -155,6 +154,7 @@ async def _ray(
     with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as own:
         flags += ["--timeout", plan.timeout_s, "--folder", own]
         command += map(str, flags)
+        environ = ray_environment.environ(Path(own), ports=ports, haproxy=haproxy)
         async with running(*command, log=log, environ=environ, listened=True) as ray:
             await ray.said(SLOW_START_S)
             yield port, ray

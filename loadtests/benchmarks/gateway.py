@@ -148,10 +148,12 @@ async def _sample(trial: Trial, front: Front, folder: Path, quick: bool, samples
 async def _heavy(name: str, trials: Sequence[Trial], folder: Path, samples: Samples) -> None:
     """All rounds of a peer that is slow to start, with one start for each plan."""
     todo = [trial for trial in trials if name in trial.heavy]
-    for plan in [trial.plan for n, trial in enumerate(todo) if trial.plan != todo[n - 1].plan]:
-        own = folder / f"{plan.slots}-{plan.timeout_s:g}"
-        own.mkdir(parents=True)
+    while todo:
+        plan = todo[0].plan
         same = [trial for trial in todo if trial.plan == plan]
+        todo = [trial for trial in todo if trial.plan != plan]
+        own = folder / same[0].name
+        own.mkdir(parents=True)
         with _own_core(same[0]):
             async with served(name, plan, own) as front:
                 for trial in same:
