@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from statistics import mean
 
-from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
+from hotplate.serving.gateway.changes import Changes, End
+from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.waiting import ENDED, WAITING, Ticket
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
+from hotplate.serving.gateway.changes import Changes, End
+from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.waiting import RUNNING, Ticket
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from hotplate.serving.gateway.changes import End
 from hotplate.serving.gateway.fairness import REMEMBERED
-from hotplate.serving.gateway.queueing import OUT_S, End, SlotQueue
+from hotplate.serving.gateway.queueing import OUT_S, SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.waiting import RUNNING, WAITING, Ticket
 

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Generic
 
 from hotplate.serving.gateway.estimate import ServiceTime
-from hotplate.serving.gateway.order import Order
+from hotplate.serving.gateway.share import NO_ENTRY, NO_ROUND, Share
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
 USUAL_COST_S = 1.0
@@ -37,37 +37,6 @@ STALE_MOST = 64
 """Entries of no use that a heap keeps at least."""
 COMPARED = 32
 """Organizations that an estimate looks at one by one; the others count one request each."""
-NO_ROUND = NO_ENTRY = 0
-
-
-class Share(Generic[Holder]):
-    """One organization's part in a route's slots and queue."""
-
-    __slots__ = (
-        "cost_s",
-        "entry",
-        "name",
-        "order",
-        "queued_bytes",
-        "round",
-        "running",
-        "tag",
-        "weight",
-    )
-
-    def __init__(self, name: str, weight: float, cost_s: float) -> None:
-        self.name = name
-        self.weight = weight
-        self.order: Order[Holder] = Order()
-        self.queued_bytes = 0
-        self.running = 0
-        self.tag = 0.0
-        self.round = NO_ROUND
-        """The contest that its tag is of."""
-        self.cost_s = cost_s
-        """What a request of it takes on average, as far as is known."""
-        self.entry = NO_ENTRY
-        """The number of its entry in the line's heap that counts."""
 
 
 class FairLine(Generic[Holder]):

@@ -17,12 +17,13 @@ Nothing that one request costs grows with how many wait or run.
 
 from __future__ import annotations
 
-import enum
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple
+from typing import Generic
 
+from hotplate.serving.gateway.chances import WAY_MOST_S, comes_too_late, is_hopeless
+from hotplate.serving.gateway.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.deadlines import Deadlines
 from hotplate.serving.gateway.estimate import ServiceTime
 from hotplate.serving.gateway.fairness import FairLine
@@ -33,37 +34,6 @@ from hotplate.serving.gateway.waiting import ENDED, RUNNING, WAITING, Holder, Ti
 
 OUT_S = 1.0
 """How long a replica that refused a connection gets nothing."""
-WAY = 0.01
-"""Of a request's time limit, what its way here and its answer's way back may take: the caller's
-own clock began before ours. It counts where others wait for the slot."""
-WAY_MOST_S = 0.05
-
-
-class End(enum.Enum):
-    """Why a ticket's wait, or its caller's, is over before an answer began."""
-
-    SHARE_FULL = "share_full"
-    """The queue is full, by count or bytes, and its organization fills its share of it."""
-    PUSHED_OUT = "pushed_out"
-    """The same of one that waited, when another organization's came that fills less."""
-    NO_CAPACITY = "no_capacity"
-    """It cannot be answered before its time is over."""
-    NO_REPLICA = "no_replica"
-    """No replica was ready for as long as it may be held."""
-    WAITING = "waiting"
-    """Its time ran out in the line."""
-    RUNNING = "running"
-    """Its time ran out in its replica, whose slot it keeps until `release`."""
-
-
-class Changes(NamedTuple, Generic[Holder]):
-    """The tickets whose place a call has changed, the caller's own among them."""
-
-    granted: Sequence[Ticket[Holder]] = ()
-    ended: Sequence[tuple[Ticket[Holder], End]] = ()
-
-
-NOTHING: Changes[Any] = Changes()
 
 
 class SlotQueue(Generic[Holder]):
@@ -153,14 +123,16 @@ class SlotQueue(Generic[Holder]):
             return self._submit_to_lobby(ticket, now)
         line = self.line
         if not line.count:
-            if ticket.ends_at - now < self.service.least_s and self._is_hopeless(ticket, now):
+            if ticket.ends_at - now < self.service.least_s and is_hopeless(
+                ticket, self.service, now
+            ):
                 return Changes((), ((ticket, End.NO_CAPACITY),))
             replica = slots.take()
             if replica is not None:
                 self._grant(ticket, replica, now)
                 self._watch(ticket)
                 return Changes((ticket,))
-        if self._comes_too_late(ticket, now):
+        if slots.ready and comes_too_late(ticket, line, self.service, slots.total, now):
             return Changes((), ((ticket, End.NO_CAPACITY),))
         room = self.room
         size_bytes = self.queued_bytes + ticket.size_bytes
@@ -375,7 +347,7 @@ class SlotQueue(Generic[Holder]):
             ticket = line.take()
             self.queued_bytes -= ticket.size_bytes
             close = ticket.ends_at - now < service.fair_s + WAY_MOST_S
-            if close and self._is_hopeless(ticket, now, contended=line.count > 0):
+            if close and is_hopeless(ticket, service, now, contended=line.count > 0):
                 slots.give(replica)
                 ticket.place = ENDED
                 ended.append((ticket, End.NO_CAPACITY))
@@ -391,26 +363,6 @@ class SlotQueue(Generic[Holder]):
         since = max(ticket.arrived_at, self._changed_at)
         return since + (ticket.timeout_s if self._slots.ready else ticket.hold_s)
 
-    def _is_hopeless(self, ticket: Ticket[Holder], now: float, *, contended: bool = False) -> bool:
-        """Whether it has less time left than an answer needs; more is needed where others wait."""
-        left_s = ticket.ends_at - now
-        service = self.service
-        if not contended:
-            return left_s < service.least_s and service.is_fresh(now)
-        return left_s < service.fair_s + way_s(ticket) and service.is_fresh(now)
-
-    def _comes_too_late(self, ticket: Ticket[Holder], now: float) -> bool:
-        """Whether so much goes before it that it cannot be answered in time."""
-        slots, service = self._slots, self.service
-        left_s = ticket.ends_at - now
-        needs_s = service.fair_s + WAY_MOST_S
-        # Most requests have time for everybody who waits; only others are worth a closer look.
-        if not slots.ready or self.line.count * service.mean_s <= (left_s - needs_s) * slots.total:
-            return False
-        if service.is_fresh(now):
-            left_s -= service.fair_s + way_s(ticket)
-        return service.least_work_s(self.line.ahead(ticket)) > left_s * slots.total
-
     def _watch(self, ticket: Ticket[Holder]) -> None:
         if ticket.ends_at < math.inf:
             self._deadlines.add(ticket)
@@ -425,7 +377,3 @@ class SlotQueue(Generic[Holder]):
         if self._held_since is not None and self._slots.ready:
             self.cold_start_s = now - self._held_since
         self._held_since = now if waiting and not self._slots.ready else None
-
-
-def way_s(ticket: Ticket[Holder]) -> float:
-    return min(WAY_MOST_S, WAY * ticket.timeout_s)

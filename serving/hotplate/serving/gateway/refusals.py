@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hotplate.serving.gateway.changes import End
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
     GatewayError,
@@ -11,7 +12,7 @@ from hotplate.serving.gateway.errors import (
     NotReady,
     ShareFull,
 )
-from hotplate.serving.gateway.queueing import End, SlotQueue
+from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
 SAID_S = 10.0

@@ -10,7 +10,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic
 
-from hotplate.serving.gateway.fairness import FairLine, Share
+from hotplate.serving.gateway.fairness import FairLine
+from hotplate.serving.gateway.share import Share
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
 STALE_MOST = 64

@@ -19,6 +19,7 @@ from hotplate.serving.gateway.admission import (
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
 from hotplate.serving.gateway.callers import Callers
+from hotplate.serving.gateway.changes import Changes, End
 from hotplate.serving.gateway.errors import (
     GatewayError,
     RequestSlow,
@@ -33,7 +34,7 @@ from hotplate.serving.gateway.listener import Peers
 from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.multipart import watch_of
 from hotplate.serving.gateway.pools import Pools
-from hotplate.serving.gateway.queueing import Changes, End, SlotQueue
+from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.refusals import RefusalNews, refusal
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Change, Route, RouteDemand
@@ -303,8 +304,7 @@ class RouteServer:
     def grew(self, exchange: Exchange, size_bytes: int) -> None:
         """More of a waiting exchange's body has come."""
         assert exchange.ticket is not None
-        now = self.loop.time()
-        self._take_up(self.queue.grow(exchange.ticket, size_bytes), now)
+        self._take_up(self.queue.grow(exchange.ticket, size_bytes), self.loop.time())
 
     def answering(self, exchange: Exchange) -> None:
         """A replica's answer has begun."""

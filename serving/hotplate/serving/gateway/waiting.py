@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from hotplate.serving.gateway.fairness import Share
+    from hotplate.serving.gateway.share import Share
     from hotplate.serving.gateway.slots import Replica
 
 Holder = TypeVar("Holder")
