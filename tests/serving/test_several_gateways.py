@@ -64,13 +64,14 @@ async def agreed(*gateways: GatewayProcess) -> None:
 async def two_gateways(
     folder: Path, backend: Backend, port: int
 ) -> AsyncIterator[tuple[GatewayProcess, GatewayProcess]]:
-    """An owner and another one, on one file."""
-    file = folder / "routes.toml"
-    admin = f'admin = "127.0.0.1:{free_port()}"\n'
-    file.write_text(admin + deployment("chat", port, backend, concurrency=2))
+    """An owner and another one, on files of their own that have one deployment in common."""
+    files = [folder / f"{name}.toml" for name in ("one", "two")]
+    for file in files:
+        admin = f'admin = "127.0.0.1:{free_port()}"\n'
+        file.write_text(admin + deployment("chat", port, backend, concurrency=2))
     async with (
-        GatewayProcess.start(folder, "--routes", str(file)) as first,
-        GatewayProcess.start(folder, "--routes", str(file)) as second,
+        GatewayProcess.start(folder, "--routes", str(files[0])) as first,
+        GatewayProcess.start(folder, "--routes", str(files[1])) as second,
     ):
         await agreed(first, second)
         yield await owner_of(first, second)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -30,9 +29,6 @@ SOCKET = ".sock"
 HAND = ".hand"
 RETIRES = "retires"
 """Stands in a gateway's file in place of what it serves."""
-SOCKET_NAME_BYTES = 32
-SOCKET_PATH_BYTES = 107
-"""Linux allows no more (`sun_path`)."""
 
 
 class Claim:
@@ -205,24 +201,6 @@ def is_held(path: Path) -> bool:
 def file_name(text: str) -> str:
     """A name of fixed length for what may have any characters."""
     return blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-def meeting_place(kind: str, key: str) -> Path:
-    """The folder for the gateways of this user that serve the same; only this user's.
-
-    It is in the system's folder for temporary files: a socket's name has 107 bytes at most.
-    Raises OSError where another user has made it, or the name is too long.
-    """
-    top = Path(tempfile.gettempdir()) / f"hotplate-gateways-{os.geteuid()}"
-    folder = top / file_name(f"{kind}:{key}")
-    for made in (top, folder):
-        with suppress(FileExistsError):
-            made.mkdir(mode=0o700)
-        if made.stat().st_uid != os.geteuid():
-            raise PermissionError(f"{made} belongs to another user; remove it, or set TMPDIR")
-    if len(os.fsencode(folder)) + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
-        raise OSError(f"{folder} is too long for the name of a socket in it; set TMPDIR")
-    return folder
 
 
 def heir_of(deployment: str, gateways: Iterable[str]) -> str:

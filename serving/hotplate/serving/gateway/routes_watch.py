@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hotplate.serving.gateway.errors import BadRoutesFile
 from hotplate.serving.gateway.gateway import Gateway
-from hotplate.serving.gateway.routes import RouteTable
-from hotplate.serving.gateway.routes_file import RoutesFile, read
+from hotplate.serving.gateway.meeting import lead
+from hotplate.serving.gateway.routes import Route, RouteTable
+from hotplate.serving.gateway.routes_file import RoutesFile, address_of, read
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,13 @@ that is written in place is, for a moment, half a file."""
 
 Stamp = tuple[int, ...] | None
 """What changes with a file's content, or with the file in its place; None = there is none."""
+
+
+def keys_of(path: Path, routes: Iterable[Route]) -> Sequence[str]:
+    """By which other gateways are found that serve the file, or one of its deployments."""
+    # Not the target of a link: a mounted configuration's is another with each change.
+    keys = [f"routes {path.parent.resolve() / path.name}"]
+    return keys + [f"deployment {r.name} {address_of(r.host, r.port)}" for r in routes]
 
 
 class RoutesWatch:
@@ -84,6 +92,8 @@ class RoutesWatch:
                 log.error("%s It stays where it was.", self.error)
 
     async def _apply(self, file: RoutesFile) -> None:
+        if self._gateway.fleet is not None:
+            lead(self._gateway.fleet.folder, keys_of(self.path, file.routes))
         table = RouteTable(self._gateway.version + 1, file.routes)
         await self._gateway.apply(table)
         names = ", ".join(route.name for route in file.routes) or "no deployment"

@@ -19,11 +19,13 @@ import uvloop
 from hotplate.cache import descriptors
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admin import ANY, Admin
-from hotplate.serving.gateway.fleet import Fleet, meeting_place, process_of
+from hotplate.serving.gateway.fleet import Fleet, process_of
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.link import Link
-from hotplate.serving.gateway.routes_watch import RoutesWatch
+from hotplate.serving.gateway.meeting import meeting
+from hotplate.serving.gateway.routes_file import read
+from hotplate.serving.gateway.routes_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.table_file import TableFile
 from hotplate.serving.gateway.task_desk import TaskDesk
 
@@ -86,13 +88,15 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    fleet = Fleet(_meeting_place(settings.source), loop.time(), _seat(settings.source))
-    gateway = Gateway(
-        shared(settings.limits, descriptors.allow_many()),
-        fleet,
-        None if settings.access_log is None else AccessLog(settings.access_log),
-    )
-    admin = Admin(gateway)
+    with meeting(_keys(settings.source)) as folder:
+        fleet = Fleet(folder, loop.time(), _seat(settings.source))
+        gateway = Gateway(
+            shared(settings.limits, descriptors.allow_many()),
+            fleet,
+            None if settings.access_log is None else AccessLog(settings.access_log),
+        )
+        admin = Admin(gateway)
+        await gateway.join(admin.protocol)
 
     async def listen(named: str) -> int:
         if settings.admin:
@@ -101,14 +105,12 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
 
     source = _source(settings.source, gateway, listen)
     admin.source = source.describe
-    named = await source.load()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     grace_s = 0.0
     work: list[asyncio.Task[object]] = []
     try:
-        await gateway.join(admin.protocol)
-        port = await listen(named)
+        port = await listen(await source.load())
         await source.start()
         work.append(asyncio.create_task(source.run()))
         if gateway.desk is not None:
@@ -136,12 +138,11 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
                 await task  # they only end by themselves by a bug, which is raised here
 
 
-def _meeting_place(source: Linked | Path) -> Path:
-    """Where the gateways meet that get their routes from there."""
+def _keys(source: Linked | Path) -> Sequence[str]:
+    """By which gateways find each other that serve the same."""
     if isinstance(source, Path):
-        # Not the target of a link: a mounted configuration's is another with each change.
-        return meeting_place("routes", str(source.parent.resolve() / source.name))
-    return meeting_place("token", source.token)
+        return keys_of(source, read(source).routes)
+    return [f"token {source.token}"]
 
 
 def _seat(source: Linked | Path) -> str:
