@@ -73,7 +73,7 @@ class Backend:
         self.requests: list[Request] = []
         self.gate = asyncio.Event()
         self._handlers: dict[str, Handler] = {"/echo": _echo, "/slow": self._slow}
-        self._raw: set[str] = set()
+        self.raw: set[str] = set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +84,7 @@ class Backend:
     def on(self, path: str, handler: Handler, *, raw: bool = False) -> None:
         self._handlers[path] = handler
         if raw:
-            self._raw.add(path)
+            self.raw.add(path)
 
     async def start(self, port: int = 0) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
@@ -119,7 +119,7 @@ class Backend:
         request = Request(method, target, {name.lower(): value for name, value in pairs})
         path = target.partition("?")[0]
         self.requests.append(request)
-        if path not in self._raw:
+        if path not in self.raw:
             request.body = await connection.read_body(request.headers)
         self.running += 1
         self.peak = max(self.peak, self.running)

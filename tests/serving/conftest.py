@@ -79,8 +79,10 @@ class Kitchen:
         """Other limits for the connections that follow."""
         self.server.limits = replace(self.server.limits, **limits)
 
-    def replica(self, concurrency: int = 1, *, draining: bool = False) -> ReplicaRoute:
-        return ReplicaRoute("r1", self.backend.address, concurrency, draining)
+    def replica(
+        self, concurrency: int = 1, *, draining: bool = False, worker: bool = False
+    ) -> ReplicaRoute:
+        return ReplicaRoute("r1", self.backend.address, concurrency, draining, worker=worker)
 
     async def wake(self, concurrency: int = 1) -> None:
         await self.serve(replicas=(self.replica(concurrency),))

@@ -124,7 +124,7 @@ class Walk:
         assert not ends or (due is not None and due <= min(ends)), "a deadline would pass unseen"
 
     def _check_nobody_waits_beside_a_free_slot(self) -> None:
-        takers = [r for r in self.queue.replicas if r.open and r.out_until <= self.now]
+        takers = [r for r in self.queue.replicas if r.open and not r.out]
         if any(ticket.needs_slot for ticket in self.waiting):
             assert all(r.free <= 0 for r in takers), "a request waits beside a free slot"
         if any(not ticket.needs_slot for ticket in self.waiting):

@@ -164,7 +164,7 @@ async def test_a_replica_that_refused_is_tried_again_after_a_moment(kitchen: Kit
     await kitchen.serve(replicas=(ReplicaRoute("late", f"127.0.0.1:{port}"),))
     caller = await kitchen.caller()
     caller.send("/x")
-    await until(lambda: [r for r in kitchen.server.queue.replicas if r.out_until])
+    await until(lambda: [r for r in kitchen.server.queue.replicas if r.out])
     late = Backend()
     await late.start(port)
     assert (await caller.answer()).status == 200

@@ -11,7 +11,7 @@ import pytest
 
 from hotplate.serving.gateway.changes import End
 from hotplate.serving.gateway.fairness import REMEMBERED
-from hotplate.serving.gateway.queueing import OUT_S, SlotQueue
+from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.waiting import RUNNING, WAITING, Ticket
 
@@ -108,23 +108,16 @@ def test_a_refused_caller_is_told_when_a_place_will_be_free() -> None:
     assert queue.retry_after_s(4.0) == pytest.approx(10 * 4.0 / 2)
 
 
-def test_a_ticket_that_was_given_back_is_first_again_and_its_replica_is_out() -> None:
+def test_a_ticket_that_was_given_back_is_first_again_and_waits_while_its_replica_is_out() -> None:
     queue = queue_of(one())
     first, second = ticket_of("1"), ticket_of("2")
     queue.submit(first, 0.0)
     queue.submit(second, 0.0)
+    queue.put_out("a", "it died")
     assert not queue.give_back(first, 1.0).granted
     assert names(queue.waiting) == ["1", "2"]
-    assert queue.next_event_at() == 1.0 + OUT_S
-    assert names(queue.advance(1.0 + OUT_S).granted) == ["1"]
-
-
-def test_a_new_table_lets_a_replica_back_in_at_once() -> None:
-    queue = queue_of(one())
-    ticket = ticket_of("1")
-    queue.submit(ticket, 0.0)
-    queue.give_back(ticket, 1.0)
-    assert names(queue.set_replicas([one()], 1.1).granted) == ["1"]
+    assert not queue.set_replicas([one()], 1.5).granted, "no table knows better"
+    assert names(queue.let_in("a", 2.0).granted) == ["1"]
 
 
 def test_draining_and_gone_replicas_keep_their_slots_and_get_nothing() -> None:

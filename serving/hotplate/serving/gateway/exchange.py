@@ -17,17 +17,16 @@ from hotplate.serving.gateway.admission import body_too_large, pickle_refused
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
 from hotplate.serving.gateway.multipart import PartWatch
+from hotplate.serving.gateway.phase import IDEMPOTENT, Phase, why_not_again
 from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
 from hotplate.serving.gateway.task_calls import TaskCall
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.front import Front
+    from hotplate.serving.gateway.pool import Pool
     from hotplate.serving.gateway.route_server import Held, RouteServer
-    from hotplate.serving.gateway.upstream import Pool, Upstream
-
-REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS"})
-"""Methods that change nothing (RFC 9110, 9.2.1), so sending twice is harmless."""
+    from hotplate.serving.gateway.upstream import Upstream
 
 
 class Exchange:
@@ -38,9 +37,9 @@ class Exchange:
 
     __slots__ = (
         "_body",
+        "_kept",
         "_out",
         "_trailers",
-        "answered",
         "begun_at",
         "buffered",
         "chunked_out",
@@ -48,11 +47,12 @@ class Exchange:
         "keep_alive",
         "left_bytes",
         "parts",
+        "phase",
         "received",
         "relayed",
         "request",
         "request_done",
-        "retried",
+        "sends",
         "sent_bytes",
         "server",
         "status",
@@ -80,16 +80,19 @@ class Exchange:
         """Body bytes so far."""
         self.buffered = 0
         """Body bytes that wait here for a connection to a replica."""
-        self.answered = False  # whether the head of an answer has gone to the caller
+        self.phase = Phase.UNSENT
+        self.sends = 0
         self.chunked_out = False
         self.left_bytes: int | None = None
         """Of the answer, still to come for the caller; None = as long as it lasts."""
-        self.retried = False
         self.relayed = False
         """It was admitted to be passed on to the gateway that owns the route."""
         self.parts: PartWatch | None = None
         """Who looks at the parts of the body; None = it has none, or may have any."""
         self._body: list[bytes] = []
+        """What waits for a connection, and what has been sent and may have to be sent again."""
+        self._kept = True
+        """Whether all of the body that has come is in `_body`."""
         self._trailers: Sequence[Field] = ()
         self._out: list[bytes] = []
 
@@ -110,6 +113,9 @@ class Exchange:
                 self.fail(pickle_refused())
         elif self.upstream is not None:
             self.upstream.write(self._framed(data))
+            if self._kept:
+                self._body.append(data)
+                self._keep_within_bounds()
         else:
             self._body.append(data)
             self.buffered += len(data)
@@ -118,10 +124,9 @@ class Exchange:
 
     def end_body(self, trailers: Sequence[Field]) -> None:
         self.request_done = True
+        self._trailers = trailers
         if self.upstream is not None and self.front is not None and self.request.chunked:
             self.upstream.write(last_chunk(trailers))
-        else:
-            self._trailers = trailers
 
     def arrived(self, enough_bytes: int) -> bool:
         """Whether so much of it is here that it may go for a slot, or nothing more comes yet."""
@@ -154,6 +159,11 @@ class Exchange:
         """Whether the replica has it and waits for more of its body."""
         return self.upstream is not None and not self.request_done and not self.answered
 
+    @property
+    def answered(self) -> bool:
+        """Whether the head of an answer has gone to the caller."""
+        return self.phase is Phase.ANSWERED
+
     def take_tunnel(self, data: bytes) -> None:
         """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
         if self.front is None:
@@ -169,26 +179,16 @@ class Exchange:
         if not self.answered:
             self.server.counters.caller_left()
         self.server.told(self)
-        self._let_go()
+        self._give_up()
 
     def fail(self, error: GatewayError) -> None:
         """Ends it for the caller: with the error, or by a cut if an answer has begun."""
         front, self.front = self.front, None
         if front is not None:
-            self._let_go()
+            self._give_up()
             self._tell(front, error)
 
     # The replica's side
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether it may go out again after a connection ended without a byte of an answer."""
-        return (
-            self.front is not None
-            and not self.retried
-            and not self.request.has_body
-            and self.request.method in REPEATABLE
-        )
 
     @property
     def size_bytes(self) -> int:
@@ -208,6 +208,8 @@ class Exchange:
         front = self.front
         assert front is not None, "an exchange without a caller is withdrawn, not sent"
         self.upstream = upstream
+        self.sends += 1
+        self.phase = Phase.SENT if upstream.pool.worker else Phase.STARTED
         request = self.request
         route = self.server.route
         head = request.to_replica(upstream.host, with_authorization=route.token_digests is None)
@@ -216,7 +218,8 @@ class Exchange:
             return
         pieces = [head, *map(self._framed, self._body)]
         had_body = self.buffered > 0
-        self._drop_body()
+        self.buffered = 0
+        self._keep_within_bounds()
         if request.chunked and self.request_done:
             pieces.append(last_chunk(self._trailers))
         upstream.write(b"".join(pieces))
@@ -224,6 +227,13 @@ class Exchange:
             front.go_on()
         if had_body or not self.request_done:
             front.balance()
+
+    def started(self) -> None:
+        """Our worker says that the request's handler begins."""
+        if self.phase is Phase.SENT:
+            self.phase = Phase.STARTED
+            if not self._may_run_twice:
+                self._drop_body()
 
     def answer_head(self, head: AnswerHead) -> None:
         front = self.front
@@ -233,7 +243,9 @@ class Exchange:
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, keep_alive=keep_alive
         )
-        self.answered = True
+        self.phase = Phase.ANSWERED
+        if not self.request.upgrade:
+            self._drop_body()
         self.left_bytes = head.answer_bytes
         # As in BentoML, the time limit is one to the first byte: a stream may last.
         self.server.unbound(self)
@@ -305,29 +317,70 @@ class Exchange:
             front.close()
         self.server.finished(self)
 
-    def unreachable(self, reason: str) -> None:
+    def unreachable(self) -> None:
         """The replica took no connection: nothing was sent."""
         if self.ticket is not None:
-            self.server.unreachable(self, reason)
+            self.server.repeat(self)
 
-    def lost(self, reason: str) -> None:
-        """The replica's connection ended before its answer did."""
-        address = self.upstream.pool.address if self.upstream is not None else "?"
-        self.upstream = None
-        front, self.front = self.front, None
-        if front is not None:
-            message = (
-                f"{self.server.route.name}: the replica at {address} {reason}; "
-                "it may have run the request, so send it again only if that does no harm."
+    def lost(self, *, unread: bool, silent: bool) -> None:
+        """The replica's connection ended before its answer did; `unread`: and before it can have
+        read any of the request; `silent`: and what it said last may not have come."""
+        address = self._disconnect()
+        if unread:
+            self.phase = Phase.UNSENT
+        elif silent and self.phase is Phase.SENT:
+            self.phase = Phase.STARTED
+        if self.front is None:
+            self.server.finished(self)
+            return
+        why_not = why_not_again(
+            self.phase,
+            may_run_twice=self._may_run_twice,
+            sends=self.sends,
+            kept=self._kept,
+        )
+        if why_not:
+            self._end_badly(
+                f"the replica at {address} ended the connection before its answer was complete; "
+                f"{why_not}."
             )
-            self._tell(front, ReplicaFailed(message))
-        self.server.finished(self)
+        else:
+            self.buffered = self.received
+            self.server.repeat(self)
+
+    def answered_nonsense(self, what: str) -> None:
+        address = self._disconnect()
+        self._end_badly(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
 
     # Inside
 
+    @property
+    def _may_run_twice(self) -> bool:
+        """A request to change the protocol is a GET, and what it leads to is not."""
+        if self.request.upgrade:
+            return False
+        return self.request.method in IDEMPOTENT or self.server.route.may_run_twice
+
+    def _disconnect(self) -> str:
+        """Parts from its upstream, which has ended; the replica's address."""
+        upstream, self.upstream = self.upstream, None
+        return "?" if upstream is None else upstream.pool.address
+
+    def _end_badly(self, what: str) -> None:
+        front, self.front = self.front, None
+        if front is not None:
+            self._drop_body()
+            self._tell(front, ReplicaFailed(f"{self.server.route.name}: {what}"))
+        self.server.finished(self)
+
     def _drop_body(self) -> None:
+        self._kept = False
         self._body.clear()
         self.buffered = 0
+
+    def _keep_within_bounds(self) -> None:
+        if self.received > self.server.limits.repeat_bytes:
+            self._drop_body()
 
     def _part(self) -> None:
         """The caller has the answer; its handler goes on, and with it the slot's use."""
@@ -347,6 +400,17 @@ class Exchange:
         else:
             self.keep_alive = self.keep_alive and self.request_done
             front.answer_error(self, error)
+
+    def _give_up(self) -> None:
+        """Nobody waits for the answer any more. What was sent keeps its slot until the replica has
+        ended; our worker's handlers are told, and its connection ends with them."""
+        upstream = self.upstream
+        if upstream is not None and upstream.pool.worker:
+            self._drop_body()
+            self._out.clear()
+            upstream.half_close()
+        else:
+            self._let_go()
 
     def _let_go(self) -> None:
         """The caller's side is over. What was sent keeps its slot until the replica has ended."""

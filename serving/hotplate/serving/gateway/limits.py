@@ -26,6 +26,9 @@ class Limits:
     """... or so long after it fell behind this."""
     wary_s: float = 30.0
     """After that, so long nobody gets a slot whose body is not here."""
+    repeat_bytes: int = 1 << 20
+    """Of a body that has been sent, kept until the handler has begun, or the answer where nobody
+    says so, to send it again if the replica dies; a larger one is not sent again."""
     pipelined: int = 16
     """Requests read ahead on one connection; then reading pauses."""
     pipelined_most: int = 128

@@ -34,6 +34,8 @@ class RouteCounters:
         self.answers = [0] * (len(STATUS_CLASSES) + 1)
         self.left = 0
         """Callers that left before an answer began."""
+        self.repeats = 0
+        """Requests that were given to a replica once more."""
         self.refusals: dict[str, int] = {}
         """By error code."""
         self.pushed_out = 0
@@ -85,6 +87,12 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         "Answers begun, by class of status; left = the caller left before.",
         labels=["route", "status"],
     )
+    repeats = CounterMetricFamily(
+        "hotplate_gateway_repeats",
+        "Requests that went out once more, because their replica refused, or died before it ran "
+        "them or where they may run twice.",
+        labels=["route"],
+    )
     refusals = CounterMetricFamily(
         "hotplate_gateway_refusals",
         "Requests that the gateway answered with an error of its own, by code.",
@@ -100,10 +108,11 @@ def _requests(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         for index, status in enumerate(STATUS_CLASSES, start=1):
             requests.add_metric([route.route.name, status], counters.answers[index])
         requests.add_metric([route.route.name, "left"], counters.left)
+        repeats.add_metric([route.route.name], counters.repeats)
         for code, count in sorted(counters.refusals.items()):
             refusals.add_metric([route.route.name, code], count)
         pushed_out.add_metric([route.route.name], counters.pushed_out)
-    yield from (requests, refusals, pushed_out)
+    yield from (requests, refusals, pushed_out, repeats)
 
 
 def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.pool import Pool
 from hotplate.serving.gateway.relay import RelayPool
-from hotplate.serving.gateway.routes import Route
-from hotplate.serving.gateway.upstream import Pool
+from hotplate.serving.gateway.routes import ReplicaRoute, Route
 
 
 class Pools:
     """One pool per replica, by its id."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, told: Callable[[Pool], None]) -> None:
+        """`told` is called when a replica goes out, or comes in again."""
         self._limits = limits
+        self._told = told
         self._pools: dict[str, Pool] = {}
 
     def of(self, replica_id: str) -> Pool:
@@ -24,10 +26,12 @@ class Pools:
         """There is a pool to where each replica of the route is; others stay."""
         for replica in route.replicas:
             pool = self._pools.get(replica.id)
-            if pool is None or pool.address != replica.address:
-                if pool is not None:
-                    pool.close()
-                self._pools[replica.id] = self._new(route, replica.address)
+            if pool is not None and pool.leads_to(replica):
+                continue
+            if pool is not None:
+                pool.close()
+            self._pools[replica.id] = pool = self._new(route, replica)
+            self._told(pool)
 
     def keep(self, replica_ids: Container[str]) -> None:
         """Closes all others."""
@@ -39,7 +43,7 @@ class Pools:
         if pool is not None:
             pool.close()
 
-    def _new(self, route: Route, address: str) -> Pool:
+    def _new(self, route: Route, replica: ReplicaRoute) -> Pool:
         if route.relayed:
-            return RelayPool(address, route.name, self._limits)
-        return Pool(address, self._limits)
+            return RelayPool(replica, route.name, self._limits, self._told)
+        return Pool(replica, route.ready_path, self._limits, self._told)

@@ -39,7 +39,7 @@ def describe(name: str, error: str, queue: SlotQueue[Holder], now: float) -> dic
                 "concurrency": replica.concurrency,
                 "taken": replica.taken,
                 "draining": replica.draining,
-                "out": replica.out_until > now,
+                "out": replica.out,
             }
             for replica in queue.replicas
         ],

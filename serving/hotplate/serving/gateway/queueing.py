@@ -32,9 +32,6 @@ from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.slots import Ledger, Replica, Slots
 from hotplate.serving.gateway.waiting import ENDED, RUNNING, WAITING, Holder, Ticket
 
-OUT_S = 1.0
-"""How long a replica that refused a connection gets nothing."""
-
 
 class SlotQueue(Generic[Holder]):
     """The queue of one route and the slots of its replicas."""
@@ -183,12 +180,8 @@ class SlotQueue(Generic[Holder]):
         return self._after_release(now)
 
     def give_back(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        """The replica refused the connection: nothing was sent, so the ticket goes first again.
-
-        The replica gets nothing for `OUT_S`, or until the next table.
-        """
-        replica = self._free(ticket, now, typical=False)
-        self._slots.put_out(replica, now + OUT_S)
+        """The ticket's replica did not serve it, and it may be served yet: it goes first again."""
+        self._free(ticket, now, typical=False)
         ticket.replica = None
         ticket.place = WAITING
         self.queued_bytes += ticket.size_bytes
@@ -222,8 +215,20 @@ class SlotQueue(Generic[Holder]):
             self._restart_clocks(now)
         return self._pump(now)
 
+    def put_out(self, replica_id: str, reason: str) -> None:
+        """The replica gets nothing until it is let in; what it has stays with it."""
+        self._slots.put_out(replica_id, reason)
+
+    def why_out(self, replica_id: str) -> str:
+        """Empty = it is in, or not known."""
+        return next((r.out for r in self.replicas if r.id == replica_id), "")
+
+    def let_in(self, replica_id: str, now: float) -> Changes[Holder]:
+        self._slots.let_in(replica_id)
+        return self._pump(now)
+
     def advance(self, now: float) -> Changes[Holder]:
-        """Ends what has run out of time and lets replicas back in."""
+        """Ends what has run out of time."""
         ended: list[tuple[Ticket[Holder], End]] = []
         for ticket in self._deadlines.over(now):
             if ticket.place == RUNNING:
@@ -232,16 +237,12 @@ class SlotQueue(Generic[Holder]):
             else:
                 self.cancel(ticket)
                 ended.append((ticket, End.WAITING if self._slots.ready else End.NO_REPLICA))
-        self._slots.let_in(now)
         granted, refused = self._pump(now)
         return Changes(granted, [*ended, *refused])
 
     def next_event_at(self) -> float | None:
         """When `advance` will have something to do; None when nothing is waiting or running."""
         at = self._deadlines.next_at
-        in_at = self._slots.next_in_at
-        if in_at is not None and self.queued:
-            at = min(at, in_at)
         return at if at < math.inf else None
 
     def clear(self) -> Sequence[Ticket[Holder]]:

@@ -9,12 +9,16 @@ answer, which is passed back byte for byte. A caller that leaves takes the conne
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.pool import Pool
+from hotplate.serving.gateway.probe import Streams
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
-from hotplate.serving.gateway.upstream import Pool, Upstream
+from hotplate.serving.gateway.upstream import Upstream
 
 FOREVER_S = 366 * 86400.0
 """The owner has the clock; here none runs."""
@@ -42,8 +46,10 @@ class RelayPool(Pool):
 
     relays = True
 
-    def __init__(self, socket: str, deployment: str, limits: Limits) -> None:
-        super().__init__(socket, limits)
+    def __init__(
+        self, owner: ReplicaRoute, deployment: str, limits: Limits, told: Callable[[Pool], None]
+    ) -> None:
+        super().__init__(owner, "", limits, told)
         self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
         self._opening = deployment.encode() + b"\n"
 
@@ -51,3 +57,6 @@ class RelayPool(Pool):
         _, upstream = await self._loop.create_unix_connection(lambda: Upstream(self), self.address)
         upstream.write(self._opening)
         return upstream
+
+    async def _dial(self) -> Streams:
+        return await asyncio.open_unix_connection(self.address)

@@ -33,6 +33,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.listener import Peers
 from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.multipart import watch_of
+from hotplate.serving.gateway.pool import Pool
 from hotplate.serving.gateway.pools import Pools
 from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.refusals import RefusalNews, refusal
@@ -88,7 +89,7 @@ class RouteServer:
             peers=peers,
         )
         self.heads: HeadMemo[RequestHead] = HeadMemo()
-        self._pools = Pools(limits)
+        self._pools = Pools(limits, self._health_changed)
         self._deadlines = Alarm(self._ring)
         self._arrivals: Arrivals[Exchange] = Arrivals(lambda: self.limits)
         self._entries = Alarm(self._let_in)
@@ -341,14 +342,14 @@ class RouteServer:
             self._take_up(self.queue.withdraw(ticket, now), now)
             self._freed(ticket)
 
-    def unreachable(self, exchange: Held, reason: str) -> None:
-        """The replica took no connection: the exchange waits again, first in line."""
+    def repeat(self, exchange: Held) -> None:
+        """Another replica, or this one once more, may have the exchange: it goes first in line."""
         ticket = exchange.ticket
         assert ticket is not None and ticket.replica is not None
         if self.closing:
             exchange.fail(RouteClosed(f"{self.route.name} is not served any more."))
             return
-        log.warning("%s: replica %s: %s", self.route.name, ticket.replica.id, reason)
+        self.counters.repeats += 1
         now = self.loop.time()
         if exchange.relayed != self.route.relayed:
             self.withdraw(exchange)
@@ -372,6 +373,17 @@ class RouteServer:
         self._take_up(self.queue.set_replicas(self.route.replicas, now), now)
         self._pools.keep({replica.id for replica in self.queue.replicas})
         self._rewatch()
+
+    def _health_changed(self, pool: Pool) -> None:
+        reason, was = pool.health.reason, self.queue.why_out(pool.id)
+        if reason:
+            log.warning("%s: replica %s is out: %s", self.route.name, pool.id, reason)
+            self.queue.put_out(pool.id, reason)
+        elif was:
+            log.warning("%s: replica %s is in again", self.route.name, pool.id)
+            now = self.loop.time()
+            self._take_up(self.queue.let_in(pool.id, now), now)
+            self._changed(Change.COUNTS)
 
     def _send(self, ticket: Ticket[Held], now: float) -> None:
         assert ticket.replica is not None

@@ -24,7 +24,7 @@ class Replica:
         "gone",
         "group",
         "id",
-        "out_until",
+        "out",
         "taken",
     )
 
@@ -37,8 +37,8 @@ class Replica:
         self.taken = 0
         self.foreign = 0
         """Slots that other gateways' requests have."""
-        self.out_until = 0.0
-        """It gets nothing before this time; 0 = it is not out."""
+        self.out = ""
+        """Why it gets nothing for now; empty = it is in."""
         self.group = -1
         """Its free slots while it may get requests; -1 = it may not."""
 
@@ -76,14 +76,13 @@ class Slots:
         """By free slots."""
         self._most = 0
         """No replica has more free slots than this."""
-        self._out: set[Replica] = set()
 
     @property
     def replicas(self) -> Collection[Replica]:
         return self._replicas.values()
 
     def take_over(self, table: Iterable[ReplicaRoute]) -> None:
-        """What is named is in with what the table says; the rest drains. Nothing stays out."""
+        """What is named is in with what the table says; the rest drains."""
         named = {entry.id: entry for entry in table}
         for entry in named.values():
             replica = self._replicas.setdefault(entry.id, Replica(entry.id))
@@ -91,8 +90,6 @@ class Slots:
             replica.draining = entry.draining
             replica.foreign = entry.foreign
             replica.gone = False
-            replica.out_until = 0.0
-        self._out.clear()
         for replica in list(self._replicas.values()):
             if replica.id not in named:
                 replica.draining = replica.gone = True
@@ -139,23 +136,19 @@ class Slots:
 
     # Replicas that are out
 
-    def put_out(self, replica: Replica, until: float) -> None:
-        """It gets nothing until then, or until the next table."""
-        replica.out_until = until
-        if replica.open:
-            self._out.add(replica)
-            self._place(replica)
+    def put_out(self, replica_id: str, reason: str) -> None:
+        """It gets nothing until it is let in."""
+        self._set_out(replica_id, reason)
 
-    def let_in(self, now: float) -> None:
-        """Those whose time out is over may get requests again."""
-        for replica in [replica for replica in self._out if replica.out_until <= now]:
-            self._out.remove(replica)
-            self._place(replica)
+    def let_in(self, replica_id: str) -> None:
+        """It may get requests again."""
+        self._set_out(replica_id, "")
 
-    @property
-    def next_in_at(self) -> float | None:
-        """When the first that is out comes in again."""
-        return min((replica.out_until for replica in self._out), default=None)
+    def _set_out(self, replica_id: str, reason: str) -> None:
+        replica = self._replicas.get(replica_id)
+        if replica is not None:
+            replica.out = reason
+            self._place(replica)
 
     # Inside
 
@@ -170,7 +163,7 @@ class Slots:
     def _place(self, replica: Replica) -> None:
         """Moves it to the group of its free slots, to that group's end."""
         group = -1
-        if replica.open and replica not in self._out:
+        if replica.open and not replica.out:
             group = max(0, replica.free)
         if group == replica.group:
             return

@@ -153,6 +153,12 @@ class _Tap:
 
     write_paused = False
     tunnel = False
+    worker = relays = False
+
+    @property
+    def pool(self) -> _Tap:
+        """Nor is there a replica behind it."""
+        return self
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

@@ -20,9 +20,9 @@ from hotplate.serving.gateway.task_result import TaskResult
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
+    from hotplate.serving.gateway.pool import Pool
     from hotplate.serving.gateway.route_server import Held, RouteServer
     from hotplate.serving.gateway.task_desk import TaskDesk
-    from hotplate.serving.gateway.upstream import Pool
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class TaskRun:
 
     def send_by(self, pool: Pool) -> None:
         """It has a slot of the replica."""
-        self._running = asyncio.create_task(self._run(pool.address))
+        self._running = asyncio.create_task(self._run(pool))
         self._running.add_done_callback(self._ran)
 
     def enter_anew(self) -> None:
@@ -98,15 +98,16 @@ class TaskRun:
         if not running.cancelled() and (error := running.exception()) is not None:
             raise error  # a bug; the loop logs it
 
-    async def _run(self, address: str) -> None:
+    async def _run(self, pool: Pool) -> None:
         server = self.server
         assert server is not None, "who has a slot has a server"
-        worker = any(each.worker for each in server.route.replicas if each.address == address)
+        address = pool.address
         try:
-            replica = await ReplicaCall.to(address, server.limits.connect_s, worker=worker)
+            replica = await ReplicaCall.to(address, server.limits.connect_s, worker=pool.worker)
         except OSError as error:
             self._running = None
-            server.unreachable(self, str(error) or "no connection in time")
+            pool.refused(error)
+            server.repeat(self)
             return
         try:
             result = await self._ask(server, replica, address)

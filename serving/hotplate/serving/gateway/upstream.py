@@ -1,24 +1,29 @@
-"""Connections to one replica: the protocol that reads answers, and the pool that keeps them."""
+"""One connection to a replica: sends requests and reads their answers."""
 
 from __future__ import annotations
 
 import asyncio
 import select
 import socket
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import httptools
 
 from hotplate.serving.gateway.answer_head import AnswerHead, read_answer
-from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange
+    from hotplate.serving.gateway.pool import Pool
 
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A node that vanishes is noticed after half a minute; otherwise its slots would stay taken."""
+STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
+"""From our worker as a handler begins (`replica/handlers.py`)."""
+ACKED_BYTES_AT = 120
+"""Where `tcpi_bytes_acked` is in Linux' `tcp_info`; it counts the connection's opening as one."""
 
 
 class Upstream(asyncio.Protocol):
@@ -32,11 +37,13 @@ class Upstream(asyncio.Protocol):
         self.write_paused = False
         self.idle_since = 0.0
         self._reused = False
+        self._half_closed = False
+        self._written_bytes = 0
+        self._earlier_bytes = 0
+        """Written for the exchanges before this one."""
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._readable = select.poll()
-        self._begun = False
-        """A byte of the answer has come."""
         self._head: AnswerHead | None = None
         self._ended = False
         self._trailers: Sequence[Field] = ()
@@ -48,14 +55,17 @@ class Upstream(asyncio.Protocol):
 
     def serve(self, exchange: Exchange) -> None:
         self.exchange = exchange
+        self._earlier_bytes = self._written_bytes
         exchange.go(self)
 
     def write(self, data: bytes) -> None:
+        self._written_bytes += len(data)
         if not self._transport.is_closing():
             self._transport.write(data)
 
     def half_close(self) -> None:
-        """Tells the replica that nothing more comes; its own end is still waited for."""
+        """Tells the replica that the caller has left; its own end is still waited for."""
+        self._half_closed = True
         if not self._transport.is_closing():
             self._transport.resume_reading()
             self._transport.write_eof()
@@ -116,12 +126,8 @@ class Upstream(asyncio.Protocol):
             exchange.tunnel_closed()
         elif self._until_end and exc is None:
             exchange.answer_end()
-        elif self._reused and not self._begun and exchange.repeatable:
-            exchange.retried = True
-            exchange.upstream = None
-            self.pool.connect(exchange)
         else:
-            exchange.lost("ended the connection before its answer was complete")
+            self._lose(exchange, exc)
 
     # httptools
 
@@ -138,7 +144,11 @@ class Upstream(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         exchange = self.exchange
         status = self._parser.get_status_code()
-        if exchange is None or self._ended or (status < 200 and status != 101):
+        if exchange is None or self._ended:
+            return
+        if status < 200 and status != 101:
+            if status == 100 and self.pool.worker:
+                exchange.started()
             return
         keep_alive = self._parser.should_keep_alive()
         head = read_answer(status, self._reason, self._fields, keep_alive=keep_alive)
@@ -165,7 +175,10 @@ class Upstream(asyncio.Protocol):
     # Inside
 
     def _feed(self, exchange: Exchange, data: bytes) -> None:
-        self._begun = True
+        if self._head is None and self.pool.worker and data.startswith(STARTED):
+            # As the parser would find, for less. It sees what comes in several pieces.
+            exchange.started()
+            data = data[len(STARTED) :]
         clean = True
         try:
             self._parser.feed_data(data)
@@ -179,7 +192,7 @@ class Upstream(asyncio.Protocol):
                 self.exchange = None
                 self.abort()
                 exchange.flush()
-                exchange.lost(f"answered what is not HTTP/1.1 ({error})")
+                exchange.answered_nonsense(str(error))
                 return
             clean = False
         if self._ended:
@@ -197,7 +210,7 @@ class Upstream(asyncio.Protocol):
         trailers, self._trailers = self._trailers, ()
         self.exchange = None
         if clean and head is not None and head.keep_alive and exchange.request_done:
-            self._begun = self._ended = False
+            self._ended = False
             self._head = None
             self._reused = True
             self.resume_reading()
@@ -205,6 +218,27 @@ class Upstream(asyncio.Protocol):
         else:
             self.close()
         exchange.answer_end(trailers)
+
+    def _lose(self, exchange: Exchange, exc: Exception | None) -> None:
+        """The connection ended under the exchange."""
+        unread = self._head is None and exc is None and not self._request_acked()
+        # A machine that is gone may have begun and not been heard.
+        silent = exc is not None and not isinstance(exc, ConnectionError)
+        if not self._half_closed and not (unread and self._reused):
+            self.pool.failed("it ended a connection with a request on it")
+        exchange.lost(unread=unread, silent=silent)
+
+    def _request_acked(self) -> bool:
+        """Whether the replica's machine has taken anything of this exchange's request. A replica
+        that closed without an error before that can never read it."""
+        if self.pool.relays or not hasattr(socket, "TCP_INFO"):
+            return True
+        sock = self._transport.get_extra_info("socket")
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKED_BYTES_AT + 8)
+        if len(info) < ACKED_BYTES_AT + 8:
+            return True
+        (acked_bytes,) = struct.unpack_from("Q", info, ACKED_BYTES_AT)
+        return bool(acked_bytes - 1 > self._earlier_bytes)
 
     def _balance(self) -> None:
         if self.exchange is not None and self.exchange.front is not None:
@@ -216,89 +250,3 @@ def _keep_alive(sock: socket.socket) -> None:
     for option, seconds in KEEPALIVE.items():
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
-
-
-class Pool:
-    """The connections to one replica. Idle ones are used newest first."""
-
-    relays = False
-    """It is another gateway, which is to know when a caller leaves."""
-
-    def __init__(self, address: str, limits: Limits) -> None:
-        self.address = address
-        self.host_field = address.encode()
-        self._limits = limits
-        self._idle: list[Upstream] = []
-        self._connecting: set[asyncio.Task[None]] = set()
-        self._sweep: asyncio.TimerHandle | None = None
-        self._closed = False
-        self._loop = asyncio.get_running_loop()
-
-    def dispatch(self, exchange: Exchange) -> None:
-        """Sends the exchange on an idle connection, or on a new one."""
-        while self._idle:
-            upstream = self._idle.pop()
-            # One that came back in this turn of the loop cannot have been found closed yet.
-            if upstream.idle_since == self._loop.time() or upstream.usable:
-                upstream.serve(exchange)
-                return
-            upstream.abort()
-        self.connect(exchange)
-
-    def connect(self, exchange: Exchange) -> None:
-        """Sends the exchange on a new connection."""
-        task = self._loop.create_task(self._connect(exchange))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
-
-    def put(self, upstream: Upstream) -> None:
-        """Takes back a connection whose answer has ended."""
-        if self._closed:
-            upstream.close()
-            return
-        upstream.idle_since = self._loop.time()
-        self._idle.append(upstream)
-        if self._sweep is None:
-            self._sweep = self._loop.call_later(self._limits.upstream_idle_s, self._close_idle)
-
-    def forget(self, upstream: Upstream) -> None:
-        if upstream in self._idle:
-            self._idle.remove(upstream)
-
-    def close(self) -> None:
-        """Closes what is idle now, and everything else as its answer ends."""
-        self._closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
-        for upstream in self._idle:
-            upstream.close()
-        self._idle.clear()
-
-    async def _connect(self, exchange: Exchange) -> None:
-        try:
-            async with asyncio.timeout(self._limits.connect_s):
-                upstream = await self._open()
-        except OSError as error:  # a timeout is one of them
-            exchange.unreachable(str(error) or "no connection in time")
-            return
-        if exchange.front is not None and exchange.ticket is not None:
-            upstream.serve(exchange)
-        else:
-            self.put(upstream)
-
-    async def _open(self) -> Upstream:
-        host, _, port = self.address.rpartition(":")
-        _, upstream = await self._loop.create_connection(
-            lambda: Upstream(self), host.strip("[]"), int(port)
-        )
-        return upstream
-
-    def _close_idle(self) -> None:
-        self._sweep = None
-        oldest = self._loop.time() - self._limits.upstream_idle_s
-        for upstream in [u for u in self._idle if u.idle_since <= oldest]:
-            self._idle.remove(upstream)
-            upstream.close()
-        if self._idle:
-            due = self._idle[0].idle_since + self._limits.upstream_idle_s
-            self._sweep = self._loop.call_at(due, self._close_idle)

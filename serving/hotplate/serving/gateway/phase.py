@@ -1,0 +1,40 @@
+"""How far a request has come at a replica, and whether it may go to another. Pure."""
+
+from __future__ import annotations
+
+import enum
+
+IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
+"""Methods whose requests may be repeated (RFC 9110, 9.2.2)."""
+SENDS = 3
+"""How often one request is sent at most: a request that ends its replica must not end them all."""
+
+
+class Phase(enum.Enum):
+    """Of one request, at the replica that it was sent to last."""
+
+    UNSENT = "unsent"
+    """No replica can have read anything of it."""
+    SENT = "sent"
+    """It is with our worker, which says when a handler begins and has not."""
+    STARTED = "started"
+    """Its handler has begun; or may have, where nobody says so."""
+    ANSWERED = "answered"
+    """Its caller has part of the answer."""
+
+
+def why_not_again(phase: Phase, *, may_run_twice: bool, sends: int, kept: bool) -> str:
+    """Why the request may not be sent again; empty = it may.
+
+    `may_run_twice`: it does no harm, by its method or by what its service says; `sends`: how often
+    it was sent; `kept`: whether all of its body that has come is still here.
+    """
+    if phase is Phase.ANSWERED:
+        return "its answer had begun"
+    if phase is Phase.STARTED and not may_run_twice:
+        return "it may have run the request, so send it again only if that does no harm"
+    if sends >= SENDS:
+        return f"it was sent {sends} times, which is the most; send it again later"
+    if not kept:
+        return "the request's body is too large to be kept and sent again by itself; send it again"
+    return ""

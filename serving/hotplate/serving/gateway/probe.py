@@ -1,0 +1,40 @@
+"""Whether a replica that was out takes requests again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+PROBE_S = 2.0
+"""Time for a try. `/readyz` asks dependencies too, and is not hurried."""
+STATUS_BYTES = 12
+"""`HTTP/1.1 200`"""
+
+
+async def trouble_of(dial: Callable[[], Awaitable[Streams]], ready_path: str) -> str:
+    """Why it does not; empty = it does. Without `ready_path` a connection is enough."""
+    try:
+        async with asyncio.timeout(PROBE_S):
+            reader, writer = await dial()
+            try:
+                if ready_path:
+                    return await _unready(reader, writer, ready_path)
+            finally:
+                writer.close()
+    except asyncio.IncompleteReadError:
+        return "it takes connections and does not answer"
+    except OSError as error:  # a timeout is one of them
+        return f"it takes no connection: {error}" if str(error) else "it does not answer in time"
+    return ""
+
+
+async def _unready(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ready_path: str
+) -> str:
+    writer.write(
+        f"GET {ready_path} HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n".encode()
+    )
+    status = (await reader.readexactly(STATUS_BYTES))[-3:]
+    return "" if status == b"200" else f"it is not ready ({status.decode('latin-1')})"
