@@ -14,9 +14,11 @@ import aiohttp
 import pytest
 
 from tests.platform.cloud import MODEL_MANIFEST, tar_of
+from tests.scenarios.bentos import SLEEPY
 from tests.scenarios.calling import Refused, call, under_load
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
+from tests.scenarios.shapes import Shapes
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -274,3 +276,50 @@ async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
     assert await harmed.stop() == 0
     assert harmed.processes() == []
     await harmed.start()
+
+
+async def test_tasks_outlive_the_gateway_the_control_plane_and_their_replicas(
+    harmed: Platform, rough: RoughClient, shapes: Shapes
+) -> None:
+    bento = Bento.read(shapes.laptop.home / "bentos" / "tasks" / "v1")
+    await push(harmed, bento)
+    await rough.deploy("toiler", bento.tag, Tasks={"scaling": SLEEPY})
+    await rough.settled("toiler", "running", "scaled-to-zero")
+    url = await harmed.url_of("toiler")
+
+    async def submitted(seconds: float) -> str:
+        task_id: str = (await call(f"{url}/toil/submit", seconds=seconds))["task_id"]
+        return task_id
+
+    async def told(what: str, task_id: str) -> Any:
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{url}/toil/{what}", params={"task_id": task_id}) as answer,
+        ):
+            return await answer.json()
+
+    async def reached(task_id: str, status: str) -> None:
+        async def is_there() -> bool:
+            with suppress(aiohttp.ClientError, KeyError):
+                return bool((await told("status", task_id))["status"] == status)
+            return False
+
+        await until(is_there, BACK_S)
+
+    runs = await submitted(2)
+    await reached(runs, "in_progress")
+    await killed_and_back(harmed, "control-plane")
+    await reached(runs, "completed")
+    cut, waits = await submitted(1), await submitted(0)
+    await reached(cut, "in_progress")
+    await killed_and_back(harmed, "gateway")
+    await reached(waits, "completed")
+    assert (await told("get", waits))["began"] > (await told("get", runs))["ended"]
+    await reached(cut, "failed")
+    await rough.call("POST", "/api/v2/deployments/toiler/terminate")
+    await rough.settled("toiler", "terminated")
+    assert await harmed.replicas("toiler") == []
+    assert "ended while it ran" in (await told("get", cut))["error"]["message"]
+    assert "ended while it ran" in await harmed.hotplate("events", "toiler")
+    assert "pid" in await told("get", runs)
+    await harmed.delete("toiler")
