@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead
@@ -35,6 +35,11 @@ REASONS = {
 }
 
 
+Written = tuple[bytes, bytes, bool, bool]
+"""A head for a caller, before the request's id and after it; whether the body is sent in chunks;
+whether the connection can be kept."""
+
+
 @dataclass(slots=True)
 class AnswerHead:
     """A replica's answer as read."""
@@ -52,6 +57,8 @@ class AnswerHead:
     """How much of the body is for the caller, where it ends later than that."""
     trailer: bytes = b""
     """Which trailers are announced."""
+    made: Written | None = field(default=None, compare=False)
+    """For callers that keep their connection: the most usual."""
 
     @property
     def bodiless(self) -> bool:
@@ -67,6 +74,17 @@ class AnswerHead:
     def to_caller(self, request: RequestHead, *, keep_alive: bool) -> tuple[bytes, bool, bool]:
         """`(head, chunked, keep_alive)`: the head, whether the body is sent in chunks, and whether
         the connection can be kept (not when its end must mark the body's end)."""
+        if not keep_alive or request.http10 or request.method == b"HEAD":
+            before, after, chunked, keep_alive = self._written(request, keep_alive)
+        elif self.made is None:
+            before, after, chunked, keep_alive = self.made = self._written(request, keep_alive)
+        else:
+            before, after, chunked, keep_alive = self.made
+        own_id = after if self.has_request_id else request.request_id + after
+        return before + own_id, chunked, keep_alive
+
+    def _written(self, request: RequestHead, keep_alive: bool) -> Written:
+        """What `to_caller` gives, with the head in two: before the request's id and after it."""
         lines = [b"HTTP/1.1 %d %b\r\n" % (self.status, self.reason), *self.kept]
         chunked = False
         length = self.content_length if self.answer_bytes is None else self.answer_bytes
@@ -80,16 +98,16 @@ class AnswerHead:
                 lines.append(b"Transfer-Encoding: chunked\r\n")
                 if self.trailer:
                     lines.append(b"Trailer: %b\r\n" % self.trailer)
-        if not self.has_request_id:
-            lines.append(b"X-Request-Id: %b\r\n" % request.request_id)
         if self.status == 101:
             lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % self.upgrade)
         elif not keep_alive:
             lines.append(b"Connection: close\r\n")
         elif request.http10:
             lines.append(b"Connection: keep-alive\r\n")
-        lines.append(b"\r\n")
-        return b"".join(lines), chunked, keep_alive
+        if self.has_request_id:
+            return b"".join(lines), b"\r\n", chunked, keep_alive
+        lines.append(b"X-Request-Id: ")
+        return b"".join(lines), b"\r\n\r\n", chunked, keep_alive
 
 
 def read_answer(

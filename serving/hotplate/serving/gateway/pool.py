@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
+from hotplate.serving.gateway.answer_head import AnswerHead
+from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.health import Health
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.probe import Streams, trouble_of
@@ -36,6 +38,8 @@ class Pool:
         self._next_try: asyncio.TimerHandle | None = None
         self._limits = limits
         self._idle: list[Upstream] = []
+        self.heads: HeadMemo[AnswerHead] = HeadMemo()
+        """Of its answers."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False

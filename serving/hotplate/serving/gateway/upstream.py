@@ -22,6 +22,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A node that vanishes is noticed after half a minute; otherwise its slots would stay taken."""
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """From our worker as a handler begins (`replica/handlers.py`)."""
+HEAD_END = b"\r\n\r\n"
 ACKED_BYTES_AT = 120
 """Where `tcpi_bytes_acked` is in Linux' `tcp_info`; it counts the connection's opening as one."""
 
@@ -44,6 +45,11 @@ class Upstream(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._readable = select.poll()
+        self._parsing = False
+        """The parser has some of the answer; it gets none of one that is known."""
+        self._first = b""
+        """What came of it first, while that is parsed."""
+        self._paused = False
         self._head: AnswerHead | None = None
         self._ended = False
         self._trailers: Sequence[Field] = ()
@@ -71,11 +77,13 @@ class Upstream(asyncio.Protocol):
             self._transport.write_eof()
 
     def pause_reading(self) -> None:
-        if not self._transport.is_closing():
+        if not (self._paused or self._transport.is_closing()):
+            self._paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if not self._transport.is_closing():
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
             self._transport.resume_reading()
 
     def close(self) -> None:
@@ -156,6 +164,7 @@ class Upstream(asyncio.Protocol):
         if status == 101 and not exchange.request.upgrade:
             raise ValueError("an upgrade that nobody asked for")
         self._head = head
+        self._remember(head)
         self._until_end = head.ends_with_connection(exchange.request.method)
         exchange.answer_head(head)
         if exchange.request.method == b"HEAD":
@@ -179,6 +188,41 @@ class Upstream(asyncio.Protocol):
             # As the parser would find, for less. It sees what comes in several pieces.
             exchange.started()
             data = data[len(STARTED) :]
+        if not self._parsing:
+            if self._take_known(exchange, data):
+                return
+            self._parsing = True
+            self._first = data
+        self._parse(exchange, data)
+        self._first = b""
+
+    def _take_known(self, exchange: Exchange, data: bytes) -> bool:
+        """Whether the data is an answer whose head is known, whole, and nothing else; it is then
+        passed on by the shortest way."""
+        end = data.find(HEAD_END) + len(HEAD_END)
+        head = self.pool.heads.get(data[:end])
+        if (
+            head is None
+            or len(data) - end != head.content_length
+            or exchange.request.method == b"HEAD"
+        ):
+            return False
+        exchange.answer_head(head)
+        if head.content_length:
+            exchange.answer_body(data[end:])
+        self._part(exchange, keep=head.keep_alive and exchange.request_done)
+        return True
+
+    def _remember(self, head: AnswerHead) -> None:
+        """The same bytes may come again, if they came at once and say where the answer ends."""
+        raw = self._first[: self._first.find(HEAD_END) + len(HEAD_END)]
+        if head.content_length is None or head.chunked or head.bodiless or head.has_request_id:
+            return
+        # Where an interim answer came before it, they are that one's.
+        if raw[9:12] == b"%d" % head.status and raw.endswith(HEAD_END):
+            self.pool.heads.put(raw, head)
+
+    def _parse(self, exchange: Exchange, data: bytes) -> None:
         clean = True
         try:
             self._parser.feed_data(data)
@@ -196,7 +240,9 @@ class Upstream(asyncio.Protocol):
                 return
             clean = False
         if self._ended:
-            self._finish(exchange, clean)
+            head = self._head
+            keep = clean and head is not None and head.keep_alive and exchange.request_done
+            self._part(exchange, keep=keep)
         else:
             exchange.flush()
 
@@ -205,12 +251,12 @@ class Upstream(asyncio.Protocol):
         """Whether the answer is the 101, and not something behind it."""
         return self._head is not None and self._head.status == 101
 
-    def _finish(self, exchange: Exchange, clean: bool) -> None:
-        head = self._head
+    def _part(self, exchange: Exchange, *, keep: bool) -> None:
+        """The answer has ended; `keep`: the connection can carry another one."""
         trailers, self._trailers = self._trailers, ()
         self.exchange = None
-        if clean and head is not None and head.keep_alive and exchange.request_done:
-            self._ended = False
+        if keep:
+            self._ended = self._parsing = False
             self._head = None
             self._reused = True
             self.resume_reading()
