@@ -52,6 +52,8 @@ class Upstream(asyncio.Protocol):
         self._paused = False
         self._head: AnswerHead | None = None
         self._ended = False
+        self._more = False
+        """Behind the answer another one began, which nobody has asked for."""
         self._trailers: Sequence[Field] = ()
         """Of the answer that has ended, and not of what may follow it."""
         self._until_end = False
@@ -140,6 +142,7 @@ class Upstream(asyncio.Protocol):
     # httptools
 
     def on_message_begin(self) -> None:
+        self._more = self._ended
         self._fields: list[Field] = []
         self._reason = b""
 
@@ -241,7 +244,8 @@ class Upstream(asyncio.Protocol):
             clean = False
         if self._ended:
             head = self._head
-            keep = clean and head is not None and head.keep_alive and exchange.request_done
+            keep = head is not None and head.keep_alive and exchange.request_done
+            keep = keep and clean and not self._more
             self._part(exchange, keep=keep)
         else:
             exchange.flush()
