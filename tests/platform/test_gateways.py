@@ -90,8 +90,10 @@ async def test_a_replica_is_idle_when_every_gateway_says_so(plane: Plane) -> Non
     await say(two, 1, owned=False, busy={"r1": 1})
     await until(lambda: plane.told)
     assert not plane.gateways.idle("r1")
-    await say(two, 1, owned=False)
+    await say(two, 0, owned=False)
     await until(lambda: plane.gateways.idle("r1"))
+    await say(two, 0, in_flight=0)
+    await until(lambda: not plane.gateways.idle("r1"))  # an owner has to know that it drains
 
 
 async def test_a_gateway_that_ends_is_told_and_the_others_go_on(plane: Plane) -> None:

@@ -72,15 +72,17 @@ class Gateways:
 
     def idle(self, replica: str) -> bool:
         """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
-        reports = [line.report for line in self._lines]
-        if not reports:
-            return False
-        return all(
-            report is not None
-            and report.version >= self._table.version
-            and not any(demand.busy.get(replica) for demand in report.routes.values())
-            for report in reports
+        return bool(self._lines) and all(
+            line.report is not None and self._confirms(line.report, replica) for line in self._lines
         )
+
+    def _confirms(self, report: DemandReport, replica: str) -> bool:
+        demands = report.routes.values()
+        if any(demand.busy.get(replica) for demand in demands):
+            return False
+        # One that owns nothing sends nothing there, whichever table it has: it may be retiring.
+        owns_nothing = bool(demands) and not any(demand.owned for demand in demands)
+        return owns_nothing or report.version >= self._table.version
 
     async def close(self) -> None:
         """Part with the gateways, which go on alone. To be called before the server is shut down:
