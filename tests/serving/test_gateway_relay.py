@@ -122,6 +122,9 @@ async def test_a_caller_that_leaves_a_relaying_gateway_leaves_the_owner_too(pair
     running.leave()
     await until(lambda: pair.queue(pair.first).idle)
     assert owners.in_flight == 1, "the handler runs on, and has its slot"
+    # It does not think less of the owner for that.
+    health = pair.first.server(pair.name).queue.replicas  # type: ignore[union-attr]
+    assert not any(replica.out for replica in health)
     pair.backend.gate.set()
     await until(lambda: owners.in_flight == 0)
 

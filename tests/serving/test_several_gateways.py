@@ -98,6 +98,8 @@ async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
         assert backend.peak == 2
         assert "slots that other gateways have taken" in other.log
     assert load.failed > 0, "the killed one had callers"
+    refused = [answer for _, answer in load.answers if answer.status != 200]
+    assert len(refused) <= 2, "only what may have begun is not asked anew by the other one"
     assert set(load.bodies) == {b"127.0.0.1"}
 
 

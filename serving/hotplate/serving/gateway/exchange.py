@@ -209,7 +209,11 @@ class Exchange:
         assert front is not None, "an exchange without a caller is withdrawn, not sent"
         self.upstream = upstream
         self.sends += 1
-        self.phase = Phase.SENT if upstream.pool.worker else Phase.STARTED
+        if upstream.pool.tells:
+            self.phase = Phase.SENT
+        else:
+            self.phase = Phase.STARTED
+            front.tell_started()
         request = self.request
         route = self.server.route
         head = request.to_replica(upstream.host, with_authorization=route.token_digests is None)
@@ -229,9 +233,11 @@ class Exchange:
             front.balance()
 
     def started(self) -> None:
-        """Our worker says that the request's handler begins."""
+        """The replica says that the request's handler begins."""
         if self.phase is Phase.SENT:
             self.phase = Phase.STARTED
+            if self.front is not None:
+                self.front.tell_started()
             if not self._may_run_twice:
                 self._drop_body()
 
@@ -420,7 +426,7 @@ class Exchange:
         if upstream is None:
             self.server.withdraw(self)
         elif upstream.pool.relays:
-            upstream.abort()  # so it leaves there too
+            upstream.leave()
         elif upstream.tunnel or not self.request_done:
             upstream.half_close()
         else:

@@ -15,6 +15,7 @@ from hotplate.serving.gateway.half_close import CONTINUE, HalfClose
 from hotplate.serving.gateway.patience import Patience
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
+from hotplate.serving.gateway.upstream import STARTED
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
@@ -86,6 +87,11 @@ class Front(asyncio.Protocol):
         """Asks the caller for the body that it has announced."""
         self.write(CONTINUE)
         self._patience.resumed(self._loop.time())
+
+    def tell_started(self) -> None:
+        """Another gateway, if it is one, is to know that the request may have an effect now."""
+        if self._relayed:
+            self.write(STARTED)
 
     def answer_error(self, exchange: Exchange, error: GatewayError) -> None:
         self._answer(exchange, Local(error_body(error), error.status), error.retry_after_s)

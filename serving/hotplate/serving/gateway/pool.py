@@ -31,6 +31,8 @@ class Pool:
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
+        self.tells = replica.worker or self.relays
+        """Whether it says when the handler of a request begins."""
         self.health = Health()
         self.host_field = replica.address.encode()
         self._ready_path = ready_path

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A node that vanishes is noticed after half a minute; otherwise its slots would stay taken."""
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
-"""From our worker as a handler begins (`replica/handlers.py`)."""
+"""From our worker as a handler begins (`replica/handlers.py`), and from the gateway that owns a
+route to the one that passes requests on."""
 HEAD_END = b"\r\n\r\n"
 ACKED_BYTES_AT = 120
 """Where `tcpi_bytes_acked` is in Linux' `tcp_info`; it counts the connection's opening as one."""
@@ -91,6 +92,11 @@ class Upstream(asyncio.Protocol):
     def close(self) -> None:
         self._transport.close()
 
+    def leave(self) -> None:
+        """Tells another gateway that the caller has left."""
+        self._half_closed = True
+        self._transport.abort()
+
     def abort(self) -> None:
         self._transport.abort()
 
@@ -158,7 +164,7 @@ class Upstream(asyncio.Protocol):
         if exchange is None or self._ended:
             return
         if status < 200 and status != 101:
-            if status == 100 and self.pool.worker:
+            if status == 100 and self.pool.tells:
                 exchange.started()
             return
         keep_alive = self._parser.should_keep_alive()
@@ -187,7 +193,7 @@ class Upstream(asyncio.Protocol):
     # Inside
 
     def _feed(self, exchange: Exchange, data: bytes) -> None:
-        if self._head is None and self.pool.worker and data.startswith(STARTED):
+        if self._head is None and self.pool.tells and data.startswith(STARTED):
             # As the parser would find, for less. It sees what comes in several pieces.
             exchange.started()
             data = data[len(STARTED) :]
