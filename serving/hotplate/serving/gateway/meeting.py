@@ -14,10 +14,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
 
 from hotplate.serving.gateway.fleet import MEMBER, file_name, is_held
 
 MEETS = ".meets"
+STARTING = "starting"
+"""Held by a gateway while it starts."""
+LEFT_S = 86400
+"""Slots that a killed gateway had taken are of no interest after a day."""
 SOCKET_NAME_BYTES = 32
 SOCKET_PATH_BYTES = 107
 """Linux allows no more (`sun_path`)."""
@@ -35,9 +40,10 @@ def meeting(keys: Sequence[str]) -> Iterator[Path]:
         top.mkdir(mode=0o700)
     if top.stat().st_uid != os.geteuid():
         raise PermissionError(f"{top} belongs to another user; remove it, or set TMPDIR")
-    starting = os.open(top / "starting", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    starting = os.open(top / STARTING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(starting, fcntl.LOCK_EX)
+        os.utime(starting)
         _sweep(top)
         led = (_led_by(top, key) for key in keys)
         folder = next((there for there in led if there is not None), top / file_name(keys[0]))
@@ -64,8 +70,15 @@ def _led_by(top: Path, key: str) -> Path | None:
 
 
 def _sweep(top: Path) -> None:
-    """Removes what leads to where nobody is."""
+    """Removes what leads to where nobody is, and what was left of one that nobody came back to."""
     for sign in top.glob("*" + MEETS):
-        members = (top / sign.read_text()).glob("*" + MEMBER)
-        if not any(is_held(member) for member in members):
+        if not _lives(top / sign.read_text()):
             sign.unlink()
+    now_ns = (top / STARTING).stat().st_mtime_ns
+    for folder in top.glob("*/"):
+        if now_ns - folder.stat().st_mtime_ns > LEFT_S * 1_000_000_000 and not _lives(folder):
+            rmtree(folder, ignore_errors=True)
+
+
+def _lives(folder: Path) -> bool:
+    return any(is_held(member) for member in folder.glob("*" + MEMBER))

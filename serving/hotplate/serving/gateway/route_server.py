@@ -98,13 +98,8 @@ class RouteServer:
 
     # The table's orders
 
-    async def update(self, route: Route) -> None:
-        """Takes over new orders without cutting what is running."""
-        self.follow(route)
-        await self.callers.listen()
-
     def follow(self, route: Route) -> None:
-        """Takes over new orders, but for where callers arrive."""
+        """Takes over new orders, but for where callers arrive, without cutting what is running."""
         turned = route.relayed != self.route.relayed
         waiting = self.queue.clear() if turned else ()
         self.route = route
@@ -166,15 +161,6 @@ class RouteServer:
             error=self.error,
             owned=not self.route.relayed,
         )
-
-    @property
-    def slots_taken(self) -> bool:
-        """Whether requests that this gateway sent have slots."""
-        return self.queue.in_flight > 0
-
-    def taken(self, replica_id: str) -> int:
-        """Slots of the replica that requests have which this gateway sent."""
-        return sum(r.taken for r in self.queue.replicas if r.id == replica_id)
 
     # Requests whose bodies still come
 

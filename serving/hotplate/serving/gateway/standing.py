@@ -52,7 +52,7 @@ class Standing:
         """Follows what has become of the other gateways."""
         if not self._server.closing and self._settled_at != self._fleet.changes:
             self._settle()
-        if self._taken is not None and not self.owned and not self._server.slots_taken:
+        if self._taken is not None and not self.owned and not self._server.queue.in_flight:
             self._server.queue.ledger = None
             self._taken.close(remove=True)
             self._taken = None
@@ -71,7 +71,7 @@ class Standing:
         """The process parts with it for good; what may run still stays written down."""
         self.end()
         if self._taken is not None:
-            self._taken.close(remove=not self._server.slots_taken)
+            self._taken.close(remove=not self._server.queue.in_flight)
 
     # Inside
 
@@ -106,9 +106,12 @@ class Standing:
         if self._taken is None:
             self._taken = TakenSlots(self._file)
             self._server.queue.ledger = self._taken
-        server = self._server
-        self._foreign.watch(lambda: self._route, server.taken, self._put_in_force)
+        self._foreign.watch(lambda: self._route, self._taken_of, self._put_in_force)
         self._put_in_force()
+
+    def _taken_of(self, replica_id: str) -> int:
+        """Slots of the replica that requests have which this gateway sent."""
+        return sum(r.taken for r in self._server.queue.replicas if r.id == replica_id)
 
     def _give_up(self) -> None:
         """Grants nothing more, then lets another gateway own it."""
