@@ -106,6 +106,35 @@ async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
     await cloud.deploy(bento="echo:v2")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        (
+            "hotplate/may_run_twice",
+            "true",
+            r"labels\[1\]\.key: there is no setting 'hotplate/may_run_twice'; "
+            "did you mean 'hotplate/may-run-twice'",
+        ),
+        (
+            "hotplate/may-run-twice",
+            "yes",
+            r"labels\[1\]\.value: hotplate/may-run-twice is 'true' or 'false', not 'yes'",
+        ),
+        ("hotplate/may-run-twice", True, "True is not a string"),
+    ],
+)
+async def test_a_label_of_ours_that_is_wrong_is_refused_with_a_sentence(
+    cloud: Cloud, key: str, value: object, sentence: str
+) -> None:
+    labels = [{"key": "team", "value": "yes"}, {"key": key, "value": value}]
+    with pytest.raises(Refused, match=sentence) as refused:
+        await cloud.deploy(labels=labels)
+    assert refused.value.status == 400
+    await cloud.deploy(labels=[{"key": "hotplate/may-run-twice", "value": "true"}])
+    with pytest.raises(Refused, match=sentence):
+        await cloud.call("PUT", ONE, {"bento": "echo:v1", "labels": labels})
+
+
 async def test_an_update_makes_a_revision_and_keeps_labels_and_port(cloud: Cloud) -> None:
     made = await cloud.deploy(labels=[{"key": "a", "value": "b"}])
     body = {"bento": "echo:v1", "labels": None, "envs": [{"name": "A", "value": "1"}]}

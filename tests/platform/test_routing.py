@@ -51,6 +51,19 @@ def test_only_ready_replicas_of_the_serving_revision_get_requests() -> None:
     assert (route.host, route.port) == ("0.0.0.0", 7100)
 
 
+@pytest.mark.parametrize(
+    ("labels", "twice"),
+    [({}, False), ({"hotplate/may-run-twice": "true", "hotplate/of-a-later-version": "x"}, True)]
+    + [({"hotplate/may-run-twice": value}, False) for value in ("false", "perhaps")],
+)
+def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], twice: bool) -> None:
+    said = tuple({"key": key, "value": value} for key, value in labels.items())
+    of = deployment(revision(1), revision(1), labels=said)
+    members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
+    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    assert [route.may_run_twice for route in made] == [twice, twice]
+
+
 def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> None:
     of = deployment(revision(2), revision(2))
     there = [replica("old", 1, address="a:1"), replica("new", 2, address="a:2")]

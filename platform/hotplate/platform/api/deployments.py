@@ -7,6 +7,7 @@ from aiohttp import web
 from hotplate.platform.api import views
 from hotplate.platform.api.deployment_config import deployment_config
 from hotplate.platform.api.deployment_source import Source
+from hotplate.platform.api.fields import Fields
 from hotplate.platform.api.names import check_deployment_name, invent_deployment_name
 from hotplate.platform.api.requests import (
     COUNT_MAX,
@@ -19,6 +20,7 @@ from hotplate.platform.api.requests import (
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.face import ControllerFace
 from hotplate.platform.errors import Invalid
+from hotplate.platform.label_settings import check_label_settings
 from hotplate.platform.ports import is_everywhere
 from hotplate.platform.store.records import Deployment
 from hotplate.platform.store.store import Store
@@ -58,7 +60,7 @@ class Deployments:
             name = check_deployment_name("name", fields.text("name"))
         else:
             name = invent_deployment_name(bento.repository.name)
-        labels = fields.pairs("labels", "key")
+        labels = _checked_labels(fields)
         deployment = await self._store.run(
             self._store.create_deployment, caller(request), name, bento.id, config, labels
         )
@@ -70,7 +72,7 @@ class Deployments:
         fields = await body(request)
         bento = await self._source.bento(organization(request), fields.text("bento"))
         config = deployment_config(fields, bento.manifest, self._instance_types())
-        labels = fields.pairs("labels", "key") if fields.has("labels") else None
+        labels = _checked_labels(fields) if fields.has("labels") else None
         deployment, begins = await self._store.run(
             self._store.update_deployment, deployment.id, bento.id, config, labels
         )
@@ -166,6 +168,12 @@ def advertised_origin(request: web.Request, settings: ApiSettings) -> str:
     if is_everywhere(host):
         host = request.url.host or "localhost"
     return views.origin_of(settings.scheme, host)
+
+
+def _checked_labels(fields: Fields) -> list[dict[str, str]]:
+    labels = fields.pairs("labels", "key")
+    check_label_settings(labels, fields.at("labels"))
+    return labels
 
 
 def _labels(deployment: Deployment) -> dict[str, str]:

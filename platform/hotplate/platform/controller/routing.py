@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.workloads import Service, task_paths
+from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 from hotplate.serving.gateway.cors import Cors
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
@@ -50,6 +51,7 @@ def routes_of(
     """
     routes = []
     revision = answering(deployment)
+    asked = LabelSettings.of(deployment.labels)
     for number, members in services.items():
         for service in members:
             if not service.workload.entry:
@@ -58,7 +60,7 @@ def routes_of(
                 routes.append(
                     _public(deployment, revision, service, replicas, draining, tokens, addresses)
                 )
-    return routes
+    return [replace(route, may_run_twice=asked.may_run_twice) for route in routes]
 
 
 def _public(
