@@ -181,3 +181,19 @@ async def test_an_owner_that_ends_hands_on_what_the_others_have_passed_to_it(pai
     assert (await caller.ask("/x", method="POST", body=b"x")).status == 200
     assert pair.first.owner(pair.name) == pair.first.fleet.id  # type: ignore[union-attr]
     pair.gateways.pop()
+
+
+async def test_an_owner_that_comes_back_is_passed_requests_while_older_ones_end(pair: Pair) -> None:
+    await pair.join()
+    await pair.owned_by_second()
+    running, other = await pair.caller(0), await pair.caller(0)
+    running.send("/slow")
+    await until(lambda: pair.backend.running == 1)
+    server = pair.first.server(pair.name)
+    assert server is not None
+    route = server.route
+    server.follow(replace(route, replicas=()))  # as when nobody owned it for a moment
+    server.follow(route)
+    pair.backend.gate.set()
+    assert (await running.answer()).body == b"slow"
+    assert (await other.ask("/x")).status == 200

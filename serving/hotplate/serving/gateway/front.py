@@ -177,7 +177,8 @@ class Front(asyncio.Protocol):
     def close_if_idle(self, for_s: float = 0.0) -> None:
         """Closes a connection on which no request is being served, for that long."""
         idle_s = self._loop.time() - self._idle_since
-        if self._active is None and self._lingering is None and idle_s >= for_s:
+        served = self._active is not None or self._ahead or self._lingering is not None
+        if not served and not self._patience.arriving and idle_s >= for_s:
             self.close()
 
     def sweep(self, now: float) -> None:

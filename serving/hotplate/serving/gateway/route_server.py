@@ -396,8 +396,8 @@ class RouteServer:
         replica = ticket.replica
         assert replica is not None
         drained = replica.draining and not replica.taken
-        if drained and replica.gone:
-            self._pools.close(replica.id)
+        if drained and replica.gone:  # unless another of that id has come since
+            self._pools.keep({each.id for each in self.queue.replicas})
         self._changed(Change.DRAINED if drained else Change.COUNTS)
         if self._arrivals.any_waiting:
             self._let_in()
