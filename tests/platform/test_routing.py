@@ -169,7 +169,14 @@ def test_tables_and_reports_survive_the_wire() -> None:
     of = deployment(revision(1), revision(1))
     table = RouteTable(3, tuple(routes(of, [replica("a", address="a:1")]).values()))
     assert RouteTable.from_json(json.loads(json.dumps(table.to_json()))) == table
-    report = DemandReport(3, {"acme/echo": RouteDemand(1, 2, 3, 4, 0.5, {"a": 1})})
+    report = DemandReport(
+        3,
+        {
+            "acme/echo": RouteDemand(
+                1, 2, 3, 4, 0.5, {"a": 1}, {"a": 1}, {"b": "why"}, {"no_capacity": 4}
+            )
+        },
+    )
     assert DemandReport.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 

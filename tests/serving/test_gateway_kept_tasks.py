@@ -161,6 +161,25 @@ async def test_more_tasks_than_slots_never_run_at_once(hall: Hall) -> None:
     assert hall.kitchen.backend.finished == 30
 
 
+async def test_the_report_says_which_slots_tasks_have(hall: Hall) -> None:
+    """A replica with tasks is not cut when it is replaced."""
+
+    def said() -> tuple[object, object]:
+        demand = hall.kitchen.gateway.report().routes["acme/echo"]
+        return demand.tasks, demand.busy
+
+    gate = gated(hall.kitchen)
+    await hall.kitchen.wake(3)
+    caller = await hall.kitchen.caller()
+    caller.send("/slow")
+    first, second = await hall.submit(), await hall.submit()
+    await until(lambda: said() == ({"r1": 2}, {"r1": 3}))
+    gate.set()
+    await hall.ended(first)
+    await hall.ended(second)
+    await until(lambda: said() == ({}, {"r1": 1}))
+
+
 async def test_the_other_calls_are_the_control_planes_and_take_no_slot(hall: Hall) -> None:
     gate = gated(hall.kitchen)
     await hall.kitchen.wake()

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.link import BATCH_S, Link
-from hotplate.serving.gateway.routes import RouteTable
+from hotplate.serving.gateway.routes import ReplicaRoute, RouteDemand, RouteTable
 from hotplate.serving.gateway.table_file import TableFile
-from tests.serving.callers import until
+from tests.serving.backends import Backend
+from tests.serving.callers import free_port, until
 from tests.serving.conftest import Kitchen
 from tests.serving.control_planes import TOKEN, ControlPlane
 
@@ -60,6 +61,28 @@ async def test_an_older_table_is_ignored_and_answered_with_the_version_in_force(
     await until(lambda: len(plane.reports) > reports)
     assert plane.reports[-1].version == 7
     assert (await kitchen.ask("/livez")).status == 200
+
+
+async def test_who_is_out_and_what_was_refused_are_reported_as_they_change(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    def said() -> RouteDemand:
+        return plane.reports[-1].routes.get(kitchen.route.name, RouteDemand())
+
+    port = free_port()
+    replica = ReplicaRoute("late", f"127.0.0.1:{port}")
+    await plane.send(7, replace(kitchen.route, replicas=(replica,), queue_limit=1))
+    await until(lambda: plane.reports[-1].version == 7)
+    waits = await kitchen.caller()
+    waits.send("/x")
+    await until(lambda: "takes no connection" in said().out.get("late", ""))
+    assert (await kitchen.ask("/x")).status == 429
+    await until(lambda: said().refusals == {"share_full": 1})
+    late = Backend()
+    await late.start(port)
+    assert (await waits.answer()).status == 200
+    await until(lambda: said().out == {})
+    await late.stop()
 
 
 async def test_nonsense_is_ignored(kitchen: Kitchen, plane: ControlPlane, link: Link) -> None:

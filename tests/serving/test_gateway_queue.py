@@ -86,7 +86,8 @@ async def test_who_cannot_be_in_time_is_told_at_once_when_to_come_again(kitchen:
     assert (answer.status, answer.error["code"]) == (503, "no_capacity")
     assert answer.headers["retry-after"] == "3", "40 requests of 0.05 s, and a little"
     assert asyncio.get_running_loop().time() - began < 0.5
-    assert kitchen.gateway.report().routes[kitchen.route.name].refused == 1
+    said = kitchen.gateway.report().routes[kitchen.route.name]
+    assert (said.refused, said.refusals) == (1, {"no_capacity": 1})
 
 
 async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Kitchen) -> None:

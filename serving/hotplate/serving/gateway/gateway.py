@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -115,9 +116,18 @@ class Gateway:
     def report(self) -> DemandReport:
         """What every route has to do now; ending routes are in it until they have ended."""
         self._forget_ended()
+        tasks = {} if self.desk is None else self.desk.running()
         return DemandReport(
             version=self.version,
-            routes={name: server.demand() for name, server in self._servers.items()},
+            routes={
+                name: replace(
+                    server.demand(),
+                    tasks=tasks.get(name, {}),
+                    out={r.id: r.out for r in server.queue.replicas if r.out},
+                    refusals=dict(server.counters.refusals),
+                )
+                for name, server in self._servers.items()
+            },
         )
 
     async def close(self, grace_s: float) -> None:

@@ -104,6 +104,12 @@ class RouteDemand:
     """Exponentially weighted mean of a request's time in its replica; 0 = none seen."""
     busy: Mapping[str, int] = field(default_factory=dict)
     """Slots taken, per replica id (also of draining ones; absent = none)."""
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    """Of those, the slots that kept tasks have, per replica id."""
+    out: Mapping[str, str] = field(default_factory=dict)
+    """Why a replica gets no requests for now, per id of those that get none."""
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    """Requests answered with an error of the gateway's own since it started, by code."""
     error: str = ""
     """Why the route is not served, e.g. its port is taken."""
     owned: bool = True

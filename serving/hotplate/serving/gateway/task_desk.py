@@ -106,6 +106,17 @@ class TaskDesk:
         self._folder.close()
         await self._session.close()
 
+    # For the control plane
+
+    def running(self) -> dict[str, dict[str, int]]:
+        """How many tasks run, by route and by replica."""
+        found: dict[str, dict[str, int]] = {}
+        for run in self._runs.values():
+            if run.running and run.ticket is not None and run.ticket.replica is not None:
+                counts = found.setdefault(run.route, {})
+                counts[run.ticket.replica.id] = counts.get(run.ticket.replica.id, 0) + 1
+        return found
+
     # For callers
 
     def full(self, server: RouteServer) -> str:
