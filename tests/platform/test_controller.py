@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,29 @@ async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
     assert not world.engine.found
     (cut,) = [event for event in world.store.events(made.id) if event.kind == "DrainCut"]
     assert cut.message.startswith(f"replica {name}: requests had not ended")
+
+
+async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.platform.controller.tracked.STREAMS_S", 0.0)
+    monkeypatch.setattr("hotplate.platform.controller.tracked.DRAIN_MARGIN_S", 0.1)
+    config = {"traffic": {"timeout": 0.1}}
+    manifest = {**MANIFEST, "services": [{"name": "Echo", "config": config}]}
+    made = world.deploy(least=1, manifest=manifest)
+    await until(lambda: len(world.gateway.routed()) == 1)
+    (old,) = world.gateway.routed()
+    stuck = RouteDemand(in_flight=2, busy={old: 2})
+    await world.gateway.report(default__echo=replace(stuck, tasks={old: 1}))
+    world.update(made, "v2")
+    await until(lambda: world.controller.live(made.id)["replicas"][0]["state"] == "draining")
+    patience_s = world.controller._tracked[made.id].patience_s(world.engine.found[old])
+    assert patience_s > 3600
+    await asyncio.sleep(0.3)  # more than it would have without the task
+    assert old in world.engine.found
+    await world.gateway.report(default__echo=stuck)
+    await until(lambda: old not in world.engine.found)
+    assert "DrainCut" in [event.kind for event in world.store.events(made.id)]
 
 
 async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hotplate.platform.controller.tracked import DRAIN_MARGIN_S, STREAMS_S, Tracked
+from hotplate.platform.controller.live import live_json
+from hotplate.platform.controller.tracked import DRAIN_MARGIN_S, STREAMS_S, TASKS_S, Tracked
 from hotplate.platform.store.records import Wanted
 from tests.platform.situations import deployment, replica, revision, service
 
@@ -40,3 +41,24 @@ def test_what_is_scaled_away_may_end_its_streams(tracked: Tracked) -> None:
     assert tracked.overdue([replica("a")], STREAMS_S) == frozenset()
     assert tracked.next_at == 5.0
     assert tracked.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
+
+
+def test_a_task_may_take_its_hours_on_a_replica_that_is_replaced(tracked: Tracked) -> None:
+    replicas = [replica("a"), replica("b")]
+    tracked.drain(frozenset({"a", "b"}), now=0.0)
+    tracked.tasks = {"a": 1}
+    assert tracked.overdue(replicas, STREAMS_S + DRAIN_MARGIN_S) == {"b"}
+    assert tracked.next_at == TASKS_S + DRAIN_MARGIN_S
+    said = live_json(tracked, replicas)["replicas"]
+    assert [one["state"] for one in said] == ["draining", "draining"]
+    assert said[0]["reason"].startswith("it finishes a task first, 24 h at most")
+    assert tracked.overdue(replicas, TASKS_S) == {"b"}
+    tracked.tasks = {}
+    assert tracked.overdue(replicas, TASKS_S) == {"a", "b"}
+
+
+def test_no_task_holds_up_who_terminates_the_deployment(tracked: Tracked) -> None:
+    tracked.deployment = replace(tracked.deployment, wanted=Wanted.TERMINATED)
+    tracked.drain(frozenset({"a"}), now=0.0)
+    tracked.tasks = {"a": 1}
+    assert tracked.overdue([replica("a")], TIMEOUT_S + DRAIN_MARGIN_S) == {"a"}

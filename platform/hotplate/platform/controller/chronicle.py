@@ -80,7 +80,7 @@ class Chronicle:
                 tracked,
                 "DrainCut",
                 f"replica {name}: requests had not ended when it was to be gone, after their "
-                "timeout (traffic.timeout) and a margin; it is stopped with them",
+                "timeout (traffic.timeout; 24 h for a task) and a margin; it is stopped with them",
             )
 
     async def _event(self, tracked: Tracked, kind: str, message: str) -> None:

@@ -76,6 +76,11 @@ class Gateways:
             line.report is not None and self._confirms(line.report, replica) for line in self._lines
         )
 
+    def tasks(self, replica: str) -> int:
+        """How many kept tasks run on it, also those that former owners of its route have sent."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        return sum(d.tasks.get(replica, 0) for r in reports for d in r.routes.values())
+
     def _confirms(self, report: DemandReport, replica: str) -> bool:
         demands = report.routes.values()
         if any(demand.busy.get(replica) for demand in demands):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import Replica
+from hotplate.platform.controller import sentences
 from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.tracked import Tracked
 
@@ -28,17 +29,26 @@ def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
     ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
     return {
         "services": services,
-        "replicas": [replica_json(r, tracked.draining) for r in ordered],
+        "replicas": [_live_replica(r, tracked) for r in ordered],
     }
 
 
-def replica_json(replica: Replica, draining: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _live_replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
+    said = replica_json(replica)
+    if replica.id in tracked.draining:
+        said["state"] = "draining"
+        if tasks := tracked.tasks.get(replica.id):
+            said["reason"] = sentences.finishing(tasks, tracked.patience_s(replica))
+    return said
+
+
+def replica_json(replica: Replica) -> dict[str, Any]:
     """One replica; a phase still under way has no end."""
     return {
         "id": replica.id,
         "revision": replica.key.revision,
         "service": replica.key.service,
-        "state": "draining" if replica.id in draining else replica.state.value,
+        "state": replica.state.value,
         "reason": replica.reason,
         "restarts": replica.restarts,
         "created_at": _iso(replica.created_at),

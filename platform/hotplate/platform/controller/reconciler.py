@@ -107,6 +107,7 @@ class Reconciler:
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
         await self._chronicle.decided(tracked, wishes, now)
+        tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
         overdue = tracked.overdue(replicas, now)
         await self._chronicle.cut(tracked, overdue)
         return plan(

@@ -33,6 +33,15 @@ def ready_again(replica: Replica) -> str:
     return f"replica {replica.id}: its readiness checks succeed again, and it gets requests"
 
 
+def finishing(tasks: int, patience_s: float) -> str:
+    """What a draining replica is waited for."""
+    counted = "a task" if tasks == 1 else f"{tasks} tasks"
+    return (
+        f"it finishes {counted} first, {patience_s / 3600:.3g} h at most, and gets nothing new; "
+        "who terminates the deployment does not wait for that"
+    )
+
+
 def failed(deployment: Deployment, reason: str) -> str:
     """The latest revision cannot start."""
     said = (

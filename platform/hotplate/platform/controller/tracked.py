@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Revision, Wanted
 from hotplate.serving.gateway.routes import Route
+from hotplate.serving.replica.variables import NO_TIMEOUT_S
 
 UNSETTLED = ("deploying", "terminating")
 """Statuses after which another one follows by itself."""
@@ -23,6 +24,8 @@ DRAIN_MARGIN_S = 10.0
 STREAMS_S = 600.0
 """What a replica that is replaced or scaled away has at least: an answer that has begun, or a
 WebSocket, may last. Who deletes or terminates a deployment does not wait for those."""
+TASKS_S = float(NO_TIMEOUT_S)
+"""The same of one on which a kept task runs: as long as a handler may take, 24 h."""
 
 SEEN = 3
 """How many replicas' logs a deployment without any shows."""
@@ -42,6 +45,8 @@ class Tracked:
     draining: frozenset[str] = frozenset()
     drained_since: dict[str, float] = field(default_factory=dict)
     """When each of these began to, loop seconds."""
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    """Kept tasks that run on each of these."""
     wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
     """The last decision per service that answers."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
@@ -73,25 +78,27 @@ class Tracked:
         self.draining = replicas
         self.drained_since = {name: self.drained_since.get(name, now) for name in replicas}
 
-    def patience_s(self, key: WorkloadKey) -> float:
+    def patience_s(self, replica: Replica) -> float:
         """How long a replica may finish what it has."""
-        service = self.find(key)
+        service = self.find(replica.key)
         timeout_s = service.timeout_s if service else 0.0
-        wanted = self.deployment.wanted is Wanted.RUNNING
-        return max(timeout_s, STREAMS_S if wanted else 0.0) + DRAIN_MARGIN_S
+        if self.deployment.wanted is Wanted.RUNNING:
+            timeout_s = max(timeout_s, TASKS_S if self.tasks.get(replica.id) else STREAMS_S)
+        return timeout_s + DRAIN_MARGIN_S
 
     def overdue(self, replicas: Iterable[Replica], now: float) -> frozenset[str]:
         """Draining replicas that have had their time; `next_at` is when the next one will have."""
         ends = {
-            replica.id: self.drained_since[replica.id] + self.patience_s(replica.key)
+            replica.id: self.drained_since[replica.id] + self.patience_s(replica)
             for replica in replicas
             if replica.id in self.drained_since
         }
-        later = [end for end in ends.values() if end > now]
-        self.next_at = min(
-            [*later, *([] if self.next_at is None else [self.next_at])], default=None
-        )
+        self.look_by(min((end for end in ends.values() if end > now), default=None))
         return frozenset(name for name, end in ends.items() if end <= now)
+
+    def look_by(self, at: float | None) -> None:
+        """The next step is to be then, or before; None = it does not matter when."""
+        self.next_at = min((each for each in (at, self.next_at) if each is not None), default=None)
 
     def outlived(self, replicas: Iterable[Replica]) -> bool:
         """Whether something is known here of a revision that nothing is left of."""
