@@ -72,7 +72,8 @@ async def test_what_has_a_prefix_in_the_replica_is_found_without_it(
 ) -> None:
     await kitchen.serve(ready_path="/v1/readyz")
     await kitchen.wake()
-    assert (await kitchen.ask(target)).body == f"ok /v1{target}".encode()
+    for _ in range(3):  # from the second on the head is known
+        assert (await kitchen.ask(target)).body == f"ok /v1{target}".encode()
 
 
 @pytest.mark.parametrize("target", ["/livez", "/healthz"])

@@ -164,7 +164,8 @@ class RequestReader:
         if request.chunked or head.offered:
             self._head = None  # its parser does not see what follows, or stopped here
         elif request.repeats:
-            self._memo.put(self._caller + head.raw, request)
+            # A copy: what is remembered is nobody's, for a request's target may be changed.
+            self._memo.put(self._caller + head.raw, request.again(request.request_id))
         if request.chunked:
             self._chunks = ChunkReader(
                 self._limits, head_bytes=len(head.raw), head_lines=len(head.fields)
