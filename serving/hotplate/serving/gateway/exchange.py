@@ -295,6 +295,22 @@ class Exchange:
             front.finished(self)
         self.server.finished(self)
 
+    def answer_whole(self, head: AnswerHead, body: bytes) -> None:
+        """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
+        `answer_end` would. The head says how long the body is."""
+        self.upstream = None
+        front, self.front = self.front, None
+        if front is not None:
+            keep_alive = self.keep_alive and self.request_done and not front.parting
+            data, _, self.keep_alive = head.to_caller(self.request, keep_alive=keep_alive)
+            self.phase = Phase.ANSWERED
+            self.status = head.status
+            self.sent_bytes = len(body)
+            self.server.answering(self)
+            front.write(data + body)
+            front.finished(self)
+        self.server.finished(self)
+
     def open_tunnel(self, first: bytes) -> None:
         """The replica has changed the protocol; `first` are its first bytes in it."""
         front, upstream = self.front, self.upstream

@@ -107,7 +107,8 @@ class Front(asyncio.Protocol):
         self.server.told(exchange)
         if exchange.keep_alive and not self.server.closing:
             self._idle_since = self._loop.time()
-            self._advance()
+            if self._ahead:
+                self._advance()
             if self._half_close is not None:
                 self._close_if_answered()
             elif self._read_paused:
@@ -369,9 +370,9 @@ class Front(asyncio.Protocol):
         if before is not exchange:
             self._awaited = exchange
             if before is not None:
-                self.server.arrived(before)
+                self.server.incoming.arrived(before)
             if exchange is not None:
-                self.server.expect(exchange)
+                self.server.incoming.expect(exchange)
 
     def _awaits_body(self) -> bool:
         """Whether the request that is being read is not here far enough to be served."""

@@ -17,18 +17,17 @@ from hotplate.serving.gateway.admission import (
     pickle_refused,
 )
 from hotplate.serving.gateway.alarm import Alarm
-from hotplate.serving.gateway.arrivals import Arrivals
 from hotplate.serving.gateway.callers import Callers
 from hotplate.serving.gateway.changes import Changes, End
 from hotplate.serving.gateway.errors import (
     GatewayError,
-    RequestSlow,
     RouteClosed,
     RouteRefused,
 )
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
 from hotplate.serving.gateway.head_memo import HeadMemo
+from hotplate.serving.gateway.incoming import Incoming
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.listener import Peers
 from hotplate.serving.gateway.metrics import RouteCounters
@@ -91,9 +90,7 @@ class RouteServer:
         self.heads: HeadMemo[RequestHead] = HeadMemo()
         self._pools = Pools(limits, self._health_changed)
         self._deadlines = Alarm(self._ring)
-        self._arrivals: Arrivals[Exchange] = Arrivals(lambda: self.limits)
-        self._entries = Alarm(self._let_in)
-        self._stalls = Alarm(self._end_stalled)
+        self.incoming = Incoming(self)
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -162,6 +159,7 @@ class RouteServer:
             owned=not self.route.relayed,
         )
 
+<<<<<<< HEAD
     # Requests whose bodies still come
 
     def expect(self, exchange: Exchange) -> None:
@@ -198,6 +196,16 @@ class RouteServer:
         if self._arrivals.any_inside:
             self._stalls.set(now + limits.stall_s / 4)
         self._let_in()
+=======
+    @property
+    def slots_taken(self) -> bool:
+        """Whether requests that this gateway sent have slots."""
+        return self.queue.in_flight > 0
+
+    def taken(self, replica_id: str) -> int:
+        """Slots of the replica that requests have which this gateway sent."""
+        return sum(r.taken for r in self.queue.replicas if r.id == replica_id)
+>>>>>>> d0d3a96 (Pass a known answer on in one step; let what still comes in be a thing of its own)
 
     # Exchanges
 
@@ -249,12 +257,12 @@ class RouteServer:
         )
         exchange.ticket = ticket
         if not exchange.request_done and exchange.request.has_body:
-            self._arrivals.entered(exchange)
+            self.incoming.entered(exchange)
         first = not queue.in_flight and not queue.queued
         changes = queue.submit(ticket, now)
         self._deadlines.set(ticket.ends_at)
-        if ticket.place == WAITING and self._arrivals.any_inside:
-            self._stalls.set(now + self.limits.stall_s / 4)
+        if ticket.place == WAITING:
+            self.incoming.others_wait(now)
         self._take_up(changes, now)
         self._changed(Change.BEGAN if first else Change.COUNTS)
 
@@ -399,8 +407,7 @@ class RouteServer:
         if drained and replica.gone:  # unless another of that id has come since
             self._pools.keep({each.id for each in self.queue.replicas})
         self._changed(Change.DRAINED if drained else Change.COUNTS)
-        if self._arrivals.any_waiting:
-            self._let_in()
+        self.incoming.slot_freed()
         self._check_ended()
 
     def _changed(self, change: Change) -> None:
@@ -444,5 +451,5 @@ class RouteServer:
     def _let_everything_go(self) -> None:
         self._pools.keep(())
         self.callers.stop()
-        for alarm in (self._deadlines, self._entries, self._stalls):
-            alarm.cancel()
+        self.incoming.stop()
+        self._deadlines.cancel()

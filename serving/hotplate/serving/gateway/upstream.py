@@ -216,10 +216,8 @@ class Upstream(asyncio.Protocol):
             or exchange.request.method == b"HEAD"
         ):
             return False
-        exchange.answer_head(head)
-        if head.content_length:
-            exchange.answer_body(data[end:])
-        self._part(exchange, keep=head.keep_alive and exchange.request_done)
+        self._let_go(keep=head.keep_alive and exchange.request_done)
+        exchange.answer_whole(head, data[end:])
         return True
 
     def _remember(self, head: AnswerHead) -> None:
@@ -252,7 +250,9 @@ class Upstream(asyncio.Protocol):
             head = self._head
             keep = head is not None and head.keep_alive and exchange.request_done
             keep = keep and clean and not self._more
-            self._part(exchange, keep=keep)
+            trailers, self._trailers = self._trailers, ()
+            self._let_go(keep=keep)
+            exchange.answer_end(trailers)
         else:
             exchange.flush()
 
@@ -261,9 +261,8 @@ class Upstream(asyncio.Protocol):
         """Whether the answer is the 101, and not something behind it."""
         return self._head is not None and self._head.status == 101
 
-    def _part(self, exchange: Exchange, *, keep: bool) -> None:
+    def _let_go(self, *, keep: bool) -> None:
         """The answer has ended; `keep`: the connection can carry another one."""
-        trailers, self._trailers = self._trailers, ()
         self.exchange = None
         if keep:
             self._ended = self._parsing = False
@@ -273,7 +272,6 @@ class Upstream(asyncio.Protocol):
             self.pool.put(self)
         else:
             self.close()
-        exchange.answer_end(trailers)
 
     def _lose(self, exchange: Exchange, exc: Exception | None) -> None:
         """The connection ended under the exchange."""
