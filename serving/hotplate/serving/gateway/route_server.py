@@ -159,54 +159,6 @@ class RouteServer:
             owned=not self.route.relayed,
         )
 
-<<<<<<< HEAD
-    # Requests whose bodies still come
-
-    def expect(self, exchange: Exchange) -> None:
-        """Its turn on its connection has come, its body has not."""
-        self._entries.set(self._arrivals.expect(exchange, self.loop.time()))
-
-    def arrived(self, exchange: Exchange) -> None:
-        """It is complete, or will not be."""
-        self._arrivals.forget(exchange)
-
-    def _let_in(self) -> None:
-        now = self.loop.time()
-        # Where another gateway owns the route, that one minds its slots.
-        slots = 2 * self.limits.connections if self.route.relayed else self.queue.slots
-        for exchange in self._arrivals.entering(slots, now):
-            if exchange.front is not None:
-                exchange.front.let_in(exchange)
-        at = self._arrivals.next_at(now)
-        if at is not None:
-            self._entries.set(at)
-
-    def _end_stalled(self) -> None:
-        """While others wait, a body that stands still must not have a slot."""
-        if not self.queue.queued:
-            return
-        limits, now = self.limits, self.loop.time()
-        for exchange in self._arrivals.stalled(now):
-            exchange.fail(
-                RequestSlow(
-                    f"The body stood still for {limits.stall_s:g} s, or came with less than "
-                    f"{limits.slow_bytes_per_s} bytes/s, while others wait; send it again at once."
-                )
-            )
-        if self._arrivals.any_inside:
-            self._stalls.set(now + limits.stall_s / 4)
-        self._let_in()
-=======
-    @property
-    def slots_taken(self) -> bool:
-        """Whether requests that this gateway sent have slots."""
-        return self.queue.in_flight > 0
-
-    def taken(self, replica_id: str) -> int:
-        """Slots of the replica that requests have which this gateway sent."""
-        return sum(r.taken for r in self.queue.replicas if r.id == replica_id)
->>>>>>> d0d3a96 (Pass a known answer on in one step; let what still comes in be a thing of its own)
-
     # Exchanges
 
     def exchange(self, front: Front, request: RequestHead) -> Exchange:
