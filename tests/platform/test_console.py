@@ -54,6 +54,7 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
                     "in_flight": 1,
                     "queued": 2,
                     "reason": "1 of 2: held",
+                    "refused": {"no_capacity": 2, "share_full": 7, "unauthorized": 1},
                 }
             ],
             "replicas": [
@@ -63,6 +64,8 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
                     "restarts": 2,
                     "reason": "killed by signal 9",
                     "phases": [],
+                    "out": "it takes no connection: refused",
+                    "out_since": "2026-01-01T00:00:00+00:00",
                 }
             ],
         },
@@ -80,6 +83,9 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
         "0 to 2 replicas of 4 slots; 1 in flight, 2 queued",
         "(2 restarts)",
         "killed by signal 9",
+        "refused since their gateway started: 7 share_full (no room in the queue), 2 no_capacity",
+        "1 unauthorized; more replicas (scaling.max_replicas)",
+        "00:00: it takes no connection: refused; it is tried every 5 s or oftener",
         "0 → 1  wake",
     ):
         assert said in text

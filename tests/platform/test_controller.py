@@ -17,6 +17,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import ReplicaState, Resources
 from hotplate.platform.controller.controller import Controller
+from hotplate.platform.controller.live import live_json
+from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.routing import Addresses
 from hotplate.platform.controller.workloads import Rules
@@ -268,6 +270,25 @@ async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
     assert cut.message.startswith(f"replica {name}: requests had not ended")
 
 
+async def test_the_page_is_whole_while_a_new_revision_is_read(tmp_path: Path) -> None:
+    """It is read in a thread, and the page is made from what was known before."""
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    world = World(store, FakeEngine())
+    made = world.deploy(least=1)
+    loader = Loader(store, RULES)
+    known = loader.load(made.id, (), None)
+    assert known is not None
+    store.update_deployment(made.id, world.bento("v2"), config(1, 3), labels=None)
+    found = loader.load(made.id, (), known)
+    assert found is not None
+    revisions = [
+        [service["revision"] for service in live_json(tracked, [])["services"]]
+        for tracked in (known, found)
+    ]
+    assert revisions == [[1], [2]]
+    store.close()
+
+
 async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +378,33 @@ async def test_crashes_are_told(world: World) -> None:
     await until(lambda: world.status(made) == "unhealthy")
     kinds = {event.kind: event.message for event in world.store.events(made.id)}
     assert "killed by signal 9" in kinds["ReplicaCrashed"]
+
+
+async def test_who_is_out_and_what_was_refused_is_shown_and_told(world: World) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: len(world.gateway.routed()) == 1)
+    (name,) = world.gateway.routed()
+
+    def shown(of: str) -> dict[str, Any]:
+        found: dict[str, Any] = world.controller.live(made.id)[of][0]
+        return found
+
+    def told(kind: str) -> list[str]:
+        return [event.message for event in world.store.events(made.id) if event.kind == kind]
+
+    out = RouteDemand(out={name: "it takes no connection"})
+    await world.gateway.report(default__echo=out)
+    await until(lambda: shown("replicas")["out"] == "it takes no connection")
+    assert shown("replicas")["out_since"].startswith("20")
+    await world.gateway.report(default__echo=replace(out, queued=1))
+    await world.gateway.report(default__echo=RouteDemand(refusals={"share_full": 3}))
+    await until(lambda: shown("replicas")["out"] == "" and told("RequestsRefused"))
+    (went,), (came,) = told("ReplicaOut"), told("ReplicaIn")
+    assert went.startswith(f"replica {name} gets no requests: it takes no connection; it is tried")
+    assert came.startswith(f"replica {name} gets requests again, after 0.")
+    (refused,) = told("RequestsRefused")
+    assert refused.startswith("default/echo refused 3 share_full (no room in the queue); more rep")
+    assert shown("services")["refused"] == {"share_full": 3}
 
 
 async def test_a_lost_gateway_changes_nothing(world: World) -> None:

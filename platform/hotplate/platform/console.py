@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hotplate.platform.controller import sentences
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
 from hotplate.platform.health_page import show_platform, show_what_is_left
@@ -164,7 +165,7 @@ def show_deployment(
     for line in item["revisions"][0]["log_tail"]:
         console.print(f"  [dim]| {escape(line)}[/]")
     for service in item["live"]["services"]:
-        _show_service(console, service)
+        _show_service(console, item["name"], service)
     if item["tasks"]:
         counted = (f"{count} {status}" for status, count in sorted(item["tasks"].items()))
         console.print(f"tasks kept: {', '.join(counted)}")
@@ -180,7 +181,7 @@ def show_deployment(
         console.print(f"  {_time(decision['at'])}  {change}  {escape(decision['reason'])}")
 
 
-def _show_service(console: Console, service: dict[str, Any]) -> None:
+def _show_service(console: Console, deployment: str, service: dict[str, Any]) -> None:
     console.print(
         f"\n[bold]{service['service']}[/] (revision {service['revision']}): "
         f"{service['min_replicas']} to {service['max_replicas']} replicas of "
@@ -189,6 +190,9 @@ def _show_service(console: Console, service: dict[str, Any]) -> None:
     )
     if service["reason"]:
         console.print(f"  {escape(service['reason'])}")
+    if service["refused"]:
+        said = sentences.refused(deployment, service["refused"])
+        console.print(f"  refused since their gateway started: {escape(said)}")
 
 
 def _show_replica(console: Console, replica: dict[str, Any]) -> None:
@@ -196,6 +200,9 @@ def _show_replica(console: Console, replica: dict[str, Any]) -> None:
     console.print(f"\n[bold]{replica['id']}[/]  {replica['state']}{restarts}")
     if replica["reason"]:
         console.print(f"  {escape(replica['reason'])}")
+    if replica["out"]:
+        said = sentences.out(replica["out"], _moment(replica["out_since"]))
+        console.print(f"  {escape(said)}")
     _show_phases(console, replica["phases"])
 
 

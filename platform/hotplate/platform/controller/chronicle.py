@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from hotplate.deploy.engine import Replica, ReplicaState
@@ -15,6 +15,7 @@ from hotplate.platform.controller.scaling import Scaling, Wish
 from hotplate.platform.controller.tracked import Tracked
 from hotplate.platform.store.records import ColdStart, DecisionRecord
 from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.routes import RouteDemand
 
 log = logging.getLogger("hotplate.controller")
 
@@ -72,6 +73,27 @@ class Chronicle:
         if reason and reason != tracked.pending_reason:
             await self._event(tracked, "Pending", reason)
         tracked.pending_reason = reason
+
+    async def heard(
+        self,
+        tracked: Tracked,
+        demands: Mapping[str, RouteDemand],
+        replicas: Sequence[Replica],
+        now: float,
+    ) -> None:
+        """Keep which replicas gateways have put out and let in, and what they refused. `demands`
+        of all its routes; `now` in loop seconds."""
+        traffic, wall = tracked.traffic, datetime.now(UTC).timestamp()
+        out = {name: why for demand in demands.values() for name, why in demand.out.items()}
+        ready = {r.id for r in replicas if r.state is ReplicaState.READY}
+        for kind, message in traffic.put_out(out, ready, wall):
+            await self._event(tracked, kind, message)
+        traffic.refused({route: demand.refusals for route, demand in demands.items()})
+        for route, refusals in traffic.refusals.items():
+            if counts := refusals.tell(now):
+                said = sentences.refused(tracked.deployment.name, counts)
+                await self._event(tracked, "RequestsRefused", f"{route} refused {said}")
+            tracked.look_by(refusals.due_at)
 
     async def cut(self, tracked: Tracked, overdue: Collection[str]) -> None:
         """Keep that draining replicas are stopped with requests that have not ended."""

@@ -25,31 +25,29 @@ def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
                 "max_replicas": policy.max_replicas,
                 "concurrency": policy.concurrency,
             }
+            refusals = tracked.traffic.refusals.get(tracked.route_of(service.workload.key))
+            about["refused"] = dict(refusals.counts) if refusals else {}
             services.append(about | _wish(tracked.wishes.get(service.workload.key)))
     ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
     return {
         "services": services,
-        "replicas": [_live_replica(r, tracked) for r in ordered],
+        "replicas": [_replica(r, tracked) for r in ordered],
     }
 
 
-def _live_replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
-    said = replica_json(replica)
-    if replica.id in tracked.draining:
-        said["state"] = "draining"
-        if tasks := tracked.tasks.get(replica.id):
-            said["reason"] = sentences.finishing(tasks, tracked.patience_s(replica))
-    return said
-
-
-def replica_json(replica: Replica) -> dict[str, Any]:
-    """One replica; a phase still under way has no end."""
+def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
+    """A phase still under way has no end."""
+    outage = tracked.traffic.outages.get(replica.id)
+    tasks = tracked.tasks.get(replica.id)
+    waited_for = sentences.finishing(tasks, tracked.patience_s(replica)) if tasks else ""
     return {
         "id": replica.id,
         "revision": replica.key.revision,
         "service": replica.key.service,
-        "state": replica.state.value,
-        "reason": replica.reason,
+        "state": "draining" if replica.id in tracked.draining else replica.state.value,
+        "reason": replica.reason or waited_for,
+        "out": outage.reason if outage else "",
+        "out_since": _iso(outage.since) if outage else None,
         "restarts": replica.restarts,
         "created_at": _iso(replica.created_at),
         "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),

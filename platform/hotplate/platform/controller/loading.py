@@ -24,13 +24,13 @@ class Loader:
         """The deployment as the store has it now; None when it is gone. Blocks.
 
         `running` are the workloads that have replicas: those of an older revision need its
-        services until they are drained. Whatever no other revision needs is given back.
+        services until they are drained. Whatever no other revision needs is given back. `known`
+        stays as it is, for whoever looks at it meanwhile.
         """
         deployment = self._store.deployment(deployment_id)
         if deployment is None:
             return None
-        tracked = known or Tracked(deployment)
-        tracked.deployment = deployment
+        tracked = replace(known or Tracked(deployment), deployment=deployment)
         tracked.tokens = self._store.token_digests(deployment.organization.id)
         tracked.numbers = frozenset(self._store.revision_numbers(deployment_id))
         needed = {r.number for r in tracked.kept()}

@@ -107,6 +107,7 @@ class Reconciler:
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
         await self._chronicle.decided(tracked, wishes, now)
+        await self._hear(tracked, replicas, now)
         tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
         overdue = tracked.overdue(replicas, now)
         await self._chronicle.cut(tracked, overdue)
@@ -121,6 +122,13 @@ class Reconciler:
                 now=wall,
             )
         )
+
+    async def _hear(self, tracked: Tracked, replicas: Sequence[Replica], now: float) -> None:
+        """While a route has no owner, nobody can say who is out."""
+        demands = {route.name: self._gateways.demand(route.name) for route in tracked.routes}
+        known = {name: demand for name, demand in demands.items() if demand is not None}
+        if len(known) == len(demands):
+            await self._chronicle.heard(tracked, known, replicas, now)
 
     async def _conclude(self, tracked: Tracked, step: Plan) -> None:
         deployment = tracked.deployment

@@ -11,6 +11,7 @@ from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.plan import ended_attempts
 from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
+from hotplate.platform.controller.traffic import Traffic
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Revision, Wanted
 from hotplate.serving.gateway.routes import Route
@@ -61,6 +62,8 @@ class Tracked:
     """(replica, ready since) whose cold start is on record."""
     seen: tuple[str, ...] = ()
     """The last replicas, so that their logs are found when they have ended."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """What gateways say of its replicas, and of what they refused."""
     pending_reason: str = ""
     routes: Sequence[Route] = ()
     """What gateways are to serve for it."""
