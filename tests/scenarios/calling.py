@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
+
+from tests.scenarios.platform_process import until
 
 ANSWER_S = 40.0
 
@@ -24,6 +27,44 @@ async def call(url: str, **fields: Any) -> Any:
             raise Refused(f"{url}: {answer.status} {await answer.text()}")
         is_json = answer.content_type == "application/json"
         return await (answer.json() if is_json else answer.text())
+
+
+class Tasks:
+    """The tasks of one endpoint, over plain HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def submit(self, **fields: Any) -> str:
+        """Its id."""
+        task_id: str = (await call(f"{self._url}/submit", **fields))["task_id"]
+        return task_id
+
+    async def reached(self, task_id: str, status: str, within_s: float = 20.0) -> None:
+        """Returns when it has that status, also where nobody answers in between."""
+
+        async def is_there() -> bool:
+            with suppress(aiohttp.ClientError, ValueError, KeyError):
+                said = json.loads(await self._get("status", task_id))
+                return bool(said["status"] == status)
+            return False
+
+        await until(is_there, within_s)
+
+    async def result(self, task_id: str) -> Any:
+        """As JSON, also that of one that has failed."""
+        return json.loads(await self.file(task_id))
+
+    async def file(self, task_id: str) -> bytes:
+        """The result as it comes."""
+        return await self._get("get", task_id)
+
+    async def _get(self, what: str, task_id: str) -> bytes:
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{self._url}/{what}", params={"task_id": task_id}) as answer,
+        ):
+            return await answer.read()
 
 
 class Load:

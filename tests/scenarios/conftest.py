@@ -104,8 +104,9 @@ def hall(shapes: Shapes) -> str:
 
 @pytest.fixture(scope="session")
 def tasks(shapes: Shapes) -> str:
-    """The URL of a service with a task."""
-    return asyncio.run(shapes.deploy("tasks"))
+    """The URL of a service with tasks, which do no harm when they run twice."""
+    label = {"key": "hotplate/may-run-twice", "value": "true"}
+    return asyncio.run(shapes.deploy("tasks", labels=[label]))
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,8 @@ from tests.scenarios.platform_process import Platform
 TASKS = (
     IMAGE
     + """
+from pathlib import Path
+
 
 @bentoml.service(image=image)
 class Tasks:
@@ -28,6 +30,12 @@ class Tasks:
         if fails:
             raise ValueError("toil and trouble")
         return {"pid": os.getpid(), "began": began, "ended": time.time()}
+
+    @bentoml.task
+    def draw(self, seed: str, times: int, ctx: bentoml.Context) -> Path:
+        drawn = Path(ctx.temp_dir) / "drawn.bin"
+        drawn.write_bytes(bytes.fromhex(seed) * times)
+        return drawn
 """
 )
 

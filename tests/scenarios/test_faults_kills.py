@@ -15,7 +15,7 @@ import pytest
 
 from tests.platform.cloud import MODEL_MANIFEST, tar_of
 from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.calling import Refused, call, under_load
+from tests.scenarios.calling import Refused, Tasks, call, under_load
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.scenarios.shapes import Shapes
@@ -285,41 +285,21 @@ async def test_tasks_outlive_the_gateway_the_control_plane_and_their_replicas(
     await push(harmed, bento)
     await rough.deploy("toiler", bento.tag, Tasks={"scaling": SLEEPY})
     await rough.settled("toiler", "running", "scaled-to-zero")
-    url = await harmed.url_of("toiler")
-
-    async def submitted(seconds: float) -> str:
-        task_id: str = (await call(f"{url}/toil/submit", seconds=seconds))["task_id"]
-        return task_id
-
-    async def told(what: str, task_id: str) -> Any:
-        async with (
-            aiohttp.ClientSession() as http,
-            http.get(f"{url}/toil/{what}", params={"task_id": task_id}) as answer,
-        ):
-            return await answer.json()
-
-    async def reached(task_id: str, status: str) -> None:
-        async def is_there() -> bool:
-            with suppress(aiohttp.ClientError, KeyError):
-                return bool((await told("status", task_id))["status"] == status)
-            return False
-
-        await until(is_there, BACK_S)
-
-    runs = await submitted(2)
-    await reached(runs, "in_progress")
+    toil = Tasks(f"{await harmed.url_of('toiler')}/toil")
+    runs = await toil.submit(seconds=2)
+    await toil.reached(runs, "in_progress")
     await killed_and_back(harmed, "control-plane")
-    await reached(runs, "completed")
-    cut, waits = await submitted(1), await submitted(0)
-    await reached(cut, "in_progress")
+    await toil.reached(runs, "completed", BACK_S)
+    cut, waits = await toil.submit(seconds=1), await toil.submit(seconds=0)
+    await toil.reached(cut, "in_progress")
     await killed_and_back(harmed, "gateway")
-    await reached(waits, "completed")
-    assert (await told("get", waits))["began"] > (await told("get", runs))["ended"]
-    await reached(cut, "failed")
+    await toil.reached(waits, "completed", BACK_S)
+    assert (await toil.result(waits))["began"] > (await toil.result(runs))["ended"]
+    await toil.reached(cut, "failed", BACK_S)
     await rough.call("POST", "/api/v2/deployments/toiler/terminate")
     await rough.settled("toiler", "terminated")
     assert await harmed.replicas("toiler") == []
-    assert "ended while it ran" in (await told("get", cut))["error"]["message"]
+    assert "ended while it ran" in (await toil.result(cut))["error"]["message"]
     assert "ended while it ran" in await harmed.hotplate("events", "toiler")
-    assert "pid" in await told("get", runs)
+    assert "pid" in await toil.result(runs)
     await harmed.delete("toiler")

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.scenarios.calling import Tasks
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.shapes import Shapes, most_at_once
@@ -91,6 +92,40 @@ async def test_a_new_revision_of_a_command_gets_a_port_beside_the_old_one(
     while len(pids) < 2:
         pids.add((await ask(f"{command}/any?0.02"))["pid"])
     await updating
+
+
+async def test_a_task_that_may_run_twice_runs_again_when_its_replica_dies(
+    tasks: str, platform: Platform
+) -> None:
+    """The stock client has brought the label that says so."""
+    toil = Tasks(f"{tasks}/toil")
+    first = await toil.submit(seconds=0)
+    await toil.reached(first, "completed")
+    killed = (await toil.result(first))["pid"]
+    cut = await toil.submit(seconds=1)
+    await toil.reached(cut, "in_progress")
+    os.kill(killed, signal.SIGKILL)
+    await toil.reached(cut, "completed")
+    assert (await toil.result(cut))["pid"] != killed
+    assert "ReplicaCrashed" in await platform.hotplate("events", "tasks")
+
+
+async def test_a_file_that_a_task_has_made_outlives_its_deployment(
+    tasks: str, laptop: Laptop, platform: Platform
+) -> None:
+    """Last of `tasks`: it ends what the other tests use."""
+    draw, seed = Tasks(f"{tasks}/draw"), os.urandom(64)
+    drawn = await draw.submit(seed=seed.hex(), times=10_000)
+    await draw.reached(drawn, "completed")
+    assert await draw.file(drawn) == seed * 10_000
+    await laptop.bentoml("deployment", "terminate", "tasks")
+
+    async def terminated() -> bool:
+        return bool((await platform.ask("tasks"))["status"] == "terminated")
+
+    await until(terminated, 20)
+    assert await platform.replicas("tasks") == []
+    assert await draw.file(drawn) == seed * 10_000
 
 
 async def test_hooks_run_once_where_they_should(

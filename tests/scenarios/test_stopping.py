@@ -8,22 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.calling import call
+from tests.scenarios.calling import Tasks, call
 from tests.scenarios.platform_process import Platform, running, until
 from tests.scenarios.rough_client import Bento, RoughClient
+from tests.scenarios.shapes import Shapes
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
 
 async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
-    platform: Platform, bento: Bento, tmp_path: Path
+    platform: Platform, bento: Bento, shapes: Shapes, tmp_path: Path
 ) -> None:
+    toiling = Bento.read(shapes.laptop.home / "bentos" / "tasks" / "v1")
     async with running(tmp_path / "data", environments_of=platform) as platform:
         async with RoughClient(platform) as rough:
             await rough.deploy("lasting", await rough.push(bento))
+            await rough.deploy("toiler", await rough.push(toiling))
             await rough.settled("lasting", "running")
+            await rough.settled("toiler", "running")
         url = await platform.url_of("lasting")
+        toil = Tasks(f"{await platform.url_of('toiler')}/toil")
+        done = await toil.submit(seconds=0)
+        await toil.reached(done, "completed")
+        result = await toil.result(done)
         asked = asyncio.create_task(call(f"{url}/cook", seconds=2.0))
+        runs, waits = await toil.submit(seconds=1.5), await toil.submit(seconds=0)
+        await toil.reached(runs, "in_progress")
         await until(lambda: in_flight(platform), 10)
         ports = [int(url.rpartition(":")[2]), platform.port, *platform.noted("ports").values()]
         assert all(map(listens, ports))
@@ -36,6 +46,12 @@ async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
         await platform.start()
         assert await platform.url_of("lasting") == url
         assert await call(f"{url}/echo", text="back") == "back"
+        assert await toil.result(done) == result
+        for task_id in (runs, waits):
+            await toil.reached(task_id, "completed")
+        assert (
+            (await toil.result(runs))["pid"] == result["pid"] != (await toil.result(waits))["pid"]
+        )
         assert await platform.stop() == 0
 
 
