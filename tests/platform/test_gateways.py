@@ -122,3 +122,13 @@ async def test_a_gateway_of_another_fleet_is_turned_away(plane: Plane) -> None:
 
     await plane.left.wait()
     await plane.gateway("two", fleet="/elsewhere")
+
+
+async def test_tasks_that_a_former_owner_has_sent_count_too(plane: Plane) -> None:
+    """It retires when they have ended, and the replica is waited for until then."""
+    one, two = await plane.gateway("one"), await plane.gateway("two")
+    await say(one, 1, owned=False, tasks={"r1": 1})
+    await say(two, 1, tasks={"r1": 1, "r2": 1})
+    await until(lambda: [plane.gateways.tasks(r) for r in ("r1", "r2", "r3")] == [2, 1, 0])
+    await one.close()
+    await until(lambda: plane.gateways.tasks("r1") == 1)

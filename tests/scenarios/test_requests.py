@@ -10,7 +10,7 @@ import pytest
 
 from tests.scenarios.calling import call
 from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform
+from tests.scenarios.platform_process import Platform, until
 
 pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
 
@@ -42,6 +42,22 @@ async def test_a_caller_who_leaves_does_not_free_the_slot(sleeper: str, api: str
     assert after["pid"] == warm["pid"]
     assert after["began"] - warm["ended"] > 1.4
     assert after["most"] == 1
+
+
+async def test_status_says_what_was_refused_and_why(platform: Platform, sleeper: str) -> None:
+    await call(f"{sleeper}/cook")
+    hurry = {"X-Request-Timeout-Seconds": "0.2"}
+    async with (
+        aiohttp.ClientSession(headers=hurry) as http,
+        http.post(f"{sleeper}/cook", json={"seconds": 0.5}) as answer,
+    ):
+        assert answer.status == 504
+
+    async def shown() -> bool:
+        said = await platform.hotplate("status", NAME)
+        return "deadline_exceeded (out of time); more replicas (scaling.max_replicas)" in said
+
+    await until(shown, 5)
 
 
 async def test_readyz_wakes_a_deployment_and_waits_for_it(platform: Platform, sleeper: str) -> None:
