@@ -119,6 +119,12 @@ class Passed:
         self._over("ended")
         self.trailers = list(trailers)
 
+    def answer_whole(self, head: AnswerHead, body: bytes) -> None:
+        self.answer_head(head)
+        if body:
+            self.answer_body(body)
+        self.answer_end()
+
     def lost(self, *what: object, **how: object) -> None:
         self._over("lost")
 
