@@ -220,16 +220,15 @@ class Exchange:
         if request.upgrade:
             upstream.write(head)
             return
-        pieces = [head, *map(self._framed, self._body)]
-        had_body = self.buffered > 0
+        pieces = [head, *(map(self._framed, self._body) if request.chunked else self._body)]
         self.buffered = 0
         self._keep_within_bounds()
         if request.chunked and self.request_done:
             pieces.append(last_chunk(self._trailers))
         upstream.write(b"".join(pieces))
-        if request.expects_continue and not self.received and not self.request_done:
+        if request.expects_continue and not (self.received or self.request_done):
             front.go_on()
-        if had_body or not self.request_done:
+        if front.read_paused or not self.request_done:
             front.balance()
 
     def started(self) -> None:

@@ -37,12 +37,12 @@ class Front(asyncio.Protocol):
         "_lingering",
         "_loop",
         "_patience",
-        "_read_paused",
         "_reader",
         "_reading",
         "_relayed",
         "_transport",
         "peer",
+        "read_paused",
         "server",
         "write_paused",
     )
@@ -70,7 +70,7 @@ class Front(asyncio.Protocol):
         self._let_in: Exchange | None = None
         """The one that may begin although its body still comes."""
         self._advancing = False
-        self._read_paused = False
+        self.read_paused = False
         self._half_close: HalfClose | None = None
         """The caller sends nothing more, but may wait for answers."""
         self._closed = False
@@ -111,7 +111,7 @@ class Front(asyncio.Protocol):
                 self._advance()
             if self._half_close is not None:
                 self._close_if_answered()
-            elif self._read_paused:
+            elif self.read_paused:
                 self.balance()
         elif exchange.request_done:
             self.close()
@@ -133,7 +133,7 @@ class Front(asyncio.Protocol):
 
     def silent_s(self, now: float) -> float:
         """How long the caller has sent nothing, of the time in which we read."""
-        return 0.0 if self._read_paused else self._patience.silent_s(now)
+        return 0.0 if self.read_paused else self._patience.silent_s(now)
 
     def close(self) -> None:
         """Closes once everything written is out."""
@@ -155,8 +155,8 @@ class Front(asyncio.Protocol):
             upstream = exchange.upstream
             full = full or exchange.buffered >= self._limits.read_ahead_bytes
             full = full or (upstream is not None and upstream.write_paused)
-        if full != self._read_paused and not self._transport.is_closing():
-            self._read_paused = full
+        if full != self.read_paused and not self._transport.is_closing():
+            self.read_paused = full
             if full:
                 self._transport.pause_reading()
             else:
@@ -383,7 +383,7 @@ class Front(asyncio.Protocol):
 
     def _slow(self, now: float) -> BadRequest | None:
         """Why the caller's time to send what it announced is over."""
-        if self._read_paused or self._reader is None:
+        if self.read_paused or self._reader is None:
             return None
         active = self._active
         sending = active is not None and active is self._reading and active.receiving

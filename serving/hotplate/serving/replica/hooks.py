@@ -70,7 +70,7 @@ def pass_on(number: int, _: Any) -> None:
     end too. BentoML looks after its command's program only once that is healthy, and whoever
     outlives the replica's first process is killed.
     """
-    import psutil  # type: ignore[import-untyped]  # bentoml brings it, without types
+    import psutil
 
     children = psutil.Process().children()
     for child in children:
