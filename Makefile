@@ -5,8 +5,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python
-# Two at a time, file by file: most scenarios wait for processes rather than compute.
-SUITE := -q -n 2 --dist loadfile
+# Three at a time, file by file: most scenarios wait for processes rather than compute.
+SUITE := -q -n 3 --dist loadfile
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
 
