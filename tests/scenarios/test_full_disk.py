@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,15 +42,15 @@ async def test_a_full_disk_refuses_uploads_in_a_sentence_and_fails_no_request(
             pids = [mine.pid(role) for role in ROLES]
             filler = fill(disk, left_bytes=2 * MIB)
 
-            async def told() -> bool:
-                return "free some space" in await mine.hotplate("events")
+            async def told(command: str) -> bool:
+                return "free some space" in await mine.hotplate(command)
 
             async with under_load(2, f"{url}/cook") as load:
                 refused = await laptop.bentoml("models", "push", "heavy:v1", fails=True)
                 assert "is full" in refused
                 assert "free some space" in refused
-                assert "free some space" in await mine.hotplate("status")
-                await until(told, 20)
+                await until(partial(told, "status"), 10)
+                await until(partial(told, "events"), 20)
                 fill(disk / "data")  # the last bytes, too
                 assert await mine.healthy()
                 (disk / "data" / "filler").unlink()

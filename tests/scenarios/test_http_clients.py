@@ -57,7 +57,9 @@ async def later():
         said["async pieces"] = len([piece async for piece in client.events(pieces=3)])
     async with bentoml.AsyncHTTPClient(tasks) as client:
         task = await client.toil.submit(seconds=0.3)
-        said["status"] = (await task.get_status()).value
+        while (status := (await task.get_status()).value) == "pending":
+            await asyncio.sleep(0.02)
+        said["status"] = status
         while (await task.get_status()).value != "completed":
             await asyncio.sleep(0.1)
         said["task"] = sorted(await task.get())

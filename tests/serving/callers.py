@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import random
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +22,12 @@ async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A port that nobody uses, and that the kernel gives to nobody until it is listened on."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 15_000)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
