@@ -32,8 +32,8 @@ from hotplate.platform.errors import NotFound
 from hotplate.platform.store.records import Kind
 from hotplate.serving.gateway.routes import RouteDemand
 from tests.platform.cloud import MANIFEST, Cloud, Refused, put, tar_of, versions
+from tests.platform.controller_world import RULES, StandInGateway, config
 from tests.platform.crashes import Dead, Life, MortalBlobs, MortalEngine, MortalStore
-from tests.platform.test_controller import RULES, StandInGateway, config
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.platform.controller.gateways import Gateways
 from hotplate.serving.gateway.link import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand
-from tests.platform.test_controller import until
+from tests.platform.controller_world import until
 
 CHAT = "acme/chat"
 
@@ -132,3 +132,18 @@ async def test_tasks_that_a_former_owner_has_sent_count_too(plane: Plane) -> Non
     await until(lambda: [plane.gateways.tasks(r) for r in ("r1", "r2", "r3")] == [2, 1, 0])
     await one.close()
     await until(lambda: plane.gateways.tasks("r1") == 1)
+
+
+async def test_routes_are_in_force_once_a_gateway_has_confirmed_the_last_of_them(
+    plane: Plane,
+) -> None:
+    one = await plane.gateway("one")
+    await say(one, 0)
+    await until(lambda: plane.gateways.connected)
+    assert not plane.gateways.in_force
+    plane.gateways.publish([Route(CHAT, "127.0.0.1", 1)])
+    assert not plane.gateways.in_force
+    await say(one, 1, queued=1)
+    await until(lambda: plane.gateways.in_force)
+    plane.gateways.publish([])
+    assert not plane.gateways.in_force

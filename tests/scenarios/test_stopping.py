@@ -45,7 +45,6 @@ async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
 
         await platform.start()
         assert await platform.url_of("lasting") == url
-        await until(lambda: asyncio.to_thread(listens, ports[0]), 5)
         assert await call(f"{url}/echo", text="back") == "back"
         assert await toil.result(done) == result
         for task_id in (runs, waits):

@@ -57,7 +57,7 @@ class Controller:
         self._tracked = self._reconciler.tracked
         self._scaling = self._reconciler.scaling
         self.ready = asyncio.Event()
-        """Set when every deployment has been looked at once and a gateway is connected."""
+        """Set when every deployment has been looked at once and a gateway listens for all."""
 
     # What the API asks ---------------------------------------------------------------------
 
@@ -155,6 +155,8 @@ class Controller:
                     self._look_at(deployment_id)
 
     def _demand_changed(self, routes: Sequence[str]) -> None:
+        if self.gateways.in_force:
+            self.ready.set()
         prefixes = {route.split("@")[0] for route in routes}
         for deployment_id, tracked in self._tracked.items():
             # What drains is looked at too: its route may be gone from the report by now.
@@ -164,7 +166,6 @@ class Controller:
 
     def _gateway_came(self) -> None:
         self._scaling.gateway_restarted(asyncio.get_running_loop().time())
-        self.ready.set()
 
     def _look_at(self, deployment_id: int) -> None:
         self._reconciler.heard_of(deployment_id)

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 class ControllerFace(Protocol):
     ready: asyncio.Event
-    """Set when deployments are looked after: they were all looked at, and a gateway is there."""
+    """Set when deployments are looked after: they were all looked at, and a gateway
+    serves them."""
 
     def poke(self, deployment_id: int) -> None:
         """The store changed for this deployment: look again, now."""

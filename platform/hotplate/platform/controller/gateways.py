@@ -53,6 +53,12 @@ class Gateways:
     def connected(self) -> bool:
         return any(line.report is not None for line in self._lines)
 
+    @property
+    def in_force(self) -> bool:
+        """Whether a gateway has confirmed the routes that were published last."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        return self._known and any(report.version >= self._table.version for report in reports)
+
     def demand(self, route: str) -> RouteDemand | None:
         """What a route has to do, or None while no gateway is there to say."""
         if not self.connected:
