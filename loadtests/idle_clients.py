@@ -11,6 +11,7 @@ import json
 import sys
 import urllib.parse
 from functools import partial
+from typing import cast
 
 import uvloop
 
@@ -28,7 +29,8 @@ class Idle(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
-        transport.write(self._request)  # type: ignore[attr-defined]
+        # uvloop's transports are no subclasses of asyncio's.
+        cast("asyncio.Transport", transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._answer += data

@@ -12,6 +12,7 @@ import re
 import statistics
 import urllib.parse
 from functools import partial
+from typing import cast
 
 import uvloop
 
@@ -29,7 +30,8 @@ class Reader(asyncio.Protocol):
         self._seen = seen
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.write(self._request)  # type: ignore[attr-defined]
+        # uvloop's transports are no subclasses of asyncio's.
+        cast("asyncio.Transport", transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
         now = clock()

@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 
-import ray  # type: ignore[import-not-found]
+import ray  # type: ignore[import-not-found]  # it is in an environment of its own
 from ray import serve
 from starlette.requests import Request
 

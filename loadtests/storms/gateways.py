@@ -14,6 +14,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from loadtests.verdict import Verdict
@@ -80,14 +81,13 @@ class _Trial:
         gaps: list[float] = []
         async with Load(self._port, callers) as load:
             for number in range(count):
-                answered = load.answered
-                await until(lambda n=answered: load.answered >= n + 20, 30)  # type: ignore[misc]
+                await until(partial(load.has, load.answered + 20), 30)
                 owner = await self._owner()
                 owner.process.send_signal(signal.SIGKILL)
                 killed_at = load.now
                 await owner.process.wait()
                 self._gateways.remove(owner)
-                await until(lambda at=killed_at: load.since(at), 30)  # type: ignore[misc]
+                await until(partial(load.since, killed_at), 30)
                 gaps.append(load.since(killed_at)[0] - killed_at)
                 if gaps[-1] > BACK_S:
                     self._verdict.broken.append(

@@ -60,7 +60,7 @@ class Kitchen:
     def block(self, seconds: float) -> dict:
         """The same in a thread, which nobody can cancel."""
         with self.counted() as about:
-            time.sleep(seconds)
+            time.sleep(seconds)  # a thread that nobody can cancel is what is tested
         return about
 
     @bentoml.api

@@ -71,7 +71,7 @@ class Back:
     @bentoml.api
     def shout(self, text: str, seconds: float = 0.0) -> dict:
         began = time.time()
-        time.sleep(seconds)
+        time.sleep(seconds)  # a handler in a thread: nobody can cancel it
         return span(began, text=text.upper())
 
 
@@ -81,7 +81,7 @@ class Middle:
 
     @bentoml.api(batchable=True, max_batch_size=16, max_latency_ms=3000)
     def lengths(self, texts: list[str]) -> list[list[int]]:
-        time.sleep(0.2)
+        time.sleep(0.2)  # so that calls meet in one batch
         return [[len(text), len(texts)] for text in texts]
 
     @bentoml.api
@@ -163,7 +163,7 @@ class Hall:
     @bentoml.api
     def block(self, seconds: float) -> dict:
         began = time.time()
-        time.sleep(seconds)
+        time.sleep(seconds)  # a handler in a thread: nobody can cancel it
         return span(began)
 
     @bentoml.api

@@ -37,6 +37,10 @@ class Load:
     def bodies(self) -> list[bytes]:
         return [answer.body for _, answer in self.answers if answer.status == 200]
 
+    def has(self, count: int) -> bool:
+        """Whether so many good answers have come."""
+        return self.answered >= count
+
     def since(self, time: float) -> list[float]:
         """When good answers came after that time."""
         return [at for at, answer in self.answers if at > time and answer.status == 200]

@@ -103,7 +103,7 @@ class TaskKeeper:
         try:
             head = await frame_head(request.content.readexactly)
             body = await request.content.read()
-        except Exception:
+        except (OSError, EOFError, web.RequestPayloadError):
             return self._no()
         task_id = f"{len(self.tasks):032x}"
         self.tasks[task_id] = Kept(head, body)

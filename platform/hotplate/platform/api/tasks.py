@@ -94,7 +94,7 @@ class Tasks:
     async def _add(self, task_id: str, route: str, path: str, content: Content) -> web.Response:
         try:
             task = await self._store.run(self._store.add_task, task_id, route, path, content)
-        except BaseException:
+        except BaseException:  # a cancelled request too: nobody else knows what it left
             await self._contents.drop([task_id])
             raise
         await self._lines.offer(task_id, route)

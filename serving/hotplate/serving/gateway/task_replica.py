@@ -102,7 +102,7 @@ class ReplicaCall:
                 await self._writer.drain()
         except ConnectionError:
             pass  # said by what is received
-        except BaseException:
+        except BaseException:  # cancelled too: half a request must not look like a slow one
             self.close()
             raise
 
