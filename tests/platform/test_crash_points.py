@@ -105,21 +105,23 @@ class Plane:
         await self.gateway.report()
 
     async def serves(
-        self, revision: int | None, replicas: int = 1, status: str = "running", services: int = 1
+        self, bento: str, replicas: int = 1, status: str = "running", services: int = 1
     ) -> bool:
-        """Whether all is at rest with so many replicas of this revision, and no others."""
+        """Whether all is at rest with so many replicas of this bento's revision, and no others."""
         found = self.engine.replicas()
         entry = sorted(r.id for r in found if r.key.service == "Echo")
         if (
             len(entry) != replicas
             or len(found) != replicas * services
-            or not {r.key.revision for r in found} <= {revision}
             or sorted(self.gateway.routed()) != entry
         ):
             return False
         tenant = self.cloud.user.organization.id
         rows = await self.store.run(self.store.deployments, tenant)
-        return [(d.status, d.serving and d.serving.number) for d in rows] == [(status, revision)]
+        serving = [d.serving for d in rows if d.status == status and d.serving]
+        return [revision.bento.version for revision in serving] == [bento] and {
+            r.key.revision for r in found
+        } <= {serving[0].number}
 
     async def holds(self, kind: Kind, name: str, version: str, content: bytes) -> bool:
         """Whether the version is there, with what was sent."""
@@ -197,9 +199,9 @@ class Installation:
 
             async def worked() -> None:
                 await controller.ready.wait()
-                life.counted = True
                 await work(Plane(store, blobs, engine, self.gateway, cloud, self.promised))
 
+            life.counted = True
             working = asyncio.create_task(worked())
             tasks = [
                 working,
@@ -241,19 +243,19 @@ async def pushed(plane: Plane) -> None:
 async def running(plane: Plane) -> None:
     await pushed(plane)
     await plane.deploy()
-    await until(lambda: plane.serves(1))
+    await until(lambda: plane.serves("v1"))
 
 
 async def asleep(plane: Plane) -> None:
     await pushed(plane)
     await plane.deploy(least=0)
-    await until(lambda: plane.serves(1, replicas=0, status="scaled-to-zero"))
+    await until(lambda: plane.serves("v1", replicas=0, status="scaled-to-zero"))
 
 
 async def busy(plane: Plane) -> None:
     await asleep(plane)
     await plane.demand(RouteDemand(in_flight=1, queued=2, service_s=60))
-    await until(lambda: plane.serves(1, replicas=3))
+    await until(lambda: plane.serves("v1", replicas=3))
 
 
 async def drain(plane: Plane) -> None:
@@ -315,43 +317,45 @@ async def terminate_and_update(plane: Plane) -> None:
 BROKEN = [{"name": "BROKEN", "value": "yes"}]
 ONE_ECHO = "/api/v2/deployments/echo"
 OPERATIONS = [
-    Operation("create", 8, lambda p: p.deploy(), lambda p: p.serves(1), pushed),
-    Operation("update", 10, lambda p: p.update("echo:v2"), lambda p: p.serves(2), running),
+    Operation("create", 12, lambda p: p.deploy(), lambda p: p.serves("v1"), pushed),
+    Operation("update", 14, lambda p: p.update("echo:v2"), lambda p: p.serves("v2"), running),
     Operation(
         "update that fails",
-        9,
+        13,
         lambda p: p.update("echo:v2", envs=BROKEN),
-        lambda p: p.serves(1, status="failed"),
+        lambda p: p.serves("v1", status="failed"),
         running,
     ),
-    Operation("terminate, update", 12, terminate_and_update, lambda p: p.serves(2), running),
-    Operation("delete, deploy", 15, replace, lambda p: p.serves(2), running),
+    Operation("terminate, update", 18, terminate_and_update, lambda p: p.serves("v2"), running),
+    Operation("delete, deploy", 21, replace, lambda p: p.serves("v2"), running),
     Operation(
         "two services",
-        9,
+        14,
         lambda p: p.deploy(bento="echo:v4"),
-        lambda p: p.serves(1, services=2),
+        lambda p: p.serves("v4", services=2),
         pair_pushed,
     ),
     Operation(
         "scale up",
-        10,
+        16,
         lambda p: p.demand(RouteDemand(in_flight=1, queued=2, service_s=60)),
-        lambda p: p.serves(1, replicas=3),
+        lambda p: p.serves("v1", replicas=3),
         asleep,
     ),
-    Operation("drain", 8, drain, lambda p: p.serves(1, replicas=0, status="scaled-to-zero"), busy),
+    Operation(
+        "drain", 14, drain, lambda p: p.serves("v1", replicas=0, status="scaled-to-zero"), busy
+    ),
     Operation(
         "upload",
-        12,
+        14,
         push_bento,
         lambda p: p.holds(Kind.BENTO, "echo", "v3", BENTO_YAML),
     ),
     Operation(
-        "upload in parts", 17, push_in_parts, lambda p: p.holds(Kind.MODEL, "bert", "1", WEIGHTS)
+        "upload in parts", 18, push_in_parts, lambda p: p.holds(Kind.MODEL, "bert", "1", WEIGHTS)
     ),
     Operation(
-        "upload to a link", 15, push_signed, lambda p: p.holds(Kind.MODEL, "bert", "1", WEIGHTS)
+        "upload to a link", 16, push_signed, lambda p: p.holds(Kind.MODEL, "bert", "1", WEIGHTS)
     ),
 ]
 

@@ -84,9 +84,11 @@ async def test_every_gateway_gets_the_routes_and_the_owner_alone_is_believed(pla
 async def test_a_replica_is_idle_when_every_gateway_says_so(plane: Plane) -> None:
     one, two = await plane.gateway("one"), await plane.gateway("two")
     plane.gateways.publish([Route(CHAT, "127.0.0.1", 1)])
+    await say(one, 0)
     await say(one, 1, in_flight=0)
-    await until(lambda: plane.gateways.connected)
+    await until(lambda: plane.gateways.in_force)
     assert not plane.gateways.idle("r1"), "the other has said nothing yet"
+    await say(two, 0, owned=False)
     await say(two, 1, owned=False, busy={"r1": 1})
     await until(lambda: plane.told)
     assert not plane.gateways.idle("r1")
@@ -147,3 +149,19 @@ async def test_routes_are_in_force_once_a_gateway_has_confirmed_the_last_of_them
     await until(lambda: plane.gateways.in_force)
     plane.gateways.publish([])
     assert not plane.gateways.in_force
+
+
+async def test_routes_of_an_earlier_control_plane_confirm_nothing_of_this_one(
+    plane: Plane,
+) -> None:
+    """Its tables were numbered from 1 too."""
+    plane.gateways.publish([Route(CHAT, "127.0.0.1", 1, replicas=())])
+    one = await plane.gateway("one")
+    await say(one, 1)
+    await until(lambda: plane.gateways.connected)
+    assert not plane.gateways.in_force
+    assert not plane.gateways.idle("r1")
+    versions = [(await asyncio.wait_for(one.receive_json(), 5))["version"] for _ in range(2)]
+    assert versions == [1, 2]
+    await say(one, 2)
+    await until(lambda: plane.gateways.in_force)

@@ -145,7 +145,9 @@ class Gateways:
         line.report = report
         self._heard += 1
         line.heard = self._heard
-        if report.version > self._table.version:
+        # What it says first it says before it has read anything here.
+        stale = before is None and self._known and report.version == self._table.version
+        if stale or report.version > self._table.version:
             # It has served for an earlier control plane on this data; go on from its number.
             self._renew(report.version + 1, self._table.routes)
         if first:
