@@ -20,6 +20,8 @@ class ColdStart:
     """Per phase."""
     share_s: Mapping[str, float]
     """Per phase: how long the start waited for it."""
+    gap_s: float
+    """How much of the whole is in no phase."""
     wanted_at: float
     ready_at: float
 
@@ -33,7 +35,12 @@ class ColdStart:
             length_s[phase["name"]] += phase["end"] - phase["start"]
             share_s[phase["name"]] += phase["share_s"]
         whole_s = ready_at - wanted_at
-        return ColdStart(item["replica"], whole_s, length_s, share_s, wanted_at, ready_at)
+        gap_s, covered_until = 0.0, wanted_at
+        for phase in sorted(item["phases"], key=lambda phase: phase["start"]):
+            gap_s += max(0.0, phase["start"] - covered_until)
+            covered_until = max(covered_until, phase["end"])
+        gap_s += max(0.0, ready_at - covered_until)
+        return ColdStart(item["replica"], whole_s, length_s, share_s, gap_s, wanted_at, ready_at)
 
     @property
     def length_error(self) -> float:
