@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
-from hotplate.cache.origin import Origin
+from hotplate.cache.origin import Origin, Source
 
 
 def blob_of(content: bytes) -> Blob:
@@ -84,6 +85,9 @@ class PacedOrigin:
     def manifest(self, digest: str) -> Manifest:
         return self._origin.manifest(digest)
 
+    def source(self, blob_digest: str) -> Source:
+        return PacedSource(self, blob_digest)
+
     def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
         key = (blob_digest, offset // CHUNK_BYTES)
         with self._news:
@@ -95,10 +99,19 @@ class PacedOrigin:
             assert self._held[key].wait(30)
         with self._wire:
             self._never.wait(len(view) / self._bytes_per_s)
-        self._origin.read_into(blob_digest, offset, view)
+        self._origin.source(blob_digest).read_into(offset, view)
         if self._corrupt.get(key, 0) > 0:
             self._corrupt[key] -= 1
             view[0] ^= 1
+
+
+@dataclass(frozen=True)
+class PacedSource:
+    origin: PacedOrigin
+    digest: str
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        self.origin.read_into(self.digest, offset, view)
 
 
 class OriginServer:
@@ -144,7 +157,7 @@ def _answer(root: Path, origin: Origin, path: str, span: str | None) -> tuple[in
     start, _, last = span.removeprefix("bytes=").partition("-")
     data = bytearray(int(last) + 1 - int(start))
     try:
-        origin.read_into(name, int(start), memoryview(data))
+        origin.source(name).read_into(int(start), memoryview(data))
     except CacheError:
         return 503, b""
     return 206, bytes(data)

@@ -20,9 +20,9 @@ def disk(tmp_path: Path) -> DiskTier:
 
 
 def store(disk: DiskTier, content: bytes) -> str:
-    landing = disk.land(blob_of(content).digest, len(content))
+    landing = disk.land(len(content))
     landing.view[:] = content
-    landing.keep()
+    landing.keep(blob_of(content).digest)
     return blob_of(content).digest
 
 
@@ -43,7 +43,7 @@ def test_a_blob_is_written_behind_from_a_descriptor(disk: DiskTier) -> None:
 
 
 def test_nothing_is_there_before_it_is_kept(disk: DiskTier) -> None:
-    landing = disk.land(BLOB.digest, len(CONTENT))
+    landing = disk.land(len(CONTENT))
     assert not disk.has(BLOB.digest, len(CONTENT))
     landing.drop()
     assert list(disk.root.iterdir()) == []
@@ -61,7 +61,7 @@ def test_a_damaged_file_is_found(disk: DiskTier, damage: object) -> None:
 
 def test_a_new_tier_counts_what_is_there_and_clears_what_is_not_whole(disk: DiskTier) -> None:
     store(disk, CONTENT)
-    abandoned = disk.land("b" * 64, 10)
+    abandoned = disk.land(10)
     again = DiskTier(disk.root)
     assert again.digests() == [BLOB.digest] and again.used_bytes == len(CONTENT)
     assert [path.name for path in disk.root.iterdir()] == [BLOB.digest]
@@ -101,5 +101,5 @@ def test_a_large_file_is_on_disk_once_whatever_its_names_times(
 
 def test_a_full_disk_is_named(disk: DiskTier) -> None:
     with pytest.raises(NoSpace, match=r"is full: \d+ MiB more are needed"):
-        disk.land("c" * 64, 1 << 50)
+        disk.land(1 << 50)
     assert list(disk.root.iterdir()) == []

@@ -20,7 +20,7 @@ from hotplate.cache.errors import (
 from hotplate.cache.fetching import Fetcher
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
-from hotplate.cache.manifest import CHUNK_BYTES, Blob
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Draft
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import FsspecOrigin
 from tests.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
@@ -42,7 +42,11 @@ class Bench:
     holdings: Holdings
 
     def bring(self, blob: Blob = BLOB, streamed: bool = True) -> Holding:
-        return self.holdings.bring(blob, blob.digest, "model.safetensors", streamed)
+        return self.start(self.holdings, blob, "model.safetensors", streamed)
+
+    def start(self, holdings: Holdings, blob: Blob, name: str, streamed: bool = True) -> Holding:
+        origin = self.origin.source(blob.digest)
+        return holdings.bring(blob, origin, blob.digest, name, streamed)
 
 
 @pytest.fixture
@@ -60,7 +64,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         disk: Path = tmp_path / "disk",
     ) -> Holdings:
         clock = asyncio.get_running_loop().time
-        fetcher = Fetcher(origin, threads, clock, metrics)
+        fetcher = Fetcher(threads, clock, metrics)
         arena = arena or Arena(arena_bytes)
         made.append(Holdings(arena, DiskTier(disk), fetcher, stall_s))
         return made[-1]
@@ -74,7 +78,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def lent_bytes(holdings: Holdings, holding: Holding) -> bytes:
     async with holdings.lend(holding) as fd:
-        return os.pread(fd, holding.blob.size_bytes, 0)
+        return os.pread(fd, holding.content.size_bytes, 0)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -131,10 +135,10 @@ async def test_an_unknown_blob_fails_at_once(bench: Bench) -> None:
 async def test_an_origin_that_hangs_fails_the_blob_and_not_the_agent(bench: Bench) -> None:
     holdings = bench.make(stall_s=0.2)
     bench.origin.hold(BLOB, 1)
-    holding = holdings.bring(BLOB, BLOB.digest, "model.safetensors", True)
+    holding = bench.start(holdings, BLOB, "model.safetensors")
     with pytest.raises(OriginUnavailable, match=r"no chunk arrived in 0.2 s, 2 of 3 are here"):
         await holding.until_on_disk()
-    second = holdings.bring(SECOND, SECOND.digest, "b", False)
+    second = bench.start(holdings, SECOND, "b", streamed=False)
     await second.until_on_disk()
 
 
@@ -149,9 +153,9 @@ async def test_an_origin_that_comes_back_in_time_is_no_error(bench: Bench) -> No
 async def test_what_a_reader_wants_is_fetched_first(bench: Bench) -> None:
     holdings = bench.make(threads=1)
     bench.origin.hold(BLOB, 0)
-    first = holdings.bring(BLOB, BLOB.digest, "a", True)
+    first = bench.start(holdings, BLOB, "a")
     await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)  # the one thread is busy
-    second = holdings.bring(SECOND, SECOND.digest, "b", True)
+    second = bench.start(holdings, SECOND, "b")
     await second.until(lambda: second.fetch is not None)
     holdings.want(second, [1])
     bench.origin.release()
@@ -164,7 +168,7 @@ async def test_a_restart_reads_disk_and_not_the_origin(bench: Bench, streamed: b
     await bench.bring().until_on_disk()
     before = list(bench.origin.reads)
     holdings = bench.make()
-    holding = holdings.bring(BLOB, BLOB.digest, "a", streamed)
+    holding = bench.start(holdings, BLOB, "a", streamed=streamed)
     await holding.until_on_disk()
     assert await lent_bytes(holdings, holding) == CONTENT
     assert bench.origin.reads == before
@@ -179,7 +183,7 @@ async def test_a_damaged_file_on_disk_is_fetched_again(bench: Bench, streamed: b
         file.seek(CHUNK_BYTES)
         file.write(bytes(100))
     holdings = bench.make()
-    holding = holdings.bring(BLOB, BLOB.digest, "a", streamed)
+    holding = bench.start(holdings, BLOB, "a", streamed=streamed)
     await holding.until_on_disk()
     assert path.read_bytes() == CONTENT
     assert await lent_bytes(holdings, holding) == CONTENT
@@ -187,9 +191,9 @@ async def test_a_damaged_file_on_disk_is_fetched_again(bench: Bench, streamed: b
 
 async def test_memory_is_taken_back_from_idle_files_on_disk(bench: Bench) -> None:
     holdings = bench.make(arena_bytes=len(CONTENT) + 1)
-    first = holdings.bring(BLOB, BLOB.digest, "a", True)
+    first = bench.start(holdings, BLOB, "a")
     await first.until_on_disk()
-    second = holdings.bring(SECOND, SECOND.digest, "b", True)
+    second = bench.start(holdings, SECOND, "b")
     await second.until_on_disk()
     assert second.in_arena and not first.in_arena
     assert holdings.arena.used_bytes == len(OTHER)
@@ -198,10 +202,10 @@ async def test_memory_is_taken_back_from_idle_files_on_disk(bench: Bench) -> Non
 
 async def test_memory_on_lease_is_not_taken_and_the_newcomer_goes_to_disk(bench: Bench) -> None:
     holdings = bench.make(arena_bytes=len(CONTENT) + 1)
-    first = holdings.bring(BLOB, BLOB.digest, "a", True)
+    first = bench.start(holdings, BLOB, "a")
     async with holdings.lend(first):
         await first.until_on_disk()
-        second = holdings.bring(SECOND, SECOND.digest, "b", True)
+        second = bench.start(holdings, SECOND, "b")
         await second.until_on_disk()
         assert first.in_arena and not second.in_arena
         assert await lent_bytes(holdings, second) == OTHER
@@ -210,7 +214,7 @@ async def test_memory_on_lease_is_not_taken_and_the_newcomer_goes_to_disk(bench:
 async def test_a_file_that_goes_to_disk_can_be_read_while_it_arrives(bench: Bench) -> None:
     holdings = bench.make(arena_bytes=0)
     bench.origin.hold(BLOB, 2)
-    holding = holdings.bring(BLOB, BLOB.digest, "a", True)
+    holding = bench.start(holdings, BLOB, "a")
     await holding.until(lambda: len(holding.done) == 2)
     async with holdings.lend(holding) as fd:
         assert os.pread(fd, CHUNK_BYTES, 0) == CONTENT[:CHUNK_BYTES]
@@ -300,3 +304,17 @@ async def test_a_file_in_memory_is_written_as_soon_as_the_disk_has_room(
         await asyncio.wait_for(holding.until(lambda: holding.on_disk), 8)
         assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
         await bench.holdings.close(1)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_the_first_fetch_of_a_file_without_digests_sets_them(
+    bench: Bench, streamed: bool
+) -> None:
+    draft = Draft(BLOB.size_bytes)
+    origin = bench.origin.source(BLOB.digest)
+    holding = bench.holdings.bring(draft, origin, "a draft", "model.safetensors", streamed)
+    await holding.until_on_disk()
+    assert holding.content == BLOB
+    assert holding.key == BLOB.digest
+    assert bench.holdings.disk.verify(BLOB.digest, BLOB)
+    assert bench.start(bench.holdings, BLOB, "a") is holding, "its digest is known now"

@@ -33,9 +33,9 @@ WHOLE = {DIGESTS["config.json"], DIGESTS["sub/run.sh"]}
 def disk(tmp_path: Path) -> DiskTier:
     tier = DiskTier(tmp_path / "disk")
     for content in (CONFIG, WEIGHTS, SCRIPT):
-        landing = tier.land(blob_of(content).digest, len(content))
+        landing = tier.land(len(content))
         landing.view[:] = content
-        landing.keep()
+        landing.keep(blob_of(content).digest)
     return tier
 
 

@@ -92,7 +92,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         arena = Arena(settings.arena_limit_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes)
         clock = asyncio.get_running_loop().time
-        fetcher = Fetcher(origin, settings.fetch_threads, clock, metrics)
+        fetcher = Fetcher(settings.fetch_threads, clock, metrics)
         holdings = Holdings(arena, disk, fetcher, settings.stall_s)
         node = Node(data, origin, disk, holdings)
         node.sweep()

@@ -86,9 +86,9 @@ class _Control:
         holdings = self._node.holdings
         blobs = [
             {
-                "digest": one.digest,
+                "digest": one.key,
                 "path": one.name,
-                "size_bytes": one.blob.size_bytes,
+                "size_bytes": one.content.size_bytes,
                 "verified_bytes": one.verified_bytes,
                 "in_arena": one.in_arena,
                 "on_disk": one.on_disk,

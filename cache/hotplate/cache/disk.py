@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest
+from hotplate.cache.manifest import CHUNK_BYTES, Content, chunk_digest
 from hotplate.cache.origin import read_at
 from hotplate.cache.room import Room, is_full
 
@@ -60,7 +60,7 @@ class DiskTier:
         self.path(digest).unlink(missing_ok=True)
         self._sizes.pop(digest, None)
 
-    def verify(self, digest: str, blob: Blob) -> bool:
+    def verify(self, digest: str, blob: Content) -> bool:
         """Reads the whole file. A damaged one is deleted, and the answer is False."""
         scratch = memoryview(mmap.mmap(-1, min(CHUNK_BYTES, max(blob.size_bytes, 1))))
         copy = DiskCopy(self, digest)
@@ -68,7 +68,7 @@ class DiskTier:
             offset, length = blob.span(index)
             with scratch[:length] as part:
                 try:
-                    copy.read_into(digest, offset, part)
+                    copy.read_into(offset, part)
                 except CacheError:
                     return False
                 if chunk_digest(part) != expected:
@@ -83,9 +83,9 @@ class DiskTier:
         except FileNotFoundError as exc:
             raise UnknownBlob(f"blob {digest} has gone from the disk tier; ask again") from exc
 
-    def land(self, digest: str, size_bytes: int) -> DiskLanding:
+    def land(self, size_bytes: int) -> DiskLanding:
         """Room to bring a blob straight to disk. Raises NoSpace."""
-        return DiskLanding(self, digest, size_bytes)
+        return DiskLanding(self, size_bytes)
 
     def write(self, digest: str, source_fd: int, size_bytes: int) -> None:
         """Copies a complete, verified blob from `source_fd`. Raises NoSpace."""
@@ -157,16 +157,16 @@ class DiskCopy:
         self._disk = disk
         self._digest = digest
 
-    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
-        fd = self._disk.lend(blob_digest)
+    def read_into(self, offset: int, view: memoryview) -> None:
+        fd = self._disk.lend(self._digest)
         try:
             got = read_at(fd, offset, view)
         except OSError as exc:
-            raise CacheError(f"disk tier: blob {blob_digest} cannot be read ({exc})") from exc
+            raise CacheError(f"disk tier: blob {self._digest} cannot be read ({exc})") from exc
         finally:
             os.close(fd)
         if got != len(view):
-            raise CacheError(f"disk tier: blob {blob_digest} is too short")
+            raise CacheError(f"disk tier: blob {self._digest} is too short")
 
     def discard(self) -> None:
         self._disk.discard(self._digest)
@@ -175,10 +175,9 @@ class DiskCopy:
 class DiskLanding:
     """A file being filled through a map; `keep` makes it a blob of the disk tier."""
 
-    def __init__(self, disk: DiskTier, digest: str, size_bytes: int) -> None:
+    def __init__(self, disk: DiskTier, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._disk = disk
-        self._digest = digest
         disk.room.check(size_bytes)
         try:
             fd, self._path = disk._partial()
@@ -200,12 +199,12 @@ class DiskLanding:
         """A new read-only descriptor; the caller closes it."""
         return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def keep(self) -> None:
-        """The bytes are complete and verified: from now on they are the blob's file.
+    def keep(self, digest: str) -> None:
+        """The bytes are complete and verified: from now on they are that blob's file.
 
         Not synced: a replica waits for it, and the next run verifies it in any case.
         """
-        self._disk._keep(self._path, self._digest, self.size_bytes)
+        self._disk._keep(self._path, digest, self.size_bytes)
         del self.view
 
     def drop(self) -> None:

@@ -14,14 +14,9 @@ from typing import Protocol
 
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import CacheError, ChunkCorrupt
-from hotplate.cache.manifest import Blob, chunk_digest
+from hotplate.cache.manifest import Content, Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
-
-
-class Source(Protocol):
-    """What ranges of a blob are read from."""
-
-    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None: ...
+from hotplate.cache.origin import Source
 
 
 class Destination(Protocol):
@@ -41,10 +36,10 @@ class LocalCopy(Source, Protocol):
 
 @dataclass(eq=False)
 class Fetch:
-    """One blob on its way into `destination`."""
+    """One file's content on its way into `destination`."""
 
-    blob: Blob
-    digest: str
+    content: Content
+    origin: Source
     chunks: Chunks
     destination: Destination
     on_verified: Callable[[int], None]
@@ -62,10 +57,7 @@ class Fetch:
 class Fetcher:
     """Runs fetches on a few threads: chunks that readers wait for first, then in file order."""
 
-    def __init__(
-        self, origin: Source, threads: int, clock: Callable[[], float], metrics: Metrics
-    ) -> None:
-        self._origin = origin
+    def __init__(self, threads: int, clock: Callable[[], float], metrics: Metrics) -> None:
         self._clock = clock
         self._metrics = metrics
         self._fetches: list[Fetch] = []
@@ -119,7 +111,7 @@ class Fetcher:
             fetch, index = taken
             local = fetch.local
             try:
-                self._bring(fetch, index, local or self._origin)
+                self._bring(fetch, index, local or fetch.origin)
             except CacheError as error:
                 self._report_failure(fetch, index, error, local)
             except Exception as error:  # a thread that dies would leave readers hanging
@@ -142,14 +134,17 @@ class Fetcher:
             return None
 
     def _bring(self, fetch: Fetch, index: int, source: Source) -> None:
-        offset, length = fetch.blob.span(index)
+        offset, length = fetch.content.span(index)
         fetch.destination.reserve(offset, length)
         with fetch.destination.view[offset : offset + length] as part:
-            source.read_into(fetch.digest, offset, part)
-            if source is self._origin:
+            source.read_into(offset, part)
+            if source is fetch.origin:
                 self._metrics.origin_bytes.inc(length)
-            if chunk_digest(part) != fetch.blob.chunks[index]:
-                raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {index} has another digest")
+            digest = chunk_digest(part)
+        if isinstance(fetch.content, Draft):
+            fetch.content.chunks[index] = digest
+        elif digest != fetch.content.chunks[index]:
+            raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {index} has another digest")
 
     def _report_success(self, fetch: Fetch, index: int) -> None:
         self._metrics.chunks.labels("verified").inc()

@@ -9,15 +9,18 @@ from hotplate.cache.arena import Region
 from hotplate.cache.disk import DiskLanding
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching import Fetch
-from hotplate.cache.manifest import Blob
+from hotplate.cache.manifest import Content, Draft
+from hotplate.cache.origin import Source
 
 
 class Holding:
     """What this node has of one blob."""
 
-    def __init__(self, blob: Blob, digest: str, name: str) -> None:
-        self.blob = blob
-        self.digest = digest
+    def __init__(self, content: Content, origin: Source, key: str, name: str) -> None:
+        self.content = content
+        self.origin = origin
+        self.key = key
+        """The blob's digest, or a draft's name until its digests are known."""
         self.name = name
         self.done: list[int] = []
         """Verified chunks, in the order in which they were verified."""
@@ -38,7 +41,7 @@ class Holding:
 
     @property
     def complete(self) -> bool:
-        return len(self.done) == len(self.blob.chunks)
+        return len(self.done) == len(self.content.chunks)
 
     @property
     def in_arena(self) -> bool:
@@ -47,13 +50,19 @@ class Holding:
     def verified(self, indices: Iterable[int]) -> None:
         for index in indices:
             self.done.append(index)
-            self.verified_bytes += self.blob.span(index)[1]
+            self.verified_bytes += self.content.span(index)[1]
         self.notify()
 
     def restart(self) -> None:
         """Forget what was verified: it comes anew, to another place. Nobody has borrowed it."""
         self.done.clear()
         self.verified_bytes = 0
+
+    def settle(self) -> None:
+        """All of it is here: a draft becomes the blob that it turned out to be."""
+        if isinstance(self.content, Draft):
+            self.content = self.content.blob()
+            self.key = self.content.digest
 
     def notify(self) -> None:
         """Wakes everybody in `until`."""
@@ -86,5 +95,5 @@ def evictions(idle: Iterable[Holding], lacking_bytes: int) -> list[Holding]:
         if lacking_bytes <= 0:
             break
         chosen.append(one)
-        lacking_bytes -= one.blob.size_bytes
+        lacking_bytes -= one.content.size_bytes
     return chosen if lacking_bytes <= 0 else []

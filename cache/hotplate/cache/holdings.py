@@ -23,7 +23,8 @@ from hotplate.cache.disk import DiskCopy, DiskLanding, DiskTier
 from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.fetching import Fetch, Fetcher
 from hotplate.cache.holding import Holding, evictions
-from hotplate.cache.manifest import Blob
+from hotplate.cache.manifest import Blob, Content
+from hotplate.cache.origin import Source
 from hotplate.cache.write_behind import WriteBehind
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ _LANDINGS = 64
 
 
 class Holdings:
-    """The blobs of this node, by digest."""
+    """The blobs of this node, by digest, and drafts by their names until they are blobs."""
 
     def __init__(self, arena: Arena, disk: DiskTier, fetcher: Fetcher, stall_s: float) -> None:
         self.arena = arena
@@ -50,19 +51,24 @@ class Holdings:
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._held.values()))
 
-    def bring(self, blob: Blob, digest: str, name: str, streamed: bool) -> Holding:
-        """Starts to bring a blob here, or joins who did; `name` is how errors call it."""
-        holding = self._held.get(digest)
+    def bring(
+        self, content: Content, origin: Source, key: str, name: str, streamed: bool
+    ) -> Holding:
+        """Starts to bring a file's content here, or joins who did.
+
+        `key` is a blob's digest, or what a draft is known by; `name` is how errors call it.
+        """
+        holding = self._held.get(key)
         if holding is not None and not self._lost(holding):
             return holding
-        holding = self._held[digest] = Holding(blob, digest, name)
+        holding = self._held[key] = Holding(content, origin, key, name)
         holding.used = next(self._uses)
         holding.task = asyncio.get_running_loop().create_task(self._bring(holding, streamed))
         return holding
 
     def _lost(self, holding: Holding) -> bool:
         """Whether it failed, or somebody emptied the disk under us."""
-        gone = holding.place is None and not self.disk.has(holding.digest, holding.blob.size_bytes)
+        gone = holding.place is None and not self.disk.has(holding.key, holding.content.size_bytes)
         return holding.error is not None or (holding.on_disk and gone)
 
     def want(self, holding: Holding, indices: Iterable[int]) -> None:
@@ -80,7 +86,7 @@ class Holdings:
         try:
             await holding.until(lambda: holding.place is not None or holding.on_disk)
             place = holding.place
-            fd = place.lend() if place is not None else self.disk.lend(holding.digest)
+            fd = place.lend() if place is not None else self.disk.lend(holding.key)
             try:
                 yield fd
             finally:
@@ -88,7 +94,7 @@ class Holdings:
         finally:
             holding.leases -= 1
             holding.used = next(self._uses)
-            forgotten = self._held.get(holding.digest) is not holding
+            forgotten = self._held.get(holding.key) is not holding
             if not holding.leases and (forgotten or holding.error is not None):
                 await self._free(holding)
 
@@ -126,7 +132,7 @@ class Holdings:
         except CacheError as error:
             holding.error = error
         except Exception as error:  # a bug must not leave replicas hanging
-            log.exception("blob %s (%s)", holding.digest, holding.name)
+            log.exception("blob %s (%s)", holding.key, holding.name)
             holding.error = CacheError(f"{holding.name}: {error!r}")
         except asyncio.CancelledError:
             holding.error = CacheError(f"{holding.name}: no longer wanted on this node")
@@ -135,18 +141,18 @@ class Holdings:
             holding.notify()
 
     async def _place_and_fetch(self, holding: Holding, streamed: bool) -> None:
-        digest, blob = holding.digest, holding.blob
-        found = self.disk.has(digest, blob.size_bytes)
-        in_memory = streamed and blob.size_bytes and digest not in self._refused
+        key, content = holding.key, holding.content
+        found = isinstance(content, Blob) and self.disk.has(key, content.size_bytes)
+        in_memory = streamed and content.size_bytes and key not in self._refused
         region = await self._allocate(holding) if in_memory else None
         if region is not None:
-            local = DiskCopy(self.disk, digest) if found else None
+            local = DiskCopy(self.disk, key) if found else None
             try:
                 await self._stream(holding, region, local)
             except NoSpace as error:
                 await self._leave_memory(holding, error)
-        elif found and await asyncio.to_thread(self.disk.verify, digest, blob):
-            holding.verified(range(len(blob.chunks)))
+        elif found and await asyncio.to_thread(self.disk.verify, key, content):
+            holding.verified(range(len(content.chunks)))
         else:
             await self._land(holding, urgent=not streamed)
         holding.on_disk = holding.disk_error is None
@@ -158,8 +164,9 @@ class Holdings:
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self._free_unless_lent, holding)
             await self._fetch(holding, region, urgent=False, local=local)
+            self._settle(holding)
             undo.pop_all()
-        if not self.disk.has(holding.digest, holding.blob.size_bytes):
+        if not self.disk.has(holding.key, holding.content.size_bytes):
             await self._write_behind.keep(holding, region)
 
     async def _leave_memory(self, holding: Holding, error: NoSpace) -> None:
@@ -167,7 +174,7 @@ class Holdings:
 
         Raises `error` where somebody has borrowed what there is of it.
         """
-        self._refused.add(holding.digest)
+        self._refused.add(holding.key)
         if holding.leases:
             raise error
         log.warning("%s goes to disk instead: %s", holding.name, error)
@@ -176,7 +183,7 @@ class Holdings:
 
     async def _land(self, holding: Holding, urgent: bool) -> None:
         """Brings a blob straight to a file of the disk tier."""
-        landing = await asyncio.to_thread(self.disk.land, holding.digest, holding.blob.size_bytes)
+        landing = await asyncio.to_thread(self.disk.land, holding.content.size_bytes)
         holding.place = landing
         holding.notify()
         with contextlib.ExitStack() as undo:
@@ -185,9 +192,15 @@ class Holdings:
             undo.callback(setattr, holding, "place", None)
             if not holding.complete:
                 await self._fetch(holding, landing, urgent=urgent, local=None)
+            self._settle(holding)
             undo.pop_all()
         holding.place = None
-        await asyncio.to_thread(landing.keep)
+        await asyncio.to_thread(landing.keep, holding.key)
+
+    def _settle(self, holding: Holding) -> None:
+        """Complete: from now on it is known by its digest too."""
+        holding.settle()
+        self._held.setdefault(holding.key, holding)
 
     async def _fetch(
         self,
@@ -210,9 +223,9 @@ class Holdings:
                 outcome.set_exception(error)
 
         fetch = holding.fetch = Fetch(
-            blob=holding.blob,
-            digest=holding.digest,
-            chunks=Chunks(holding.name, len(holding.blob.chunks), self._stall_s),
+            content=holding.content,
+            origin=holding.origin,
+            chunks=Chunks(holding.name, len(holding.content.chunks), self._stall_s),
             destination=place,
             on_verified=lambda index: _call(loop, arrived, index),
             on_failed=lambda error: _call(loop, failed, error),
@@ -238,13 +251,13 @@ class Holdings:
 
     async def _allocate(self, holding: Holding) -> Region | None:
         """A region for the blob, taken from idle ones if need be; None when there is no room."""
-        size_bytes = holding.blob.size_bytes
+        size_bytes = holding.content.size_bytes
         idle = [one for one in self if one.in_arena and one.on_disk and not one.leases]
         for victim in evictions(idle, self.arena.lacks(size_bytes)):
             if not victim.leases:
                 await self._free(victim)
         try:
-            return self.arena.allocate(holding.digest, size_bytes)
+            return self.arena.allocate(holding.key, size_bytes)
         except NoSpace as error:
             log.info("%s goes to disk instead: %s", holding.name, error)
             return None

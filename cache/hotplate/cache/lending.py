@@ -74,7 +74,7 @@ class Lending:
         async with self._node.holdings.lend(holding) as fd:
             told = len(holding.done)
             opening = {
-                "size": holding.blob.size_bytes,
+                "size": holding.content.size_bytes,
                 "chunk": CHUNK_BYTES,
                 "done": holding.done[:told],
             }

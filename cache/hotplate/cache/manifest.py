@@ -8,10 +8,10 @@ the blob's name before a byte is fetched. A *manifest* names the files of one tr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from blake3 import blake3
 
@@ -22,6 +22,20 @@ CHUNK_BYTES = 8 << 20
 def chunk_digest(data: bytes | bytearray | memoryview) -> str:
     """The BLAKE3 of a chunk, in hex."""
     return blake3(data).hexdigest()
+
+
+class Content(Protocol):
+    """One file's content, cut in chunks."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def chunks(self) -> Sequence[str]:
+        """Digest of each chunk; "" for one whose digest is not known yet."""
+
+    def span(self, index: int) -> tuple[int, int]:
+        """Where chunk `index` lies: (offset, length) in bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +50,33 @@ class Blob:
         return blake3(f"{self.size_bytes}:{','.join(self.chunks)}".encode()).hexdigest()
 
     def span(self, index: int) -> tuple[int, int]:
-        """Where chunk `index` lies: (offset, length) in bytes."""
-        offset = index * CHUNK_BYTES
-        return offset, min(CHUNK_BYTES, self.size_bytes - offset)
+        return _span(self.size_bytes, index)
+
+
+class Draft:
+    """One file's content before its digests are known: the first complete fetch sets them."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.chunks = [""] * count_chunks(size_bytes)
+
+    def span(self, index: int) -> tuple[int, int]:
+        return _span(self.size_bytes, index)
+
+    def blob(self) -> Blob:
+        """The content, now that every chunk is here. Raises ValueError before that."""
+        if "" in self.chunks:
+            raise ValueError(f"chunk {self.chunks.index('')} of the draft has no digest yet")
+        return Blob(self.size_bytes, tuple(self.chunks))
+
+
+def count_chunks(size_bytes: int) -> int:
+    return -(-size_bytes // CHUNK_BYTES)
+
+
+def _span(size_bytes: int, index: int) -> tuple[int, int]:
+    offset = index * CHUNK_BYTES
+    return offset, min(CHUNK_BYTES, size_bytes - offset)
 
 
 @dataclass(frozen=True)

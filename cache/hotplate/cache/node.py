@@ -189,7 +189,11 @@ class Node:
         for entry in sorted(files, key=lambda entry: entry.streamed):
             assert entry.blob is not None
             tree.holdings[entry.path] = self.holdings.bring(
-                entry.blob, tree.digests[entry.path], entry.path, entry.streamed
+                entry.blob,
+                self._origin.source(tree.digests[entry.path]),
+                key=tree.digests[entry.path],
+                name=entry.path,
+                streamed=entry.streamed,
             )
         tree.ready = asyncio.create_task(self._make_ready(tree))
         tree.whole = asyncio.create_task(self._make_whole(tree))
@@ -201,7 +205,7 @@ class Node:
         for path, holding in tree.holdings.items():
             if not tree.entries[path].streamed:
                 await holding.until_on_disk()
-        on_disk = {one.digest for one in tree.holdings.values() if one.on_disk}
+        on_disk = {one.key for one in tree.holdings.values() if one.on_disk}
         linked = await asyncio.to_thread(tree.folder.build, tree.digests, on_disk)
         tree.linked.clear()
         tree.linked.update(linked)
@@ -220,7 +224,7 @@ class Node:
     async def _link(self, tree: Tree, path: str) -> None:
         holding = tree.holdings[path]
         await holding.until_on_disk()
-        await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.digest)
+        await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.key)
         tree.linked.add(path)
         holding.notify()
 

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import fsspec
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest
+from hotplate.cache.manifest import Blob, Manifest, count_chunks
+
+
+class Source(Protocol):
+    """What one file's bytes are read from; synchronous and thread-safe."""
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        """Fills `view` with the file's bytes from `offset`.
+
+        The bytes are not verified here. Raises UnknownBlob, ChunkCorrupt (the file is too
+        short), OriginUnavailable.
+        """
 
 
 class Origin(Protocol):
-    """A source of manifests and of ranges of blobs; synchronous and thread-safe."""
+    """Where manifests and the blobs that they name come from; synchronous and thread-safe."""
 
     def manifest(self, digest: str) -> Manifest:
         """Raises UnknownManifest, ChunkCorrupt, OriginUnavailable."""
 
-    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
-        """Fills `view` with the blob's bytes from `offset`.
-
-        The bytes are not verified here. Raises UnknownBlob, ChunkCorrupt (the blob is too
-        short), OriginUnavailable.
-        """
+    def source(self, blob_digest: str) -> Source:
+        """That blob, whether or not it is there."""
 
 
 class FsspecOrigin:
@@ -46,7 +54,11 @@ class FsspecOrigin:
             raise self._unavailable(f"manifest {digest}", exc) from exc
         return checked_manifest(digest, data)
 
+    def source(self, blob_digest: str) -> Source:
+        return BlobSource(self, blob_digest)
+
     def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
+        """As `Source.read_into`, of that blob."""
         path = f"{self._root}/blobs/{blob_digest[:2]}/{blob_digest}"
         try:
             got = self._read_file(path, offset, view) if self._local else None
@@ -78,6 +90,17 @@ class FsspecOrigin:
             f"origin {self.url} did not give {what} ({exc or type(exc).__name__}); "
             "check its URL and credentials"
         )
+
+
+@dataclass(frozen=True)
+class BlobSource:
+    """One blob of a blob store."""
+
+    origin: FsspecOrigin
+    digest: str
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        self.origin.read_into(self.digest, offset, view)
 
 
 def read_at(fd: int, offset: int, view: memoryview) -> int:
@@ -120,4 +143,4 @@ def checked_manifest(digest: str, data: bytes) -> Manifest:
 
 
 def _whole(blob: Blob) -> bool:
-    return len(blob.chunks) == -(-blob.size_bytes // CHUNK_BYTES)
+    return len(blob.chunks) == count_chunks(blob.size_bytes)

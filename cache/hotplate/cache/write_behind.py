@@ -53,7 +53,7 @@ class WriteBehind:
 
         def write() -> None:
             try:
-                self._disk.write(holding.digest, fd, holding.blob.size_bytes)
+                self._disk.write(holding.key, fd, holding.content.size_bytes)
             finally:
                 os.close(fd)
 
