@@ -60,6 +60,37 @@ def test_a_path_that_leaves_the_tree_is_refused(path: str) -> None:
         checked_manifest(manifest.digest, manifest.to_bytes())
 
 
+SMALL = blob_of(b"abcdef")
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ([Entry("a", link="/etc"), Entry("a/passwd", blob=SMALL)], "below what is no folder"),
+        ([Entry("a/b", blob=SMALL), Entry("a", blob=SMALL)], "below what is no folder"),
+        ([Entry("a", link="")], "no link that can be made"),
+        ([Entry("a", link="b", blob=SMALL)], "no link that can be made"),
+        ([Entry("a", blob=SMALL, part=(4, 3))], "3 bytes at 4"),
+        ([Entry("a", blob=SMALL, part=(-1, 3))], "3 bytes at -1"),
+        ([Entry("a", part=(0, 0))], "0 bytes at 0"),
+        ([Entry("a", blob=SMALL), Entry("a", blob=SMALL)], "stands there twice"),
+    ],
+)
+def test_an_entry_that_would_write_elsewhere_is_refused(entries: list[Entry], why: str) -> None:
+    manifest = Manifest(tuple(entries))
+    with pytest.raises(UnknownManifest, match=why):
+        checked_manifest(manifest.digest, manifest.to_bytes())
+
+
+def test_links_and_parts_are_kept_and_older_manifests_keep_their_digest() -> None:
+    plain = Manifest((Entry("a", 0o644, 1e9, SMALL), Entry("b", 0o755, 1e9)))
+    assert b"link" not in plain.to_bytes() and b"part" not in plain.to_bytes()
+    entries = (Entry("a", link="b/c"), Entry("p", blob=SMALL, part=(2, 3)))
+    manifest = Manifest(entries)
+    assert checked_manifest(manifest.digest, manifest.to_bytes()).entries == entries
+    assert [entry.size_bytes for entry in entries] == [0, 3]
+
+
 def test_a_manifest_that_does_not_add_up_is_refused() -> None:
     manifest = Manifest((Entry("a", 0o644, 0.0, Blob(5, ())),))
     with pytest.raises(UnknownManifest, match="0 chunks for 5 bytes"):

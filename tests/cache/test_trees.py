@@ -92,3 +92,24 @@ def test_what_is_not_verified_yet_becomes_a_placeholder_again(tree: TreeFolder) 
     assert (tree.root / "sub/model.safetensors").read_bytes() == WEIGHTS
     tree.build(DIGESTS, WHOLE)
     assert (tree.root / "sub/model.safetensors").read_bytes() == b""
+
+
+def test_links_and_files_that_share_a_blob_are_made(tmp_path: Path, disk: DiskTier) -> None:
+    pack = blob_of(SCRIPT)
+    manifest = Manifest(
+        (
+            Entry("bin/sh", 0o755, 1e9, pack, part=(2, 7)),
+            Entry("bin/none", 0o644, 1e9, pack, part=(9, 0)),
+            Entry("bin/link", link="sh"),
+            Entry("out", link="/nowhere"),
+        )
+    )
+    folder = TreeFolder(tmp_path / "trees", manifest.digest, manifest, disk)
+    for _ in range(2):
+        linked = folder.build({"bin/sh": pack.digest, "bin/none": pack.digest}, {pack.digest})
+        assert linked == {"bin/sh", "bin/none"}
+        assert (folder.root / "bin/link").read_bytes() == SCRIPT[2:9]
+        assert (folder.root / "bin/sh").stat().st_mode & 0o777 == 0o555
+        assert (folder.root / "bin/none").read_bytes() == b""
+        assert os.readlink(folder.root / "out") == "/nowhere"
+    assert [path.name for path in (tmp_path / "trees").iterdir()] == [manifest.digest]

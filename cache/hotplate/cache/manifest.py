@@ -81,14 +81,33 @@ def _span(size_bytes: int, index: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One file or folder of a tree."""
+    """One file, folder or symbolic link of a tree."""
 
     path: str
     """Relative, with `/`, without `.` or `..`."""
     mode: int = 0o644
     mtime: float = 0.0
     blob: Blob | None = None
-    """None for a folder."""
+    """None for a folder and for a link."""
+    link: str | None = None
+    """Where a symbolic link leads, as it is written in it."""
+    part: tuple[int, int] | None = None
+    """(offset, length) of a small file that shares its blob with others; None: all of the blob."""
+
+    @property
+    def is_folder(self) -> bool:
+        return self.blob is None and self.link is None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where in its blob the file lies: (offset, length) in bytes."""
+        if self.part is not None:
+            return self.part
+        return 0, self.blob.size_bytes if self.blob is not None else 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self.span[1]
 
     @property
     def streamed(self) -> bool:
@@ -108,7 +127,8 @@ class Manifest:
 
     @property
     def size_bytes(self) -> int:
-        return sum(blob.size_bytes for blob in self.blobs())
+        """Of its blobs, each counted once."""
+        return sum(blob.size_bytes for blob in set(self.blobs()))
 
     def blobs(self) -> Iterator[Blob]:
         return (entry.blob for entry in self.entries if entry.blob is not None)
@@ -130,9 +150,14 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     data: dict[str, Any] = {"path": entry.path, "mode": entry.mode, "mtime": entry.mtime}
     if entry.blob is not None:
         data |= {"size": entry.blob.size_bytes, "chunks": entry.blob.chunks}
+    if entry.link is not None:
+        data["link"] = entry.link
+    if entry.part is not None:
+        data["part"] = entry.part
     return data
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
     blob = Blob(data["size"], tuple(data["chunks"])) if "size" in data else None
-    return Entry(data["path"], data["mode"], data["mtime"], blob)
+    part = (int(data["part"][0]), int(data["part"][1])) if "part" in data else None
+    return Entry(data["path"], data["mode"], data["mtime"], blob, data.get("link"), part)

@@ -38,7 +38,7 @@ class Tree:
 
     @property
     def bytes_verified(self) -> int:
-        return sum(holding.verified_bytes for holding in self.holdings.values())
+        return sum(holding.verified_bytes for holding in set(self.holdings.values()))
 
     @property
     def complete(self) -> bool:
@@ -140,7 +140,7 @@ class Node:
             raise refusal
         tree = await self.bring(digest)
         entry = tree.entries.get("/".join(parts))
-        if entry is None or entry.blob is None:
+        if entry is None or entry.blob is None or entry.part is not None:
             raise refusal
         return tree, entry
 

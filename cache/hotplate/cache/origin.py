@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import fsspec
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
-from hotplate.cache.manifest import Blob, Manifest, count_chunks
+from hotplate.cache.manifest import Blob, Entry, Manifest, count_chunks
 
 
 class Source(Protocol):
@@ -126,20 +127,34 @@ def checked_manifest(digest: str, data: bytes) -> Manifest:
     except (KeyError, TypeError, ValueError) as exc:
         raise ChunkCorrupt(f"manifest {digest}: not a manifest ({exc!r})") from exc
     seen: set[str] = set()
+    leaves = {one.path for one in manifest.entries if not one.is_folder}
     for entry in manifest.entries:
-        parts = entry.path.split("/")
-        if {"", ".", ".."} & set(parts) or "\0" in entry.path or entry.path in seen:
+        why = _refusal(entry, leaves)
+        if why or entry.path in seen:
             raise UnknownManifest(
-                f"manifest {digest}: path {entry.path!r} leaves the tree or stands there twice; "
+                f"manifest {digest}: {entry.path!r} {why or 'stands there twice'}; "
                 "push the bento or model again"
-            )
-        if entry.blob is not None and not _whole(entry.blob):
-            raise UnknownManifest(
-                f"manifest {digest}: {entry.path} has {len(entry.blob.chunks)} chunks for "
-                f"{entry.blob.size_bytes} bytes; push the bento or model again"
             )
         seen.add(entry.path)
     return manifest
+
+
+def _refusal(entry: Entry, leaves: Set[str]) -> str:
+    """Why a manifest with this entry is refused, if it is; `leaves` are the paths of no folder."""
+    parts = entry.path.split("/")
+    if {"", ".", ".."} & set(parts) or "\0" in entry.path:
+        return "leaves the tree"
+    if any("/".join(parts[:depth]) in leaves for depth in range(1, len(parts))):
+        return "lies below what is no folder"
+    if entry.link is not None and (not entry.link or "\0" in entry.link or entry.blob is not None):
+        return "is no link that can be made"
+    if entry.blob is not None and not _whole(entry.blob):
+        return f"has {len(entry.blob.chunks)} chunks for {entry.blob.size_bytes} bytes"
+    offset, length = entry.span
+    beyond = entry.blob is None or offset + length > entry.blob.size_bytes
+    if entry.part is not None and (offset < 0 or length < 0 or beyond):
+        return f"is {length} bytes at {offset} of a blob that has not so many"
+    return ""
 
 
 def _whole(blob: Blob) -> bool:

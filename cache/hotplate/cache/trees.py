@@ -23,6 +23,7 @@ class TreeFolder:
         self.root = trees / digest
         self.manifest = manifest
         self._building = trees / f".building-{digest}"
+        self._spare = trees / f".spare-{digest}"
         self._disk = disk
 
     def build(self, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
@@ -48,7 +49,7 @@ class TreeFolder:
     def link(self, entry: Entry, digest: str) -> None:
         """Swaps a placeholder for the complete file. Raises NoSpace."""
         try:
-            self._disk.link(digest, self.root / entry.path, entry.mode, entry.mtime)
+            self._place(self.root / entry.path, entry, digest)
             self._stamp_folders(self.root)
         except OSError as exc:
             raise disk_error(self.root, 0, exc) from exc
@@ -57,21 +58,39 @@ class TreeFolder:
         linked: set[str] = set()
         for entry in self.manifest.entries:
             path = root / entry.path
-            if entry.blob is None:
+            if entry.is_folder:
                 path.mkdir(parents=True, exist_ok=True)
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            digest = digests[entry.path]
-            if digest in on_disk:
-                self._disk.link(digest, path, entry.mode, entry.mtime)
+            if entry.link is not None:
+                self._place_link(path, entry.link)
+            elif digests[entry.path] in on_disk:
+                self._place(path, entry, digests[entry.path])
                 linked.add(entry.path)
             else:
                 self._disk.place_empty(path, entry.mtime)
         self._stamp_folders(root)
         return linked
 
+    def _place(self, path: Path, entry: Entry, digest: str) -> None:
+        """A link to the blob; a file that shares its blob with others is a copy of its part."""
+        if entry.part is None:
+            self._disk.link(digest, path, entry.mode, entry.mtime)
+            return
+        with open(self._disk.lend(digest), "rb") as blob, self._spare.open("wb") as copy:
+            blob.seek(entry.span[0])
+            copy.write(blob.read(entry.size_bytes))
+        os.chmod(self._spare, entry.mode & 0o555 | 0o400)
+        os.utime(self._spare, (entry.mtime, entry.mtime))
+        os.replace(self._spare, path)
+
+    def _place_link(self, path: Path, target: str) -> None:
+        self._spare.unlink(missing_ok=True)
+        os.symlink(target, self._spare)
+        os.replace(self._spare, path)
+
     def _stamp_folders(self, root: Path) -> None:
         """Folders keep their times, which every change inside them moves."""
         for entry in self.manifest.entries:
-            if entry.blob is None:
+            if entry.is_folder:
                 os.utime(root / entry.path, (entry.mtime, entry.mtime))
