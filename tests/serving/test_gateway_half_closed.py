@@ -50,6 +50,17 @@ async def test_a_stream_goes_on_to_its_end_for_a_closed_half(kitchen: Kitchen) -
     assert len(kitchen.backend.requests) == 3
 
 
+async def test_where_nothing_is_won_by_knowing_nobody_is_asked(kitchen: Kitchen) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/slow")
+    caller.writer.write_eof()
+    await until(lambda: kitchen.backend.running)
+    await asyncio.sleep(0.15)  # past when it would have been asked
+    kitchen.backend.gate.set()
+    assert (await caller.head())[0] == 200, "an answer, and no interim one before it"
+
+
 async def test_one_that_closed_frees_its_place_at_once_though_both_send_the_same(
     kitchen: Kitchen,
 ) -> None:

@@ -46,6 +46,20 @@ async def test_headers_of_the_connection_are_replaced_and_origins_are_added(
     assert headers["authorization"] == "Bearer of-the-service"
 
 
+async def test_what_a_replica_says_of_its_own_connection_goes_no_further(kitchen: Kitchen) -> None:
+    async def chatty(request: Request, connection: Connection) -> None:
+        connection.answer(
+            extra="Connection: keep-alive, X-Mine, Set-Cookie\r\nX-Mine: 1\r\nKeep-Alive: 5\r\n"
+            "X-Other: 2\r\nSet-Cookie: a=b\r\n"
+        )
+
+    kitchen.backend.on("/chatty", chatty)
+    await kitchen.wake()
+    headers = (await kitchen.ask("/chatty")).headers
+    assert (headers["x-other"], headers["set-cookie"]) == ("2", "a=b")
+    assert not {"x-mine", "keep-alive", "connection"} & headers.keys()
+
+
 async def test_a_request_without_an_id_gets_one_of_its_own(kitchen: Kitchen) -> None:
     await kitchen.wake()
     caller = await kitchen.caller()

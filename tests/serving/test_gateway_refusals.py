@@ -144,6 +144,14 @@ async def test_a_refused_body_is_read_to_its_end_so_that_the_answer_arrives(
     assert await caller.ended()
 
 
+async def test_who_is_refused_is_told_at_once_that_nothing_follows(kitchen: Kitchen) -> None:
+    kitchen.limit(linger_s=60.0)
+    caller = await kitchen.caller()
+    caller.send_raw(b"POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 9\r\n\r\nhalf")
+    assert (await caller.answer()).status == 400
+    assert await caller.ended()
+
+
 async def test_pickles_are_refused_from_outside_only(kitchen: Kitchen) -> None:
     await kitchen.wake()
     request = {"method": "POST", "body": b"x", "content_type": "Application/vnd.bentoml+PICKLE"}

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.request_head import HOP_BY_HOP, Field, RequestHead
+from hotplate.serving.gateway.request_head import (
+    HOP_BY_HOP,
+    USUAL_OPTIONS,
+    Field,
+    RequestHead,
+    tokens_of,
+    without,
+)
 
 ANSWER_BYTES = b"hotplate-answer-bytes"
 """From our worker, in place of a length: so much is for the caller, the end comes when the handler
@@ -125,6 +132,9 @@ def read_answer(
         if key == b"x-request-id":
             has_request_id = True
         kept.append(b"%b: %b\r\n" % (name, value))
+    connection = tokens_of(noted.get(b"connection", b""))
+    if connection - USUAL_OPTIONS:
+        kept = without(kept, connection)
     length, answer_bytes = noted.get(b"content-length"), noted.get(ANSWER_BYTES)
     return AnswerHead(
         status=status,

@@ -164,6 +164,15 @@ class Exchange:
         """Whether the head of an answer has gone to the caller."""
         return self.phase is Phase.ANSWERED
 
+    @property
+    def can_be_left(self) -> bool:
+        """Whether anything becomes free when its caller leaves: a place in the queue does, and a
+        handler of ours is cancelled; any other server's goes on to its end and keeps its slot."""
+        upstream, ticket = self.upstream, self.ticket
+        if upstream is not None:
+            return upstream.pool.worker or upstream.pool.relays
+        return ticket is None or ticket.replica is None
+
     def take_tunnel(self, data: bytes) -> None:
         """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
         if self.front is None:

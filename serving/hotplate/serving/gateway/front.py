@@ -284,12 +284,13 @@ class Front(asyncio.Protocol):
     # Inside
 
     def _may_go_on(self) -> bool:
-        """Whether an interim answer may be written now. Once an answer is under way, a write that
-        fails tells that the caller has left."""
+        """Whether an interim answer may be written now, and it matters whether the caller has left.
+        Once an answer is under way, a write that fails tells that."""
         active = self._active
         return (
             active is not None
             and not active.answered
+            and active.can_be_left
             and not active.request.http10
             and not self._unsent_bytes
         )
@@ -430,9 +431,12 @@ class Front(asyncio.Protocol):
         )
 
     def _linger(self) -> None:
-        """Reads on for a moment: closing on unread bytes would take the answer away again."""
+        """Reads on for a moment: closing on unread bytes would take the answer away again. That
+        nothing follows the caller is told at once, but for TLS, where it cannot be told alone."""
         self._ahead.clear()
         self._await(None)
         if self._lingering is None:
             self._lingering = self._loop.call_later(self._limits.linger_s, self.close)
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
         self.balance()

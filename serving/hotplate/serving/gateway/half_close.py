@@ -14,10 +14,14 @@ import select
 from collections.abc import Callable
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+GRACE_S = 0.02
+"""Who has the answer by then need not be asked."""
 LOOKS_S = (0.02, 0.08, 0.9)
 """From one look to the next ..."""
 ASKS_S = 5.0
 """... and then how often it is asked again: it may leave later."""
+LATER_S = 0.5
+"""How often it is considered whether to ask, while nothing comes of it."""
 
 
 class HalfClose:
@@ -33,8 +37,7 @@ class HalfClose:
         self._loop = asyncio.get_running_loop()
         self._poll = select.poll()
         self._poll.register(descriptor, 0)  # resets are told whatever is asked for
-        self._timer: asyncio.TimerHandle | None = None
-        self._ask()
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(GRACE_S, self._ask)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -44,7 +47,7 @@ class HalfClose:
     def _ask(self) -> None:
         self._timer = None
         if not self._waits():
-            self._timer = self._loop.call_later(ASKS_S, self._ask)
+            self._timer = self._loop.call_later(LATER_S, self._ask)
             return
         try:
             os.write(self._descriptor, CONTINUE)

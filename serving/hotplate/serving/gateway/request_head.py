@@ -60,8 +60,10 @@ TASK_ID = b"hotplate-task-id"
 TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID}
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
 NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT}
-ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie"})
-"""Fields that a `Connection` header may not take out on their way to the replica."""
+USUAL_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
+"""What a `Connection` header says besides names of fields."""
+ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie", b"set-cookie"})
+"""Fields that a `Connection` header may not take out on their way."""
 NO_TRAILERS = TAKEN_OUT | {
     b"authorization",
     b"cache-control",
@@ -215,8 +217,8 @@ def read_request(
         raise MethodRefused("CONNECT is not served; send requests to the deployment itself.")
     noted, kept = _sort(fields)
     connection = tokens_of(noted.get(b"connection", b""))
-    if connection - {b"close", b"keep-alive", b"upgrade"}:
-        kept = _without(kept, connection)
+    if connection - USUAL_OPTIONS:
+        kept = without(kept, connection)
     host, target = _origin_form(method, noted.get(b"host"), target, http10)
     chunked = _chunked(noted.get(b"transfer-encoding"), http10)
     upgrade = noted.get(b"upgrade", b"").lower() if b"upgrade" in connection else b""
@@ -288,8 +290,8 @@ def tokens_of(value: bytes) -> frozenset[bytes]:
     return frozenset(token.strip() for token in value.lower().split(b","))
 
 
-def _without(kept: Sequence[bytes], names: frozenset[bytes]) -> list[bytes]:
-    """Drops the fields that `Connection` names as meant for us only."""
+def without(kept: Sequence[bytes], names: frozenset[bytes]) -> list[bytes]:
+    """Drops the lines of the fields that `Connection` names as meant for us only."""
     names = names - ALWAYS_KEPT
     return [line for line in kept if line.partition(b":")[0].lower() not in names]
 
