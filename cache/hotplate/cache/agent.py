@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import ipaddress
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,15 +18,18 @@ from aiohttp import web
 from hotplate.cache import descriptors
 from hotplate.cache.arena import Arena, memory_limit_bytes
 from hotplate.cache.chunks import STALL_S
-from hotplate.cache.control import application
+from hotplate.cache.control import Control, application
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching import Fetcher
 from hotplate.cache.holdings import Holdings
-from hotplate.cache.lending import Lending
+from hotplate.cache.ledger import Ledger
+from hotplate.cache.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node
-from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.origin import FsspecOrigin, NoOrigin
+from hotplate.cache.pulls import Pulls
+from hotplate.cache.schemes import Schemes
 
 
 @dataclass(frozen=True)
@@ -33,16 +38,23 @@ class AgentSettings:
 
     data_dir: Path
     """Folder of the disk tier, the trees and the socket: on one file system, the agent's own."""
-    origin_url: str
-    """fsspec URL of the blob store: `file:///…`, `s3://…`, `gs://…`, `http://…`."""
+    origin_url: str = ""
+    """fsspec URL of the platform's blob store: `file:///…`, `s3://…`, `gs://…`, `http://…`; empty
+    where there is no platform, and only URLs are pulled."""
     host: str = "127.0.0.1"
     """Address of the control interface. Beyond this machine it needs a token."""
     port: int = 0
     """Port of the control interface; 0 takes any free one, which `ready` is told."""
     token: str = field(default="", repr=False)
-    """Bearer token of the control interface; empty lets everybody in."""
+    """The cluster's token: without it only this machine is let in."""
+    peers: tuple[str, ...] = ()
+    """`HOST:PORT` of other nodes' agents; they need not run yet."""
+    peers_from: str = ""
+    """Where to read more of them: a file of `HOST:PORT` lines, or a DNS name with a port."""
     arena_limit_bytes: int = field(default_factory=memory_limit_bytes)
     """Memory for files, in bytes; a quarter of what there is, since replicas need the rest."""
+    disk_limit_bytes: int = 0
+    """Bytes of disk for files; 0 = whatever the reserve leaves."""
     disk_reserve_bytes: int = 0
     """Bytes of the disk that the agent leaves free; 0 = 5 % of it, at most 1 GiB."""
     fetch_threads: int = 4
@@ -55,10 +67,9 @@ class AgentSettings:
     def __post_init__(self) -> None:
         if self.fetch_threads < 1:
             raise ValueError(f"fetch_threads: {self.fetch_threads} is below 1")
-        if self.arena_limit_bytes < 0:
-            raise ValueError(f"arena_limit_bytes: {self.arena_limit_bytes} is below 0")
-        if self.disk_reserve_bytes < 0:
-            raise ValueError(f"disk_reserve_bytes: {self.disk_reserve_bytes} is below 0")
+        for name in ("arena_limit_bytes", "disk_limit_bytes", "disk_reserve_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: {getattr(self, name)} is below 0")
 
 
 async def serve(settings: AgentSettings, ready: Callable[[str], None]) -> None:
@@ -83,25 +94,29 @@ async def serve(settings: AgentSettings, ready: Callable[[str], None]) -> None:
 @contextlib.asynccontextmanager
 async def run(settings: AgentSettings) -> AsyncIterator[str]:
     """An agent inside this process for the time of the block; gives the interface's URL."""
+    await _check_reach(settings)
     data = settings.data_dir.resolve()
     data.mkdir(parents=True, exist_ok=True)
     with _sole_agent(data):
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
-        origin = FsspecOrigin(settings.origin_url)
+        origin = FsspecOrigin(settings.origin_url) if settings.origin_url else NoOrigin()
         arena = Arena(settings.arena_limit_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes)
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(settings.fetch_threads, clock, metrics)
         holdings = Holdings(arena, disk, fetcher, settings.stall_s)
-        node = Node(data, origin, disk, holdings)
+        ledger = Ledger(data / "ledger")
+        node = Node(data, origin, disk, holdings, ledger)
         node.sweep()
+        pulls = Pulls(holdings, ledger, Schemes())
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
-        lending = Lending(node, data)
+        lending = Lending(node, pulls, data, settings.token)
+        control = Control(node, pulls, ledger, metrics, data / SOCKET_NAME)
         runner = web.AppRunner(
-            application(node, metrics, settings.token), access_log=None, shutdown_timeout=1
+            application(control, settings.token), access_log=None, shutdown_timeout=1
         )
         try:
             await runner.setup()
@@ -111,8 +126,10 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
             yield f"http://{host}:{port}"
         finally:
             await lending.close()
+            await pulls.close()
             await node.close(settings.flush_s)
             await runner.cleanup()
+            ledger.close()
 
 
 @contextlib.contextmanager
@@ -129,3 +146,16 @@ def _sole_agent(data: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+async def _check_reach(settings: AgentSettings) -> None:
+    """Raises CacheError for an address that others reach and no token to know them by."""
+    if settings.token:
+        return
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    if not all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found):
+        raise CacheError(
+            f"{settings.host} can be reached from other machines, so the agent needs the cluster's "
+            "token: give --token-file, or --host 127.0.0.1"
+        )

@@ -14,6 +14,8 @@ from hotplate.cache.errors import (
     NoSpace,
     OriginUnavailable,
     UnknownBlob,
+    UnknownUrl,
+    VersionChanged,
 )
 
 STALL_S = 30.0
@@ -86,7 +88,7 @@ class Chunks:
     def failed(self, index: int, error: CacheError, now: float) -> CacheError | None:
         """An attempt failed. None: it will be made again; else the error the blob fails with."""
         self.give_back(index)
-        if isinstance(error, (UnknownBlob, NoSpace)):
+        if isinstance(error, (UnknownBlob, UnknownUrl, VersionChanged, NoSpace)):
             return error
         if isinstance(error, ChunkCorrupt):
             times = self._corruptions[index] = self._corruptions.get(index, 0) + 1

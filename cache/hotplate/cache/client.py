@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import quote
 
 import aiohttp
 
@@ -70,8 +71,18 @@ class AgentClient:
         await self._call("GET", "/healthz")
 
     async def status(self) -> dict[str, Any]:
-        """`origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""
+        """`socket`, `origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""
         return await self._call("GET", "/v1/status")
+
+    async def pull(self, url: str) -> dict[str, Any]:
+        """Brings all files of a URL to the node, or joins who does: `bytes`, `seconds`,
+        `from_origin_bytes`, `from_peers_bytes`. Takes as long as that takes."""
+        return await self._call("PUT", f"/v1/pulls?url={quote(url, safe='')}")
+
+    async def pull_progress(self, url: str) -> dict[str, Any]:
+        """How far a pull has got: `bytes_total` (None while it is listed), `bytes_verified`,
+        `from_origin_bytes`, `from_peers_bytes`, `complete`."""
+        return await self._call("GET", f"/v1/pulls?url={quote(url, safe='')}")
 
     async def close(self) -> None:
         if self._session is not None:

@@ -1,9 +1,11 @@
-"""The agent's HTTP interface: trees, status, metrics."""
+"""The agent's HTTP interface: trees, pulls, status, metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -15,14 +17,20 @@ from hotplate.cache.errors import (
     OriginUnavailable,
     UnknownBlob,
     UnknownManifest,
+    UnknownUrl,
+    VersionChanged,
 )
+from hotplate.cache.ledger import Ledger, location_json
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
+from hotplate.cache.pulls import Pulls, failure
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUS: dict[type[CacheError], int] = {
     UnknownManifest: 404,
+    UnknownUrl: 404,
+    VersionChanged: 409,
     UnknownBlob: 404,
     ChunkCorrupt: 502,
     OriginUnavailable: 503,
@@ -31,9 +39,8 @@ _STATUS: dict[type[CacheError], int] = {
 _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
 
 
-def application(node: Node, metrics: Metrics, token: str) -> web.Application:
+def application(control: Control, token: str) -> web.Application:
     """The app; an empty `token` lets everybody in."""
-    control = _Control(node, metrics)
     app = web.Application(middlewares=[_errors, _authorize(token)])
     app.add_routes(
         [
@@ -44,15 +51,25 @@ def application(node: Node, metrics: Metrics, token: str) -> web.Application:
             web.put(_TREE, control.put_tree),
             web.get(_TREE, control.get_tree),
             web.delete(_TREE, control.delete_tree),
+            web.put("/v1/pulls", control.put_pull),
+            web.get("/v1/pulls", control.get_pull),
+            web.get("/v1/locations", control.get_location),
         ]
     )
     return app
 
 
-class _Control:
-    def __init__(self, node: Node, metrics: Metrics) -> None:
+class Control:
+    """Answers requests about one node."""
+
+    def __init__(
+        self, node: Node, pulls: Pulls, ledger: Ledger, metrics: Metrics, socket_path: Path
+    ) -> None:
         self._node = node
+        self._pulls = pulls
+        self._ledger = ledger
         self._metrics = metrics
+        self._socket_path = socket_path
 
     async def healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -82,6 +99,45 @@ class _Control:
         deleted = await self._node.delete(request.match_info["manifest"], idle_s)
         return web.json_response({"deleted": deleted})
 
+    async def put_pull(self, request: web.Request) -> web.Response:
+        began = asyncio.get_running_loop().time()
+        pull = self._pulls.start(_url(request))
+        before = pull.traffic
+        await asyncio.wait({pull.task})
+        if (error := failure(pull)) is not None:
+            raise error
+        return web.json_response(
+            {
+                "bytes": pull.size_bytes,
+                "seconds": asyncio.get_running_loop().time() - began,
+                "from_origin_bytes": pull.traffic.origin_bytes - before.origin_bytes,
+                "from_peers_bytes": pull.traffic.peers_bytes - before.peers_bytes,
+            }
+        )
+
+    async def get_pull(self, request: web.Request) -> web.Response:
+        pull = self._pulls.get(_url(request))
+        if (error := failure(pull)) is not None:
+            raise error
+        return web.json_response(
+            {
+                "bytes_total": pull.size_bytes,
+                "bytes_verified": pull.verified_bytes,
+                "from_origin_bytes": pull.traffic.origin_bytes,
+                "from_peers_bytes": pull.traffic.peers_bytes,
+                "complete": pull.task.done(),
+            }
+        )
+
+    async def get_location(self, request: web.Request) -> web.Response:
+        url = _url(request)
+        location = self._ledger.location(url)
+        if location is None:
+            raise UnknownUrl(f"this node has not seen {url}; pull it first")
+        blobs = [self._ledger.blob(version) for version in location.versions]
+        chunks = [blob.chunks if blob is not None else None for blob in blobs]
+        return web.json_response({**location_json(location), "chunks": chunks})
+
     async def status(self, request: web.Request) -> web.Response:
         holdings = self._node.holdings
         blobs = [
@@ -100,6 +156,7 @@ class _Control:
         trees = [{"manifest": one.digest, **_tree_json(one)} for one in self._node.trees]
         return web.json_response(
             {
+                "socket": str(self._socket_path),
                 "origin_bytes": self._metrics.origin_bytes_total,
                 "disk_bytes": holdings.disk.used_bytes,
                 "arena_bytes": holdings.arena.used_bytes,
@@ -107,6 +164,13 @@ class _Control:
                 "trees": trees,
             }
         )
+
+
+def _url(request: web.Request) -> str:
+    url = request.query.get("url", "")
+    if not url:
+        raise web.HTTPBadRequest(reason="url is missing")
+    return url.rstrip("/")
 
 
 def _tree_json(tree: Tree) -> dict[str, Any]:

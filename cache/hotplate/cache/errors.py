@@ -2,6 +2,9 @@
 ├── BadArchive         an uploaded tar that is refused, with the member and the reason
 ├── UnknownManifest    no manifest of that digest at the origin
 ├── UnknownBlob        no blob of that digest at the origin
+├── UnknownUrl         nothing that can be read at a URL
+├── VersionChanged     the file at a URL is another one than when its fetch began
+├── Unauthorized       a request without the agent's token
 ├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
 ├── OriginUnavailable  the origin does not answer, or not in time
@@ -15,6 +18,8 @@ class CacheError(Exception):
     """Base of what the cache raises; `code` is stable."""
 
     code = "cache_error"
+    body_bytes = 0
+    """Bytes that were read and are of no use, where a read failed half-way."""
 
 
 class BadArchive(CacheError):
@@ -33,6 +38,24 @@ class UnknownBlob(CacheError):
     """The origin has no blob of that digest. Push the bento or model again."""
 
     code = "unknown_blob"
+
+
+class UnknownUrl(CacheError):
+    """There is nothing at that URL, or nothing that an agent can read. Check the URL."""
+
+    code = "unknown_url"
+
+
+class VersionChanged(CacheError):
+    """The file at a URL was changed while it was fetched. Ask for it again."""
+
+    code = "version_changed"
+
+
+class Unauthorized(CacheError):
+    """The agent has a token, and the request does not carry it."""
+
+    code = "unauthorized"
 
 
 class UnknownPart(CacheError):

@@ -17,6 +17,7 @@ from hotplate.cache.errors import CacheError, ChunkCorrupt
 from hotplate.cache.manifest import Content, Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Source
+from hotplate.cache.traffic import Traffic
 
 
 class Destination(Protocol):
@@ -47,6 +48,7 @@ class Fetch:
     urgent: bool = False
     """Files that hold up a whole tree go before those that are usable while they arrive."""
     local: LocalCopy | None = None
+    traffic: Traffic = field(default_factory=Traffic)
     arrival: int = field(default=0, init=False)
 
     @property
@@ -139,12 +141,16 @@ class Fetcher:
         with fetch.destination.view[offset : offset + length] as part:
             source.read_into(offset, part)
             if source is fetch.origin:
-                self._metrics.origin_bytes.inc(length)
+                self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
             fetch.content.chunks[index] = digest
         elif digest != fetch.content.chunks[index]:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {index} has another digest")
+
+    def _count(self, fetch: Fetch, body_bytes: int) -> None:
+        self._metrics.origin_bytes.inc(body_bytes)
+        fetch.traffic.add(origin_bytes=body_bytes)
 
     def _report_success(self, fetch: Fetch, index: int) -> None:
         self._metrics.chunks.labels("verified").inc()
@@ -161,6 +167,7 @@ class Fetcher:
     ) -> None:
         corrupt = isinstance(error, ChunkCorrupt)
         self._metrics.chunks.labels("corrupt" if corrupt else "failed").inc()
+        self._count(fetch, error.body_bytes)
         with self._work:
             if fetch not in self._fetches:
                 return

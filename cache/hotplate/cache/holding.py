@@ -11,6 +11,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching import Fetch
 from hotplate.cache.manifest import Content, Draft
 from hotplate.cache.origin import Source
+from hotplate.cache.traffic import Traffic
 
 
 class Holding:
@@ -33,6 +34,7 @@ class Holding:
         """Why it cannot be had."""
         self.disk_error: CacheError | None = None
         """Why it cannot be kept on disk, though it is all here."""
+        self.traffic = Traffic()
         self.leases = 0
         self.used = 0
         self.fetch: Fetch | None = None

@@ -231,6 +231,7 @@ class Holdings:
             on_failed=lambda error: _call(loop, failed, error),
             urgent=urgent,
             local=local,
+            traffic=holding.traffic,
         )
         self._fetcher.start(fetch)
         try:

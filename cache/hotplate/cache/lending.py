@@ -3,6 +3,8 @@
 One connection is one lease on one file. Lines of JSON:
 
     replica → {"open": "<path below the trees' folder>"}
+              or {"open_url": "<URL of one file>", "token": "<the agent's>"}: whoever has the
+              agent's token may open any URL; such a file is never linked
     agent   → {"size": n, "chunk": 8388608, "done": [verified chunks]} + a read-only descriptor
     agent   → {"done": [i, …]} as chunks are verified, {"complete": true} after the last one,
               {"linked": true} once the path itself is the complete file,
@@ -14,17 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
-from hotplate.cache.errors import CacheError
+from hotplate.cache.errors import CacheError, Unauthorized
 from hotplate.cache.holding import Holding
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.node import Node, Tree
+from hotplate.cache.node import Node
+from hotplate.cache.pulls import Pulls
 
 SOCKET_NAME = "agent.sock"
 
@@ -35,8 +39,10 @@ _LINE_BYTES = 4 << 20
 class Lending:
     """Serves `<folder>/agent.sock`, for its owner only."""
 
-    def __init__(self, node: Node, folder: Path) -> None:
+    def __init__(self, node: Node, pulls: Pulls, folder: Path, token: str = "") -> None:
         self._node = node
+        self._pulls = pulls
+        self._token = token
         self._listener = _listen(folder)
         self._tasks = {asyncio.create_task(self._accept())}
 
@@ -69,8 +75,7 @@ class Lending:
         request = await lines.receive()
         if request is None:
             return
-        tree, entry = await self._node.locate(str(request["open"]))
-        holding = tree.holdings[entry.path]
+        path, linked, holding = await self._open(request)
         async with self._node.holdings.lend(holding) as fd:
             told = len(holding.done)
             opening = {
@@ -79,7 +84,7 @@ class Lending:
                 "done": holding.done[:told],
             }
             await lines.send(opening, fd)
-            telling = asyncio.create_task(_tell(lines, tree, entry.path, holding, told))
+            telling = asyncio.create_task(_tell(lines, linked, path, holding, told))
             hearing = asyncio.create_task(self._hear(lines, holding))
             try:
                 await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_EXCEPTION)
@@ -89,6 +94,17 @@ class Lending:
                 telling.cancel()
                 hearing.cancel()
 
+    async def _open(self, request: dict[str, Any]) -> tuple[str, Set[str], Holding]:
+        """The file's name, the names that are complete files by now, and what there is of it."""
+        if "open_url" in request:
+            given = str(request.get("token", "")) if self._token else ""
+            if not hmac.compare_digest(given.encode(), self._token.encode()):
+                raise Unauthorized("opening a URL needs the agent's token; set its token file")
+            url = str(request["open_url"])
+            return url, frozenset(), await self._pulls.open(url)
+        tree, entry = await self._node.locate(str(request["open"]))
+        return entry.path, tree.linked, tree.holdings[entry.path]
+
     async def _hear(self, lines: _Lines, holding: Holding) -> None:
         """Takes wishes until the replica leaves."""
         while (request := await lines.receive()) is not None:
@@ -96,15 +112,15 @@ class Lending:
         raise ConnectionResetError
 
 
-async def _tell(lines: _Lines, tree: Tree, path: str, holding: Holding, told: int) -> None:
+async def _tell(lines: _Lines, linked: Set[str], path: str, holding: Holding, told: int) -> None:
     """Pushes news of the file until there will be none."""
     complete = False
 
     def has_news() -> bool:
         more = len(holding.done) > told or (holding.complete and not complete)
-        return more or path in tree.linked
+        return more or path in linked
 
-    while not (complete and path in tree.linked):
+    while not (complete and path in linked):
         await holding.until(has_news)
         if len(holding.done) > told:
             news, told = holding.done[told:], len(holding.done)

@@ -11,6 +11,7 @@ from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import CacheError, UnknownManifest
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
+from hotplate.cache.ledger import Ledger
 from hotplate.cache.manifest import Entry, Manifest
 from hotplate.cache.origin import Origin, checked_manifest
 from hotplate.cache.trees import TreeFolder
@@ -65,12 +66,15 @@ class Tree:
 class Node:
     """The trees of this node. Runs on the event loop."""
 
-    def __init__(self, data: Path, origin: Origin, disk: DiskTier, holdings: Holdings) -> None:
+    def __init__(
+        self, data: Path, origin: Origin, disk: DiskTier, holdings: Holdings, ledger: Ledger
+    ) -> None:
         self.trees_root = data / "trees"
         self.holdings = holdings
         self._manifests = data / "manifests"
         self._origin = origin
         self._disk = disk
+        self._ledger = ledger
         self._trees: dict[str, Tree] = {}
         self._starting: dict[str, asyncio.Task[Tree]] = {}
         self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
@@ -85,7 +89,7 @@ class Node:
         return list(self._trees.values())
 
     def sweep(self) -> None:
-        """Reads the manifests kept here, and deletes what none of them names.
+        """Reads the manifests kept here, and deletes what neither they nor the ledger name.
 
         A killed agent may have left something half deleted. To be called once, first.
         """
@@ -96,7 +100,7 @@ class Node:
         for folder in self.trees_root.iterdir():
             if folder.name not in self._named:
                 shutil.rmtree(folder, ignore_errors=True)
-        for digest in set(self._disk.digests()).difference(*self._named.values()):
+        for digest in set(self._disk.digests()).difference(self._kept()):
             self._disk.discard(digest)
 
     def idle_s(self) -> dict[str, float]:
@@ -156,7 +160,7 @@ class Node:
             if asked or digest not in self._named:
                 return False
             self._asked_at.pop(digest, None)
-            unused = self._named.pop(digest).difference(*self._named.values())
+            unused = self._named.pop(digest) - self._kept()
             (self._manifests / f"{digest}.json").unlink(missing_ok=True)
             tree = self._trees.pop(digest, None)
             if tree is not None:
@@ -227,6 +231,10 @@ class Node:
         await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.key)
         tree.linked.add(path)
         holding.notify()
+
+    def _kept(self) -> set[str]:
+        """Digests of the blobs that are to stay on this node."""
+        return self._ledger.digests().union(*self._named.values())
 
     def _manifest(self, digest: str) -> Manifest:
         """The node's own copy, or the origin's, which is then kept."""

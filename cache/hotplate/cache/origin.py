@@ -35,6 +35,16 @@ class Origin(Protocol):
         """That blob, whether or not it is there."""
 
 
+class NoOrigin:
+    """Of an agent that no platform has told of its blob store: it brings URLs only."""
+
+    def manifest(self, digest: str) -> Manifest:
+        raise UnknownManifest(f"this agent has no blob store to find {digest} in; give --origin")
+
+    def source(self, blob_digest: str) -> Source:
+        raise UnknownBlob(f"this agent has no blob store to find {blob_digest} in; give --origin")
+
+
 class FsspecOrigin:
     """A blob store at an fsspec URL: `blobs/<digest[:2]>/<digest>`, `manifests/<digest>.json`."""
 

@@ -102,11 +102,13 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--data", required=True, help="directory of its own")
     agent.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     agent.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
-    agent.add_argument("--origin", required=True, help="fsspec URL of the control plane's blobs")
-    agent.add_argument(
-        "--memory", type=int, default=0, help="bytes of arena (a quarter of the memory)"
-    )
-    agent.add_argument("--disk-reserve", type=int, default=0, help="bytes of disk to leave free")
+    agent.add_argument("--origin", default="", help="fsspec URL of the control plane's blobs")
+    peers = agent.add_mutually_exclusive_group()
+    peers.add_argument("--peers", default="", help="HOST:PORT,… of other nodes' agents")
+    peers.add_argument("--peers-from", default="", help="file of HOST:PORT lines, or DNS name")
+    agent.add_argument("--memory", default="0", help="SIZE of arena (a quarter of the memory)")
+    agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
+    agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
     agent.set_defaults(run=_agent)
 
@@ -175,17 +177,33 @@ def _gateway(arguments: argparse.Namespace) -> None:
 
 
 def _agent(arguments: argparse.Namespace) -> None:
+    from hotplate.cache.agent import AgentSettings
     from hotplate.platform.roles import run_agent
 
+    memory_bytes = _size("--memory", arguments.memory)
     run_agent(
-        data=DataDir.at(arguments.data).root,
-        host=arguments.host,
-        port=arguments.port,
-        origin=arguments.origin,
-        memory_bytes=arguments.memory,
-        disk_reserve_bytes=arguments.disk_reserve,
-        token=_token(arguments.token_file) if arguments.token_file else "",
+        AgentSettings(
+            data_dir=DataDir.at(arguments.data).root,
+            host=arguments.host,
+            port=arguments.port,
+            origin_url=arguments.origin,
+            peers=tuple(filter(None, arguments.peers.split(","))),
+            peers_from=arguments.peers_from,
+            disk_limit_bytes=_size("--disk", arguments.disk),
+            disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
+            token=_token(arguments.token_file) if arguments.token_file else "",
+            **({"arena_limit_bytes": memory_bytes} if memory_bytes else {}),
+        )
     )
+
+
+def _size(flag: str, text: str) -> int:
+    from hotplate.cache.sizes import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise BadSetting(f"{flag} {error}") from error
 
 
 def _token(path: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotplate.platform.errors import BadSetting, CannotStart
 
 if TYPE_CHECKING:
+    from hotplate.cache.agent import AgentSettings
     from hotplate.serving.gateway.server import GatewaySettings
 
 
@@ -26,35 +26,16 @@ def log_to_stderr() -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def run_agent(
-    *,
-    data: Path,
-    host: str,
-    port: int,
-    origin: str,
-    memory_bytes: int,
-    disk_reserve_bytes: int,
-    token: str,
-) -> None:
+def run_agent(settings: AgentSettings) -> None:
     """Run this node's agent until SIGTERM. Raises `CannotStart`."""
-    from hotplate.cache.agent import AgentSettings, serve
+    from hotplate.cache.agent import serve
     from hotplate.cache.errors import CacheError
 
     log_to_stderr()
-    memory = {"arena_limit_bytes": memory_bytes} if memory_bytes else {}
-    settings = AgentSettings(
-        data_dir=data,
-        origin_url=origin,
-        host=host,
-        port=port,
-        token=token,
-        disk_reserve_bytes=disk_reserve_bytes,
-        **memory,
-    )
     try:
         asyncio.run(serve(settings, ready=_say("agent")))
     except (CacheError, OSError) as error:
-        raise CannotStart(f"agent on {host}:{port}: {error}") from error
+        raise CannotStart(f"agent on {settings.host}:{settings.port}: {error}") from error
 
 
 def run_gateway(settings: GatewaySettings) -> None:

@@ -1,0 +1,73 @@
+"""Files at any fsspec URL, through the reader that its file system brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+
+from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
+from hotplate.cache.locations import Location, Version, changed
+from hotplate.cache.origin import Source
+
+_TAGS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "last_modified")
+"""Where file systems of fsspec say what changes with the content; the first one counts."""
+
+
+class FsspecFiles:
+    """Files at URLs of which fsspec knows the scheme."""
+
+    def find(self, url: str) -> Location:
+        try:
+            fs, root = fsspec.url_to_fs(url)
+            info = fs.info(root)
+            found = fs.find(root, detail=True) if info["type"] == "directory" else {root: info}
+        except FileNotFoundError as exc:
+            raise UnknownUrl(f"there is nothing at {url}; check the URL") from exc
+        except (ImportError, ValueError) as exc:
+            raise UnknownUrl(f"{url} cannot be read: {exc}") from exc
+        except Exception as exc:
+            raise OriginUnavailable(
+                f"{url} cannot be listed ({exc or type(exc).__name__}); "
+                "check the URL and the agent's credentials"
+            ) from exc
+        if not found:
+            raise UnknownUrl(f"there is no file below {url}; check the URL")
+        return Location(url, tuple(_version(fs, found[path]) for path in sorted(found)))
+
+    def source(self, version: Version) -> Source:
+        return FsspecSource(version)
+
+
+@dataclass(frozen=True)
+class FsspecSource:
+    """One version of a file of an fsspec file system."""
+
+    version: Version
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        try:
+            fs, path = fsspec.url_to_fs(self.version.url)
+            data = fs.cat_file(path, start=offset, end=offset + len(view))
+            self._check(_version(fs, fs.info(path)), data, view)
+        except CacheError:
+            raise
+        except FileNotFoundError as exc:
+            raise UnknownUrl(f"{self.version.url} is no longer there") from exc
+        except Exception as exc:
+            raise OriginUnavailable(
+                f"{self.version.url} cannot be read ({exc or type(exc).__name__}); "
+                "check the URL and the agent's credentials"
+            ) from exc
+        view[:] = data
+
+    def _check(self, now: Version, data: bytes, view: memoryview) -> None:
+        if now != self.version or len(data) != len(view):
+            raise changed(self.version)
+
+
+def _version(fs: Any, info: Mapping[str, Any]) -> Version:
+    tag = next((str(info[name]) for name in _TAGS if info.get(name) is not None), "")
+    return Version(fs.unstrip_protocol(info["name"]), int(info["size"]), tag)

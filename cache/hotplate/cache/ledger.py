@@ -1,0 +1,139 @@
+"""The ledger: which content each version at a URL turned out to have, apart from the content.
+
+One line per fact, appended and synced before anybody is told of it, so a killed agent loses at
+most what it was just writing. A line that is not whole, or damaged, is as if never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.locations import Location, Version
+from hotplate.cache.manifest import Blob, chunk_digest
+
+
+class Ledger:
+    """Digests by version, and versions by URL. Thread-safe; methods that write block."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError when the file cannot be read or written."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._blobs: dict[str, Blob] = {}
+        self._locations: dict[str, Location] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for fact in _facts(path.read_bytes()):
+                self._learn(fact)
+        self._rewrite()
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def blob(self, version: Version) -> Blob | None:
+        """What the version's first complete fetch found; every later one must find the same."""
+        return self._blobs.get(version.key)
+
+    def location(self, url: str) -> Location | None:
+        """What was at the URL when somebody last looked."""
+        return self._locations.get(url)
+
+    def locations(self) -> list[Location]:
+        """Of every URL that was brought here, and was not forgotten."""
+        return list(self._locations.values())
+
+    def digests(self) -> set[str]:
+        """Of all content that a URL kept here leads to."""
+        versions = (version for one in self.locations() for version in one.versions)
+        return {blob.digest for one in versions if (blob := self.blob(one)) is not None}
+
+    def set_blob(self, version: Version, blob: Blob) -> Blob:
+        """Keeps what a first complete fetch found; the answer is what an earlier one did."""
+        with self._lock:
+            if version.key not in self._blobs:
+                self._append(_blob_fact(version.key, blob))
+            return self._blobs[version.key]
+
+    def set_location(self, location: Location) -> None:
+        """Keeps what is at a URL now."""
+        with self._lock:
+            if self._locations.get(location.url) != location:
+                self._append(location_json(location))
+
+    def forget(self, url: str) -> None:
+        """The URL's content is no longer kept here; its digests are, to verify it by."""
+        with self._lock:
+            if url in self._locations:
+                self._append({"forget": url})
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _append(self, fact: dict[str, Any]) -> None:
+        line = _line(fact)
+        try:
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file)
+        except OSError as exc:
+            raise CacheError(f"{self._path} cannot be written ({exc.strerror})") from exc
+        self._learn(fact)
+
+    def _learn(self, fact: dict[str, Any]) -> None:
+        if "chunks" in fact:
+            self._blobs[fact["key"]] = Blob(fact["size"], tuple(fact["chunks"]))
+        elif "forget" in fact:
+            self._locations.pop(fact["forget"], None)
+        else:
+            location = location_of(fact)
+            self._locations[location.url] = location
+
+    def _rewrite(self) -> None:
+        """Only what still holds, in a new file."""
+        facts = [_blob_fact(key, blob) for key, blob in self._blobs.items()]
+        facts += [location_json(one) for one in self._locations.values()]
+        partial = self._path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            file.writelines(map(_line, facts))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def location_json(location: Location) -> dict[str, Any]:
+    """A location as JSON, for the ledger and for other nodes."""
+    files = [[one.url, one.size_bytes, one.tag] for one in location.versions]
+    return {"location": location.url, "files": files}
+
+
+def location_of(data: dict[str, Any]) -> Location:
+    """The reverse of `location_json`. Raises KeyError, TypeError or ValueError."""
+    versions = (Version(str(url), int(size), str(tag)) for url, size, tag in data["files"])
+    return Location(str(data["location"]), tuple(versions))
+
+
+def _blob_fact(key: str, blob: Blob) -> dict[str, Any]:
+    return {"key": key, "size": blob.size_bytes, "chunks": blob.chunks}
+
+
+def _line(fact: dict[str, Any]) -> bytes:
+    """Begins with the line's end, so that a torn one before it harms nothing else."""
+    data = json.dumps(fact).encode()
+    return b"\n" + chunk_digest(data).encode() + b" " + data
+
+
+def _facts(data: bytes) -> Iterator[dict[str, Any]]:
+    for line in data.split(b"\n"):
+        digest, _, fact = line.partition(b" ")
+        if chunk_digest(fact) == digest.decode(errors="replace"):
+            yield json.loads(fact)

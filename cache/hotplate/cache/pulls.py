@@ -1,0 +1,155 @@
+"""Pulls: bringing what lies at a URL to this node. Runs on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
+from hotplate.cache.holding import Holding
+from hotplate.cache.holdings import Holdings
+from hotplate.cache.ledger import Ledger
+from hotplate.cache.locations import Location, Version
+from hotplate.cache.manifest import Blob, Draft
+from hotplate.cache.schemes import Schemes
+from hotplate.cache.traffic import Traffic
+
+
+@dataclass(eq=False)
+class Pull:
+    """All files of one URL on their way here."""
+
+    url: str
+    location: Location | None = None
+    """None while it is being listed."""
+    holdings: list[Holding] = field(default_factory=list)
+    before: Traffic = field(default_factory=Traffic)
+    """What had been read for these files when the pull began."""
+    task: asyncio.Task[None] = field(init=False)
+
+    @property
+    def size_bytes(self) -> int | None:
+        return None if self.location is None else self.location.size_bytes
+
+    @property
+    def verified_bytes(self) -> int:
+        return sum(holding.verified_bytes for holding in self.holdings)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this pull has read so far."""
+        now = Traffic()
+        for one in self.holdings:
+            now.add(origin_bytes=one.traffic.origin_bytes, peers_bytes=one.traffic.peers_bytes)
+        now.add(origin_bytes=-self.before.origin_bytes, peers_bytes=-self.before.peers_bytes)
+        return now
+
+
+class Pulls:
+    """The pulls of this node, by URL."""
+
+    def __init__(self, holdings: Holdings, ledger: Ledger, schemes: Schemes) -> None:
+        self._holdings = holdings
+        self._ledger = ledger
+        self._schemes = schemes
+        self._pulls: dict[str, Pull] = {}
+        self._settling: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, url: str) -> Pull:
+        """Begins to bring the URL's files, or joins who is bringing them."""
+        url = url.rstrip("/")
+        pull = self._pulls.get(url)
+        if pull is None or pull.task.done():
+            pull = self._pulls[url] = Pull(url)
+            pull.task = asyncio.create_task(self._run(pull))
+            pull.task.add_done_callback(_retrieve)
+        return pull
+
+    def get(self, url: str) -> Pull:
+        """Raises UnknownUrl for a URL that nobody pulled."""
+        try:
+            return self._pulls[url.rstrip("/")]
+        except KeyError:
+            raise UnknownUrl(f"nobody has pulled {url} on this node; PUT it first") from None
+
+    async def open(self, url: str) -> Holding:
+        """Begins to bring the one file at the URL. Raises UnknownUrl for a folder."""
+        location = await self._find(url)
+        if len(location.versions) != 1:
+            raise UnknownUrl(
+                f"{url} is a folder of {len(location.versions)} files; open one of them"
+            )
+        return self._bring(location.versions[0])
+
+    async def close(self) -> None:
+        tasks = [pull.task for pull in self._pulls.values()] + list(self._settling.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, pull: Pull) -> None:
+        location = await self._find(pull.url)
+        pull.holdings = [self._bring(version) for version in location.versions]
+        pull.before = pull.traffic
+        pull.location = location
+        for holding in pull.holdings:
+            await holding.until(lambda holding=holding: holding.complete)  # type: ignore[misc]
+        await self._settled(location.versions)
+
+    async def _find(self, url: str) -> Location:
+        """What is at the URL now, or was when somebody last could look."""
+        files = self._schemes.of(url)
+        try:
+            location = await asyncio.to_thread(files.find, url)
+        except OriginUnavailable:
+            known = self._ledger.location(url)
+            if known is None:
+                raise
+            return known
+        await asyncio.to_thread(self._ledger.set_location, location)
+        return location
+
+    def _bring(self, version: Version) -> Holding:
+        blob = self._ledger.blob(version)
+        source = self._schemes.of(version.url).source(version)
+        if blob is not None:
+            key = blob.digest
+            return self._holdings.bring(blob, source, key, version.url, streamed=True)
+        draft = Draft(version.size_bytes)
+        holding = self._holdings.bring(draft, source, version.key, version.url, streamed=True)
+        if version.key not in self._settling:
+            task = asyncio.create_task(self._settle(version, holding))
+            self._settling[version.key] = task
+            task.add_done_callback(lambda _: self._settling.pop(version.key))
+            task.add_done_callback(_retrieve)
+        return holding
+
+    async def _settle(self, version: Version, holding: Holding) -> None:
+        """Notes the digests of a draft once all of it is here."""
+        await holding.until(lambda: holding.complete)
+        content = holding.content
+        blob = content.blob() if isinstance(content, Draft) else content
+        assert isinstance(blob, Blob)
+        await asyncio.to_thread(self._ledger.set_blob, version, blob)
+
+    async def _settled(self, versions: Iterable[Version]) -> None:
+        tasks = {self._settling[one.key] for one in versions if one.key in self._settling}
+        if tasks:
+            await asyncio.gather(*map(asyncio.shield, tasks))
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Whoever waits is told of the failure; nobody need be waiting."""
+    if not task.cancelled():
+        task.exception()
+
+
+def failure(pull: Pull) -> CacheError | None:
+    """Why the pull has failed, once it has."""
+    if not pull.task.done():
+        return None
+    if pull.task.cancelled():
+        return CacheError(f"{pull.url}: no longer wanted on this node")
+    error = pull.task.exception()
+    return error if error is None or isinstance(error, CacheError) else CacheError(repr(error))

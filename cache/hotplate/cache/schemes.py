@@ -1,0 +1,27 @@
+"""Which reader a URL gets, by its scheme."""
+
+from __future__ import annotations
+
+from hotplate.cache.errors import UnknownUrl
+from hotplate.cache.fsspec_files import FsspecFiles
+from hotplate.cache.local_files import LocalFiles
+from hotplate.cache.locations import Files
+
+
+class Schemes:
+    """The readers of one agent."""
+
+    def __init__(self) -> None:
+        self._local = LocalFiles()
+        self._others = FsspecFiles()
+
+    def of(self, url: str) -> Files:
+        """Raises UnknownUrl for what means something else on each machine or in each process."""
+        scheme, separator, _ = url.partition("://")
+        if not separator and not url.startswith("/"):
+            raise UnknownUrl(f"{url!r} is neither a URL nor a path from /; write it whole")
+        if not separator or scheme in ("file", "local"):
+            return self._local
+        if scheme == "memory":
+            raise UnknownUrl(f"{url}: the memory of another process cannot be read")
+        return self._others
