@@ -197,3 +197,30 @@ async def test_an_owner_that_comes_back_is_passed_requests_while_older_ones_end(
     pair.backend.gate.set()
     assert (await running.answer()).body == b"slow"
     assert (await other.ask("/x")).status == 200
+
+
+async def test_who_waits_is_due_when_it_was_whoever_owns_the_queue(pair: Pair) -> None:
+    timeout_s = 1.6
+    await pair.serve(0, timeout_s=timeout_s)
+    running, waiting = await pair.caller(0), await pair.caller(0)
+    running.send("/slow")
+    await until(lambda: pair.backend.running == 1)
+    waiting.send("/x")
+    sent_at = asyncio.get_running_loop().time()
+    await until(lambda: pair.queue(pair.first).queued == 1)
+    await asyncio.sleep(0.2)
+    await pair.join(timeout_s=60.0)
+    await pair.owned_by_second()
+    await until(lambda: pair.queue(pair.second).queued == 1)
+    owner = pair.second.server(pair.name)
+    assert owner is not None
+    [ticket] = owner.queue.waiting
+    assert ticket.ends_at == pytest.approx(sent_at + timeout_s, abs=0.1)
+    answer = await waiting.answer()
+    assert (answer.status, answer.error["code"]) == (504, "deadline_exceeded")
+
+
+async def test_nobody_but_a_gateway_says_when_an_answer_is_due(pair: Pair) -> None:
+    caller = await pair.caller(0)
+    assert (await caller.ask("/x", hotplate_due="0.001")).status == 200
+    assert "hotplate-due" not in pair.backend.requests[-1].headers

@@ -11,6 +11,7 @@ given back. That is the whole of *slot truth*: nothing that happens to a caller 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.admission import body_too_large, pickle_refused
@@ -18,7 +19,7 @@ from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
 from hotplate.serving.gateway.multipart import PartWatch
 from hotplate.serving.gateway.phase import IDEMPOTENT, Phase, why_not_again
-from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
+from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk, with_due
 from hotplate.serving.gateway.task_calls import TaskCall
 from hotplate.serving.gateway.waiting import Ticket
 
@@ -204,8 +205,10 @@ class Exchange:
         """What of it waits here."""
         return self.buffered + len(self.request.target)
 
-    def enter_anew(self) -> None:
-        """It has lost its place: this gateway owns the route since now, or no more."""
+    def enter_anew(self, due_at: float) -> None:
+        """It has lost its place: this gateway owns the route since now, or no more. Its answer is
+        due when it was, also where it waits next; infinite = nobody has counted yet."""
+        self.request.due_at = min(self.request.due_at, due_at)
         self.server.begin(self)
 
     def send_by(self, pool: Pool) -> None:
@@ -226,6 +229,8 @@ class Exchange:
         request = self.request
         route = self.server.route
         head = request.to_replica(upstream.host, with_authorization=route.token_digests is None)
+        if request.due_at < inf and upstream.pool.relays:
+            head = with_due(head, request.due_at)
         if request.upgrade:
             upstream.write(head)
             return

@@ -47,9 +47,9 @@ def refusal(
     """The error for a ticket of route `name` that has ended so, in one sentence."""
     retry_after_s = queue.retry_after_s(now)
     if end is End.RUNNING:
-        return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:g} s (timeout_s).")
+        return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:.4g} s (timeout_s).")
     if end is End.WAITING:
-        return DeadlineExceeded(f"{name}: no slot became free in {ticket.timeout_s:g} s.")
+        return DeadlineExceeded(f"{name}: no slot became free in {ticket.timeout_s:.4g} s.")
     if end is End.NO_REPLICA:
         sentence = f"{name}: no replica became ready in {ticket.hold_s:g} s; try again."
         return NotReady(sentence, retry_after_s=retry_after_s)

@@ -7,6 +7,7 @@ it came.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +58,10 @@ PLATFORM_SECRET = b"x-yatai-api-token"
 """The stock client sends its platform token in it; it never reaches user code."""
 TASK_ID = b"hotplate-task-id"
 """Tells our worker which task it runs; only a gateway sends it."""
-TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID}
+DUE = b"hotplate-due"
+"""From a gateway to the one that owns a route: when the answer is due, in seconds of the machine's
+monotonic clock, of a request that waited with an earlier owner."""
+TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, DUE}
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
 NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT}
 USUAL_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
@@ -136,6 +140,8 @@ class RequestHead:
     """The lines that are passed on as they came."""
     repeats: bool
     """Nothing in it is this one request's own, so it may come again as it is."""
+    due_at: float = math.inf
+    """When its answer is due, where another gateway has counted its time; loop seconds."""
     made: Made = field(default_factory=Made, compare=False)
     """Shared by all that are `again` the same."""
 
@@ -253,8 +259,14 @@ def read_request(
         ),
         peer=peer,
         kept=kept,
-        repeats=not (given_id or upgrade or b"traceparent" in noted),
+        repeats=not (given_id or upgrade or b"traceparent" in noted or DUE in noted),
+        due_at=float(noted[DUE]) if DUE in noted and not peer else math.inf,
     )
+
+
+def with_due(head: bytes, due_at: float) -> bytes:
+    """The head as another gateway is to have it."""
+    return b"%b%b: %.3f\r\n\r\n" % (head[:-2], DUE, due_at)
 
 
 def _forwarded_for(earlier: bytes | None, peer: bytes) -> bytes:

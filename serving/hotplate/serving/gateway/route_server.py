@@ -20,6 +20,7 @@ from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.callers import Callers
 from hotplate.serving.gateway.changes import Changes, End
 from hotplate.serving.gateway.errors import (
+    DeadlineExceeded,
     GatewayError,
     RouteClosed,
     RouteRefused,
@@ -98,6 +99,7 @@ class RouteServer:
     def follow(self, route: Route) -> None:
         """Takes over new orders, but for where callers arrive, without cutting what is running."""
         turned = route.relayed != self.route.relayed
+        counted = self.queue.ready and not self.route.relayed
         waiting = self.queue.clear() if turned else ()
         self.route = route
         self.closing = False
@@ -106,7 +108,7 @@ class RouteServer:
         self._follow_replicas()
         for ticket in waiting:  # here the terms are others, and so is who decides on them
             ticket.holder.ticket = None
-            ticket.holder.enter_anew()
+            ticket.holder.enter_anew(ticket.ends_at if counted else inf)
         if turned:
             self._changed(Change.BEGAN)
         self._check_ended()
@@ -176,9 +178,12 @@ class RouteServer:
     def begin(self, exchange: Exchange) -> None:
         """A request's turn on its connection has come."""
         exchange.relayed = self.route.relayed
-        queue = self.queue
-        now = exchange.begun_at = self.loop.time()
+        queue, request = self.queue, exchange.request
+        now = self.loop.time()
+        exchange.begun_at = exchange.begun_at or now
         try:
+            if request.due_at <= now:
+                raise DeadlineExceeded(f"{self.route.name}: no slot became free in time.")
             if self.closing:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
             if exchange.received > self.route.body_limit_bytes:
@@ -196,11 +201,11 @@ class RouteServer:
             exchange.serve()
             return
         if terms.prefix:
-            exchange.request.target = terms.prefix + exchange.request.target
+            request.target = terms.prefix + request.target
         ticket: Ticket[Held] = Ticket(
             exchange,
-            arrived_at=now,
-            timeout_s=terms.timeout_s,
+            arrived_at=exchange.begun_at,
+            timeout_s=min(terms.timeout_s, request.due_at - now),
             hold_s=terms.hold_s,
             size_bytes=exchange.size_bytes,
             needs_slot=terms.needs_slot,
@@ -299,7 +304,7 @@ class RouteServer:
         now = self.loop.time()
         if exchange.relayed != self.route.relayed:
             self.withdraw(exchange)
-            exchange.enter_anew()
+            exchange.enter_anew(inf if exchange.relayed else ticket.ends_at)
             return
         ticket.size_bytes = exchange.size_bytes
         self._take_up(self.queue.give_back(ticket, now), now)

@@ -73,8 +73,8 @@ class TaskRun:
         self._running = asyncio.create_task(self._run(pool))
         self._running.add_done_callback(self._ran)
 
-    def enter_anew(self) -> None:
-        """This gateway owns its route no more."""
+    def enter_anew(self, due_at: float) -> None:
+        """This gateway owns its route no more. A task has all the time."""
         self.server = None
         self._desk.leave_outside(self)
 
