@@ -84,7 +84,8 @@ async def test_who_cannot_be_in_time_is_told_at_once_when_to_come_again(kitchen:
     caller = await kitchen.caller()
     answer = await caller.ask("/sleepy", priority="u=7", **{TIMEOUT: "1"})
     assert (answer.status, answer.error["code"]) == (503, "no_capacity")
-    assert answer.headers["retry-after"] == "3", "40 requests of 0.05 s, and a little"
+    mean_s = kitchen.server.queue.service.mean_s  # about 0.05 s, and more on a busy machine
+    assert int(answer.headers["retry-after"]) == pytest.approx(40 * mean_s, abs=1.0)
     assert asyncio.get_running_loop().time() - began < 0.5
     said = kitchen.gateway.report().routes[kitchen.route.name]
     assert (said.refused, said.refusals) == (1, {"no_capacity": 1})
