@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -62,11 +63,12 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         threads: int = 2,
         arena: Arena | None = None,
         disk: Path = tmp_path / "disk",
+        disk_bytes: int = 0,
     ) -> Holdings:
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(threads, clock, metrics)
         arena = arena or Arena(arena_bytes)
-        made.append(Holdings(arena, DiskTier(disk), fetcher, stall_s))
+        made.append(Holdings(arena, DiskTier(disk, limit_bytes=disk_bytes), fetcher, stall_s))
         return made[-1]
 
     yield Bench(origin, metrics, tmp_path, make, make())
@@ -175,18 +177,100 @@ async def test_a_restart_reads_disk_and_not_the_origin(bench: Bench, streamed: b
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_damaged_file_on_disk_is_fetched_again(bench: Bench, streamed: bool) -> None:
+async def test_a_damaged_chunk_on_disk_is_fetched_again_alone_and_mended_in_every_tree(
+    bench: Bench, streamed: bool
+) -> None:
     await bench.bring().until_on_disk()
     path = bench.holdings.disk.path(BLOB.digest)
+    in_a_tree = bench.root / "model.safetensors"
+    bench.holdings.disk.link(BLOB.digest, in_a_tree, 0o644, 1e9)
     path.chmod(0o644)
     with path.open("r+b") as file:
         file.seek(CHUNK_BYTES)
         file.write(bytes(100))
+    path.chmod(0o444)
+    bench.origin.reads.clear()
     holdings = bench.make()
     holding = bench.start(holdings, BLOB, "a", streamed=streamed)
     await holding.until_on_disk()
+    assert bench.origin.reads == [(BLOB.digest, 1)]
+    assert holdings.mended_chunks == 1
+    assert path.read_bytes() == in_a_tree.read_bytes() == CONTENT
+    assert await lent_bytes(holdings, holding) == CONTENT
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_file_cut_short_on_disk_is_fetched_again(bench: Bench, streamed: bool) -> None:
+    await bench.bring().until_on_disk()
+    path = bench.holdings.disk.path(BLOB.digest)
+    os.truncate(path, 100)
+    holdings = bench.make()
+    holding = bench.start(holdings, BLOB, "a", streamed=streamed)
+    await holding.until_on_disk()
+    assert len(bench.origin.reads) == 6
     assert path.read_bytes() == CONTENT
     assert await lent_bytes(holdings, holding) == CONTENT
+
+
+async def test_a_file_too_large_for_memory_is_read_from_disk_while_it_is_verified(
+    bench: Bench,
+) -> None:
+    await bench.bring().until_on_disk()
+    path = bench.holdings.disk.path(BLOB.digest)
+    with path.open("r+b") as file:
+        file.write(bytes(100))
+    bench.origin.hold(BLOB, 0)
+    holdings = bench.make(arena_bytes=0)
+    holding = bench.start(holdings, BLOB, "a")
+    await holding.until(lambda: sorted(holding.done) == [1, 2])
+    async with holdings.lend(holding) as fd:
+        assert os.pread(fd, 100, CHUNK_BYTES) == CONTENT[CHUNK_BYTES : CHUNK_BYTES + 100]
+        bench.origin.release()
+        await holding.until_on_disk()
+        assert os.pread(fd, len(CONTENT), 0) == CONTENT
+
+
+async def test_a_disk_tier_at_its_limit_drops_what_was_used_longest_ago(bench: Bench) -> None:
+    third = random_bytes(CHUNK_BYTES, 5)
+    publish(bench.root / "store", {"c": third})
+    limit_bytes = len(CONTENT) + len(OTHER) + 1
+    holdings = bench.make(disk_bytes=limit_bytes)
+    first = bench.start(holdings, BLOB, "a")
+    await first.until_on_disk()
+    await bench.start(holdings, SECOND, "b").until_on_disk()
+    await lent_bytes(holdings, first)
+    await bench.start(holdings, blob_of(third), "c").until_on_disk()
+    assert set(holdings.disk.digests()) == {BLOB.digest, blob_of(third).digest}
+    assert holdings.disk.used_bytes <= limit_bytes
+    assert len(bench.origin.reads) == 6
+    await bench.start(holdings, SECOND, "b").until(lambda: len(bench.origin.reads) == 8)
+
+
+async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    third = random_bytes(CHUNK_BYTES, 5)
+    publish(bench.root / "store", {"c": third, "d": third[:-1]})
+    holdings = bench.make(disk_bytes=len(CONTENT) + len(OTHER))
+    holdings.disk_room.wanted = lambda: {BLOB.digest}
+    await bench.start(holdings, BLOB, "a").until_on_disk()
+    second = bench.start(holdings, SECOND, "b")
+    await second.until_on_disk()
+    async with holdings.lend(second):
+        newcomers = [bench.start(holdings, blob_of(c), "c") for c in (third, third[:-1])]
+        for one in newcomers:
+            with pytest.raises(NoSpace, match=r"16 MiB in a tree|17 MiB in a tree, 9 MiB leased"):
+                await one.until_on_disk()
+            assert await lent_bytes(holdings, one) in (third, third[:-1])
+        assert "raise the limit (--disk)" in holdings.disk_trouble
+    assert set(holdings.disk.digests()) == {BLOB.digest, SECOND.digest}
+    said = [record for record in caplog.records if "is in memory only" in record.message]
+    assert len(said) == 1
+    holdings.disk_room.wanted = frozenset
+    async with asyncio.timeout(9):
+        for one in newcomers:
+            await one.until(functools.partial(getattr, one, "on_disk"))
+    assert holdings.disk_trouble == ""
 
 
 async def test_memory_is_taken_back_from_idle_files_on_disk(bench: Bench) -> None:
@@ -316,5 +400,5 @@ async def test_the_first_fetch_of_a_file_without_digests_sets_them(
     await holding.until_on_disk()
     assert holding.content == BLOB
     assert holding.key == BLOB.digest
-    assert bench.holdings.disk.verify(BLOB.digest, BLOB)
+    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
     assert bench.start(bench.holdings, BLOB, "a") is holding, "its digest is known now"

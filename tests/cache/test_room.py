@@ -51,7 +51,5 @@ def test_a_shortage_is_told_while_it_lasts(disk: Path) -> None:
 def test_the_disk_tier_leaves_the_reserve_alone(disk: Path) -> None:
     tier = DiskTier(disk / "tier", reserve_bytes=4 * MIB)
     with pytest.raises(NoSpace):
-        tier.land(7 * MIB)
-    with open("/dev/zero", "rb") as source, pytest.raises(NoSpace):
-        tier.write(DIGEST, source.fileno(), 7 * MIB)
+        tier.claim(7 * MIB)
     assert list(tier.root.iterdir()) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.cache.disk import DiskTier
+from hotplate.cache.landing import land
 from hotplate.cache.manifest import Entry, Manifest
 from hotplate.cache.trees import TreeFolder
 from tests.cache.fakes import blob_of
@@ -33,7 +34,8 @@ WHOLE = {DIGESTS["config.json"], DIGESTS["sub/run.sh"]}
 def disk(tmp_path: Path) -> DiskTier:
     tier = DiskTier(tmp_path / "disk")
     for content in (CONFIG, WEIGHTS, SCRIPT):
-        landing = tier.land(len(content))
+        blob = blob_of(content)
+        landing = land(tier, tier.claim(len(content)), blob.digest, blob)
         landing.view[:] = content
         landing.keep(blob_of(content).digest)
     return tier

@@ -102,7 +102,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         metrics = Metrics()
         origin = FsspecOrigin(settings.origin_url) if settings.origin_url else NoOrigin()
         arena = Arena(settings.arena_limit_bytes)
-        disk = DiskTier(data / "disk", settings.disk_reserve_bytes)
+        disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(settings.fetch_threads, clock, metrics)
         holdings = Holdings(arena, disk, fetcher, settings.stall_s)

@@ -1,50 +1,74 @@
 """The disk tier: complete, verified blobs as read-only files named by digest.
 
 Trees of replicas are hard links to these files. What was written by an earlier run of the agent
-counts as damaged until it has been verified again, so nothing here depends on a clean shutdown.
+is not believed: each chunk is verified when it is read first, and mended in place where it is
+wrong. So nothing here depends on a clean shutdown.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
 import os
+import re
 import shutil
-import tempfile
 import threading
 from pathlib import Path
 
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob
-from hotplate.cache.manifest import CHUNK_BYTES, Content, chunk_digest
-from hotplate.cache.origin import read_at
-from hotplate.cache.room import Room, is_full
+from hotplate.cache.folder import PARTIAL, Folder
+from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.room import Room, is_full, mib
 
-_PARTIAL = ".partial-"
+_LEFT = re.compile(rf"{re.escape(PARTIAL)}([0-9a-f]{{64}})-")
 
 
 class DiskTier:
-    """A folder of blobs. Thread-safe."""
+    """A folder of blobs within a limit. Thread-safe."""
 
-    def __init__(self, root: Path, reserve_bytes: int = 0) -> None:
-        """`reserve_bytes` of the disk are left free; 0 = the usual."""
+    def __init__(
+        self,
+        root: Path,
+        reserve_bytes: int = 0,
+        limit_bytes: int = 0,
+        folder: type[Folder] = Folder,
+    ) -> None:
+        """`reserve_bytes` of the disk are left free; 0 = the usual. `limit_bytes` 0 = none."""
         self.root = root
-        self.room = Room(root, reserve_bytes)
-        root.mkdir(parents=True, exist_ok=True)
+        self.limit_bytes = limit_bytes
+        self.folder = folder(root)
+        self._room = Room(root, reserve_bytes)
         self._linking = threading.Lock()
-        self._spare = root / f"{_PARTIAL}link"
-        self._sizes: dict[str, int] = {}
-        for path in list(root.iterdir()):
-            if path.name.startswith(_PARTIAL):
-                path.unlink()  # what a killed agent left
-            else:
-                self._sizes[path.name] = path.stat().st_size
+        self._spare = root / f"{PARTIAL}link"
+        self._counting = threading.Lock()
+        self._used_bytes = 0  # with what is claimed
+        self._sizes: dict[str, int] = {}  # least recently used first, as far as is known
+        self._left: dict[str, str] = {}  # what a killed agent had not finished: name, by digest
+        self._take_stock()
+
+    def _take_stock(self) -> None:
+        for path in sorted(self.root.iterdir(), key=lambda path: path.stat().st_atime):
+            left = _LEFT.match(path.name)
+            if left is not None and left[1] not in self._left:
+                self._left[left[1]] = path.name
+                self._count(left[1], path.stat().st_size)
+            elif path.name.startswith(PARTIAL):
+                path.unlink()
+        for path in self.root.iterdir():
+            if not path.name.startswith(PARTIAL):
+                self._forget_left(path.name)
+                self._count(path.name, path.stat().st_size)
 
     @property
     def used_bytes(self) -> int:
-        return sum(list(self._sizes.values()))
+        """What is there, and what is on its way."""
+        return self._used_bytes
 
     def digests(self) -> list[str]:
         return list(self._sizes)
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes by digest, the least recently used first as far as this process knows."""
+        return dict(self._sizes)
 
     def path(self, digest: str) -> Path:
         return self.root / digest
@@ -56,66 +80,79 @@ class DiskTier:
         except FileNotFoundError:
             return False
 
-    def discard(self, digest: str) -> None:
-        self.path(digest).unlink(missing_ok=True)
-        self._sizes.pop(digest, None)
+    def linked(self, digest: str) -> bool:
+        """Whether a tree has the file too, so that to delete it here would free nothing."""
+        try:
+            return self.path(digest).stat().st_nlink > 1
+        except FileNotFoundError:
+            return False
 
-    def verify(self, digest: str, blob: Content) -> bool:
-        """Reads the whole file. A damaged one is deleted, and the answer is False."""
-        scratch = memoryview(mmap.mmap(-1, min(CHUNK_BYTES, max(blob.size_bytes, 1))))
-        copy = DiskCopy(self, digest)
-        for index, expected in enumerate(blob.chunks):
-            offset, length = blob.span(index)
-            with scratch[:length] as part:
-                try:
-                    copy.read_into(offset, part)
-                except CacheError:
-                    return False
-                if chunk_digest(part) != expected:
-                    self.discard(digest)
-                    return False
-        return True
+    def discard(self, digest: str) -> None:
+        self._forget_left(digest)
+        self.folder.remove(digest)
+        self._uncount(digest)
 
     def lend(self, digest: str) -> int:
-        """A new read-only descriptor; the caller closes it. Raises UnknownBlob."""
+        """A new read-only descriptor; the caller closes it. Raises UnknownBlob, CacheError."""
         try:
             return os.open(self.path(digest), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as exc:
             raise UnknownBlob(f"blob {digest} has gone from the disk tier; ask again") from exc
-
-    def land(self, size_bytes: int) -> DiskLanding:
-        """Room to bring a blob straight to disk. Raises NoSpace."""
-        return DiskLanding(self, size_bytes)
-
-    def write(self, digest: str, source_fd: int, size_bytes: int) -> None:
-        """Copies a complete, verified blob from `source_fd`. Raises NoSpace."""
-        self.room.check(size_bytes)
-        try:
-            fd, partial = self._partial()
         except OSError as exc:
-            raise disk_error(self.root, size_bytes, exc) from exc
-        try:
-            _reserve(fd, size_bytes)
-            written = 0
-            while written < size_bytes:
-                written += os.sendfile(fd, source_fd, written, size_bytes - written)
-            os.fsync(fd)
-            self._keep(partial, digest, size_bytes)
-        except OSError as exc:
-            partial.unlink(missing_ok=True)
-            raise disk_error(self.root, size_bytes, exc) from exc
-        finally:
-            os.close(fd)
+            raise CacheError(f"disk tier: blob {digest} cannot be opened ({exc.strerror})") from exc
 
-    def _partial(self) -> tuple[int, Path]:
-        """A file of its own each time: a late write to an abandoned one then harms nobody."""
-        fd, name = tempfile.mkstemp(prefix=_PARTIAL, dir=self.root)
-        os.fchmod(fd, 0o444)
-        return fd, Path(name)
+    def lacks(self, size_bytes: int) -> int:
+        """How many bytes must go before so many fit (0: they fit)."""
+        lacking = self._room.lacks(size_bytes)
+        if self.limit_bytes:
+            lacking = max(lacking, self.used_bytes + size_bytes - self.limit_bytes)
+        return lacking
 
-    def _keep(self, partial: Path, digest: str, size_bytes: int) -> None:
-        os.replace(partial, self.path(digest))
-        self._sizes[digest] = size_bytes
+    def claim(self, size_bytes: int) -> Claim:
+        """Room that nobody else gets. Raises NoSpace."""
+        with self._counting:
+            if self.limit_bytes and self.used_bytes + size_bytes > self.limit_bytes:
+                raise NoSpace(
+                    f"disk tier {self.root}: {mib(size_bytes)} more are needed and "
+                    f"{mib(self.used_bytes)} of its limit of {mib(self.limit_bytes)} are used; "
+                    "raise the limit (--disk) or remove what is not needed"
+                )
+            self._room.check(size_bytes)
+            self._used_bytes += size_bytes
+        return Claim(self, size_bytes)
+
+    def take_left(self, digest: str, size_bytes: int) -> str | None:
+        """The name of a file of that size that a killed agent was filling, for the caller alone."""
+        name = self._left.get(digest)
+        if name is None:
+            return None
+        if self._sizes.get(digest) != size_bytes:
+            self._forget_left(digest)
+            return None
+        del self._left[digest]
+        self._uncount(digest)
+        return name
+
+    def _forget_left(self, digest: str) -> None:
+        name = self._left.pop(digest, None)
+        if name is not None:
+            self.folder.remove(name)
+            self._uncount(digest)
+
+    def keep(self, partial: str, digest: str, claim: Claim) -> None:
+        """The complete, verified file of that name is that blob from now on. Raises OSError."""
+        self.folder.rename(partial, digest)
+        claim.release()
+        self._count(digest, claim.size_bytes)
+
+    def _count(self, digest: str, size_bytes: int) -> None:
+        with self._counting:
+            self._used_bytes += size_bytes - self._sizes.pop(digest, 0)
+            self._sizes[digest] = size_bytes
+
+    def _uncount(self, digest: str) -> None:
+        with self._counting:
+            self._used_bytes -= self._sizes.pop(digest, 0)
 
     def link(self, digest: str, target: Path, mode: int, mtime: float) -> None:
         """Puts the blob at `target`, atomically: a hard link, read-only.
@@ -149,72 +186,22 @@ class DiskTier:
             os.utime(self._spare, (mtime, mtime))
             os.replace(self._spare, target)
 
-
-class DiskCopy:
-    """A blob of the disk tier as a source of chunks that are verified again."""
-
-    def __init__(self, disk: DiskTier, digest: str) -> None:
-        self._disk = disk
-        self._digest = digest
-
-    def read_into(self, offset: int, view: memoryview) -> None:
-        fd = self._disk.lend(self._digest)
-        try:
-            got = read_at(fd, offset, view)
-        except OSError as exc:
-            raise CacheError(f"disk tier: blob {self._digest} cannot be read ({exc})") from exc
-        finally:
-            os.close(fd)
-        if got != len(view):
-            raise CacheError(f"disk tier: blob {self._digest} is too short")
-
-    def discard(self) -> None:
-        self._disk.discard(self._digest)
+    def _release(self, size_bytes: int) -> None:
+        with self._counting:
+            self._used_bytes -= size_bytes
 
 
-class DiskLanding:
-    """A file being filled through a map; `keep` makes it a blob of the disk tier."""
+class Claim:
+    """Room on disk for a file on its way; `release` when the file is kept, or has gone."""
 
     def __init__(self, disk: DiskTier, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self._disk = disk
-        disk.room.check(size_bytes)
-        try:
-            fd, self._path = disk._partial()
-        except OSError as exc:
-            raise disk_error(disk.root, size_bytes, exc) from exc
-        try:
-            _reserve(fd, size_bytes)
-            self.view = memoryview(mmap.mmap(fd, size_bytes) if size_bytes else b"")
-        except OSError as exc:
-            self._path.unlink()
-            raise disk_error(disk.root, size_bytes, exc) from exc
-        finally:
-            os.close(fd)
+        self._disk: DiskTier | None = disk
 
-    def reserve(self, offset: int, length: int) -> None:
-        """All of it was reserved at the start, where a file system allocates extents at once."""
-
-    def lend(self) -> int:
-        """A new read-only descriptor; the caller closes it."""
-        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def keep(self, digest: str) -> None:
-        """The bytes are complete and verified: from now on they are that blob's file.
-
-        Not synced: a replica waits for it, and the next run verifies it in any case.
-        """
-        self._disk._keep(self._path, digest, self.size_bytes)
-        del self.view
-
-    def drop(self) -> None:
-        self._path.unlink(missing_ok=True)
-        del self.view
-
-
-def _reserve(fd: int, size_bytes: int) -> None:
-    if size_bytes:
-        os.posix_fallocate(fd, 0, size_bytes)
+    def release(self) -> None:
+        if self._disk is not None:
+            self._disk._release(self.size_bytes)
+            self._disk = None
 
 
 def disk_error(root: Path, size_bytes: int, exc: OSError) -> CacheError:

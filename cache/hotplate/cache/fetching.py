@@ -23,16 +23,22 @@ from hotplate.cache.traffic import Traffic
 class Destination(Protocol):
     """Where a blob's bytes are put."""
 
-    view: memoryview
+    @property
+    def view(self) -> memoryview:
+        """The whole of it, writable."""
 
     def reserve(self, offset: int, length: int) -> None:
         """Makes room for that part before it is written. Raises NoSpace."""
 
 
-class LocalCopy(Source, Protocol):
-    """A copy on this node that was right once; dropped at its first wrong byte."""
+class LocalCopy(Protocol):
+    """A copy on this node, some or all of whose chunks are right."""
 
-    def discard(self) -> None: ...
+    def take(self, index: int, destination: Destination) -> bool:
+        """Puts a chunk in its place and verifies it; False where this copy has it not.
+
+        Raises CacheError where that could not be told.
+        """
 
 
 @dataclass(eq=False)
@@ -111,11 +117,10 @@ class Fetcher:
     def _run(self) -> None:
         while (taken := self._take()) is not None:
             fetch, index = taken
-            local = fetch.local
             try:
-                self._bring(fetch, index, local or fetch.origin)
+                self._bring(fetch, index)
             except CacheError as error:
-                self._report_failure(fetch, index, error, local)
+                self._report_failure(fetch, index, error)
             except Exception as error:  # a thread that dies would leave readers hanging
                 self._report_failure(fetch, index, CacheError(f"{fetch.chunks.name}: {error!r}"))
             else:
@@ -135,13 +140,14 @@ class Fetcher:
                 self._work.wait(max(0.001, min(wakes) - now) if wakes else None)
             return None
 
-    def _bring(self, fetch: Fetch, index: int, source: Source) -> None:
+    def _bring(self, fetch: Fetch, index: int) -> None:
         offset, length = fetch.content.span(index)
         fetch.destination.reserve(offset, length)
+        if fetch.local is not None and fetch.local.take(index, fetch.destination):
+            return
         with fetch.destination.view[offset : offset + length] as part:
-            source.read_into(offset, part)
-            if source is fetch.origin:
-                self._count(fetch, length)
+            fetch.origin.read_into(offset, part)
+            self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
             fetch.content.chunks[index] = digest
@@ -162,22 +168,15 @@ class Fetcher:
                 self._drop(fetch)
             fetch.on_verified(index)
 
-    def _report_failure(
-        self, fetch: Fetch, index: int, error: CacheError, local: LocalCopy | None = None
-    ) -> None:
+    def _report_failure(self, fetch: Fetch, index: int, error: CacheError) -> None:
         corrupt = isinstance(error, ChunkCorrupt)
         self._metrics.chunks.labels("corrupt" if corrupt else "failed").inc()
         self._count(fetch, error.body_bytes)
         with self._work:
             if fetch not in self._fetches:
                 return
-            if local is not None:
-                local.discard()
-                fetch.local = None
-                fetch.chunks.give_back(index)
-            else:
-                final = fetch.chunks.failed(index, error, self._clock())
-                if final is not None:
-                    self._drop(fetch)
-                    fetch.on_failed(final)
+            final = fetch.chunks.failed(index, error, self._clock())
+            if final is not None:
+                self._drop(fetch)
+                fetch.on_failed(final)
             self._work.notify_all()

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from hotplate.cache.arena import Region
-from hotplate.cache.disk import DiskLanding
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching import Fetch
+from hotplate.cache.landing import DiskLanding
 from hotplate.cache.manifest import Content, Draft
 from hotplate.cache.origin import Source
 from hotplate.cache.traffic import Traffic
@@ -85,17 +85,3 @@ class Holding:
         await self.until(lambda: self.on_disk or self.disk_error is not None)
         if self.disk_error is not None:
             raise self.disk_error
-
-
-def evictions(idle: Iterable[Holding], lacking_bytes: int) -> list[Holding]:
-    """Which idle blobs to take out of memory, least recently used first.
-
-    None at all when even all of them would not do.
-    """
-    chosen = []
-    for one in sorted(idle, key=lambda holding: holding.used):
-        if lacking_bytes <= 0:
-            break
-        chosen.append(one)
-        lacking_bytes -= one.content.size_bytes
-    return chosen if lacking_bytes <= 0 else []

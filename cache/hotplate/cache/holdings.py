@@ -2,7 +2,8 @@
 
 A streamed blob goes to the arena, where replicas read it while it arrives, and is written to
 disk behind. Any other blob, and a streamed one that the arena has no room for, goes straight to
-a file of the disk tier. A copy already on disk is read and verified instead of the origin.
+a file of the disk tier. A copy already on disk is read and verified instead of the origin, chunk
+by chunk, and mended where it is wrong.
 
 Everything here runs on the event loop; threads report to it.
 """
@@ -19,10 +20,13 @@ from typing import Any
 
 from hotplate.cache.arena import Arena, Region
 from hotplate.cache.chunks import Chunks
-from hotplate.cache.disk import DiskCopy, DiskLanding, DiskTier
+from hotplate.cache.disk import DiskTier
+from hotplate.cache.disk_room import DiskRoom
 from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.eviction import Kept, evict
 from hotplate.cache.fetching import Fetch, Fetcher
-from hotplate.cache.holding import Holding, evictions
+from hotplate.cache.holding import Holding
+from hotplate.cache.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.manifest import Blob, Content
 from hotplate.cache.origin import Source
 from hotplate.cache.write_behind import WriteBehind
@@ -46,7 +50,10 @@ class Holdings:
         self._refused: set[str] = set()
         """Blobs that the kernel had no memory for, though the arena's limit allowed them."""
         self._landings = asyncio.Semaphore(_LANDINGS)
-        self._write_behind = WriteBehind(disk)
+        self.disk_room = DiskRoom(disk, self._held, self.drop)
+        self._write_behind = WriteBehind(disk, self.disk_room.claim)
+        self.mended_chunks = 0
+        """How many were wrong on disk and have been written over."""
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._held.values()))
@@ -65,6 +72,11 @@ class Holdings:
         holding.used = next(self._uses)
         holding.task = asyncio.get_running_loop().create_task(self._bring(holding, streamed))
         return holding
+
+    @property
+    def disk_trouble(self) -> str:
+        """Why files are in memory only; empty when none is."""
+        return self._write_behind.trouble
 
     def _lost(self, holding: Holding) -> bool:
         """Whether it failed, or somebody emptied the disk under us."""
@@ -141,33 +153,34 @@ class Holdings:
             holding.notify()
 
     async def _place_and_fetch(self, holding: Holding, streamed: bool) -> None:
-        key, content = holding.key, holding.content
-        found = isinstance(content, Blob) and self.disk.has(key, content.size_bytes)
-        in_memory = streamed and content.size_bytes and key not in self._refused
+        in_memory = streamed and holding.content.size_bytes and holding.key not in self._refused
         region = await self._allocate(holding) if in_memory else None
         if region is not None:
-            local = DiskCopy(self.disk, key) if found else None
             try:
-                await self._stream(holding, region, local)
+                await self._stream(holding, region)
             except NoSpace as error:
                 await self._leave_memory(holding, error)
-        elif found and await asyncio.to_thread(self.disk.verify, key, content):
-            holding.verified(range(len(content.chunks)))
         else:
             await self._land(holding, urgent=not streamed)
         holding.on_disk = holding.disk_error is None
 
-    async def _stream(self, holding: Holding, region: Region, local: DiskCopy | None) -> None:
+    async def _stream(self, holding: Holding, region: Region) -> None:
         """Brings a blob to the arena, from disk if it was there, and then to disk."""
+        copy = None
+        if (blob := self._found(holding)) is not None:
+            copy = DiskCopy(self.disk, holding.key, blob)
         holding.place = region
         holding.notify()
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self._free_unless_lent, holding)
-            await self._fetch(holding, region, urgent=False, local=local)
+            await self._fetch(holding, region, urgent=False, local=copy)
             self._settle(holding)
             undo.pop_all()
-        if not self.disk.has(holding.key, holding.content.size_bytes):
+        if not self._found(holding):
             await self._write_behind.keep(holding, region)
+        elif copy is not None and copy.wrong:
+            await self._write_behind.mend(holding, region, copy)
+            self._note_mended(holding, copy)
 
     async def _leave_memory(self, holding: Holding, error: NoSpace) -> None:
         """The kernel has refused memory: brings the blob to disk, now or when it is next wanted.
@@ -182,8 +195,12 @@ class Holdings:
         await self._land(holding, urgent=False)
 
     async def _land(self, holding: Holding, urgent: bool) -> None:
-        """Brings a blob straight to a file of the disk tier."""
-        landing = await asyncio.to_thread(self.disk.land, holding.content.size_bytes)
+        """Brings a blob straight to a file of the disk tier, or verifies the one that is there."""
+        if (blob := self._found(holding)) is not None:
+            landing = check(self.disk, holding.key, blob)
+        else:
+            claim = await self.disk_room.claim(holding.content.size_bytes)
+            landing = await asyncio.to_thread(land, self.disk, claim, holding.key, holding.content)
         holding.place = landing
         holding.notify()
         with contextlib.ExitStack() as undo:
@@ -191,11 +208,24 @@ class Holdings:
             # Nobody may borrow a descriptor that is about to be closed, however this ends.
             undo.callback(setattr, holding, "place", None)
             if not holding.complete:
-                await self._fetch(holding, landing, urgent=urgent, local=None)
+                await self._fetch(holding, landing, urgent=urgent, local=landing.local)
             self._settle(holding)
+            await asyncio.to_thread(landing.keep, holding.key)
             undo.pop_all()
         holding.place = None
-        await asyncio.to_thread(landing.keep, holding.key)
+        if blob is not None and landing.local is not None and landing.local.wrong:
+            self._note_mended(holding, landing.local)
+
+    def _found(self, holding: Holding) -> Blob | None:
+        """The content, if there is a file of its name and size on disk."""
+        content = holding.content
+        found = isinstance(content, Blob) and self.disk.has(holding.key, content.size_bytes)
+        return content if found and isinstance(content, Blob) else None
+
+    def _note_mended(self, holding: Holding, copy: DiskCopy) -> None:
+        wrong, count = len(set(copy.wrong)), len(holding.content.chunks)
+        self.mended_chunks += wrong
+        log.warning("%s: %d of %d chunks were wrong on disk; mended", holding.name, wrong, count)
 
     def _settle(self, holding: Holding) -> None:
         """Complete: from now on it is known by its digest too."""
@@ -253,10 +283,11 @@ class Holdings:
     async def _allocate(self, holding: Holding) -> Region | None:
         """A region for the blob, taken from idle ones if need be; None when there is no room."""
         size_bytes = holding.content.size_bytes
-        idle = [one for one in self if one.in_arena and one.on_disk and not one.leases]
-        for victim in evictions(idle, self.arena.lacks(size_bytes)):
-            if not victim.leases:
-                await self._free(victim)
+        kept = {one.key: one for one in self if one.in_arena and not one.leases and one.on_disk}
+        idle = (Kept(key, one.content.size_bytes, (0, one.used)) for key, one in kept.items())
+        for victim in evict(idle, self.arena.lacks(size_bytes)).victims:
+            if not kept[victim.key].leases:
+                await self._free(kept[victim.key])
         try:
             return self.arena.allocate(holding.key, size_bytes)
         except NoSpace as error:

@@ -71,6 +71,7 @@ class Node:
     ) -> None:
         self.trees_root = data / "trees"
         self.holdings = holdings
+        holdings.disk_room.wanted = lambda: set[str]().union(*self._named.values())
         self._manifests = data / "manifests"
         self._origin = origin
         self._disk = disk

@@ -50,6 +50,11 @@ class Room:
                 "(disk_reserve_bytes); free some space"
             )
 
+    def lacks(self, size_bytes: int) -> int:
+        """How many bytes must be freed before so many more leave the reserve untouched."""
+        free_bytes, reserve_bytes = self._measured()
+        return max(0, size_bytes + reserve_bytes - free_bytes)
+
     def _measured(self) -> tuple[int, int]:
         """Bytes that are free, and how many of them are the reserve."""
         folder = self.folder

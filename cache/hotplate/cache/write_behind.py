@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from hotplate.cache.arena import Region
-from hotplate.cache.disk import DiskTier
+from hotplate.cache.disk import Claim, DiskTier, disk_error
 from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.holding import Holding
+from hotplate.cache.landing import DiskCopy
 
 log = logging.getLogger(__name__)
 
@@ -23,45 +26,102 @@ _NICENESS = 10
 
 
 class WriteBehind:
-    """One thread that writes. `keep` is called on the event loop."""
+    """One thread that writes. `keep` and `mend` are called on the event loop."""
 
-    def __init__(self, disk: DiskTier) -> None:
+    def __init__(self, disk: DiskTier, claim: Callable[[int], Awaitable[Claim]]) -> None:
+        """`claim` makes room on disk, or raises NoSpace."""
         self._disk = disk
+        self._claim = claim
         self._thread = ThreadPoolExecutor(1, "write-behind", initializer=_lower_priority)
+        self._waiting: dict[str, str] = {}
+
+    @property
+    def trouble(self) -> str:
+        """Why files are in memory only; empty when none is."""
+        return next(iter(self._waiting.values()), "")
 
     async def keep(self, holding: Holding, region: Region) -> None:
         """Tries until there is room; who waits for the file is told of each failure."""
         pause_s = _FIRST_PAUSE_S
-        while (error := await self._write(holding, region)) is not None:
-            if holding.disk_error is None:
-                log.error("%s is in memory only: %s", holding.name, error)
-            holding.disk_error = error
-            if not isinstance(error, NoSpace):
-                return
-            holding.notify()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
-        holding.disk_error = None
+        try:
+            while (error := await self._write(holding, region)) is not None:
+                self._tell(holding, error)
+                if not isinstance(error, NoSpace):
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+        finally:
+            self._waiting.pop(holding.name, None)
+        if holding.disk_error is not None:
+            holding.disk_error = None
+            if not self._waiting:
+                log.info("disk tier %s: all that is in memory is on disk again", self._disk.root)
+
+    async def mend(self, holding: Holding, region: Region, copy: DiskCopy) -> None:
+        """Writes over what was wrong in the blob's file; if that fails, the whole file anew."""
+        fd = region.lend()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, copy.mend, fd)
+        except CacheError as error:
+            log.warning("%s: written anew, since %s", holding.name, error)
+            self._disk.discard(holding.key)
+            await self.keep(holding, region)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """What has not begun is not written any more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def _tell(self, holding: Holding, error: CacheError) -> None:
+        """Once per trouble in the log, however many files it keeps in memory."""
+        if not self._waiting:
+            log.error("%s is in memory only: %s", holding.name, error)
+        self._waiting[holding.name] = str(error)
+        holding.disk_error = error
+        holding.notify()
+
     async def _write(self, holding: Holding, region: Region) -> CacheError | None:
         """Why the disk does not take it."""
-        fd = region.lend()
-
-        def write() -> None:
-            try:
-                self._disk.write(holding.key, fd, holding.content.size_bytes)
-            finally:
-                os.close(fd)
-
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, write)
+            claim = await self._claim(holding.content.size_bytes)
         except CacheError as error:
             return error
+        writing = asyncio.get_running_loop().run_in_executor(
+            self._thread, self._copy, claim, holding.key, region
+        )
+        try:
+            await asyncio.shield(writing)
+        except CacheError as error:
+            return error
+        except asyncio.CancelledError:
+            writing.cancel()
+            with contextlib.suppress(CacheError, asyncio.CancelledError):
+                await writing  # it ends by itself; until then the room is taken
+            claim.release()
+            raise
         return None
+
+    def _copy(self, claim: Claim, digest: str, region: Region) -> None:
+        folder = self._disk.folder
+        try:
+            fd, name = folder.create(digest, claim.size_bytes)
+        except OSError as exc:
+            claim.release()
+            raise disk_error(self._disk.root, claim.size_bytes, exc) from exc
+        source_fd = region.lend()
+        try:
+            folder.copy(fd, source_fd, 0, claim.size_bytes)
+            folder.sync(fd)
+            self._disk.keep(name, digest, claim)
+            folder.sync_names()
+        except OSError as exc:
+            folder.remove(name)
+            claim.release()
+            raise disk_error(self._disk.root, claim.size_bytes, exc) from exc
+        finally:
+            os.close(source_fd)
+            os.close(fd)
 
 
 def _lower_priority() -> None:
