@@ -96,6 +96,7 @@ def situation(of: Deployment, *replicas: Replica, **changes: Any) -> Situation:
         replicas=replicas,
         draining=frozenset(),
         idle=frozenset(),
+        busy={},
         now=NOW,
     )
     return replace(row, **changes)

@@ -190,7 +190,7 @@ async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
     world.update(made, "v2")
     await until(lambda: world.controller.live(made.id)["replicas"][0]["state"] == "draining")
     patience_s = world.controller._tracked[made.id].patience_s(world.engine.found[old])
-    assert patience_s > 3600
+    assert patience_s >= 3600
     await asyncio.sleep(0.3)  # more than it would have without the task
     assert old in world.engine.found
     await world.gateway.report(default__echo=stuck)

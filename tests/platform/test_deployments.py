@@ -120,6 +120,11 @@ async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
             "yes",
             r"labels\[1\]\.value: hotplate/may-run-twice is 'true' or 'false', not 'yes'",
         ),
+        (
+            "hotplate/task-drain-s",
+            "1h",
+            "hotplate/task-drain-s is a number of seconds from 0 to 86400, not '1h'",
+        ),
         ("hotplate/may-run-twice", True, "True is not a string"),
     ],
 )

@@ -151,6 +151,21 @@ def test_scaling_down_ends_what_does_not_answer_first_and_then_the_youngest() ->
     assert step.draining == {"b"}
 
 
+def test_scaling_down_takes_who_has_nothing_to_do_also_in_place_of_a_busy_one_that_drains() -> None:
+    of = deployment(OLD, OLD)
+    replicas = [
+        replica(name, created_at=NOW - age) for name, age in (("a", 30), ("b", 20), ("c", 10))
+    ]
+    some = situation(of, *replicas, desired={key(1): 2})
+    assert plan(replace(some, busy={"b": 1, "c": 1})).draining == {"a"}, "the eldest, and idle"
+    assert plan(replace(some, busy={"a": 1, "b": 2, "c": 3})).draining == {"a"}, "least to do"
+    waits = replace(some, draining=frozenset({"c"}), busy={"a": 2, "b": 2, "c": 3})
+    assert plan(waits).draining == {"c"}, "one that drains goes on while all are busy"
+    assert plan(replace(waits, busy={"a": 2, "c": 3})).draining == {"b"}
+    confirmed = replace(waits, busy={"a": 2}, idle=frozenset({"c"}))
+    assert [scale.remove for scale in plan(confirmed).scales] == [{"c"}], "not another idle one"
+
+
 def test_a_draining_replica_is_kept_when_demand_returns() -> None:
     of = deployment(OLD, OLD)
     both = (replica("a"), replica("b"))

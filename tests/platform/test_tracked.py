@@ -43,7 +43,7 @@ def test_what_is_scaled_away_may_end_its_streams(tracked: Tracked) -> None:
     assert tracked.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
 
 
-def test_a_task_may_take_its_hours_on_a_replica_that_is_replaced(tracked: Tracked) -> None:
+def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(tracked: Tracked) -> None:
     replicas = [replica("a"), replica("b")]
     tracked.drain(frozenset({"a", "b"}), now=0.0)
     tracked.tasks = {"a": 1}
@@ -55,6 +55,22 @@ def test_a_task_may_take_its_hours_on_a_replica_that_is_replaced(tracked: Tracke
     assert tracked.overdue(replicas, TASKS_S) == {"b"}
     tracked.tasks = {}
     assert tracked.overdue(replicas, TASKS_S) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [(None, 3600.0), ("7200", 7200.0), ("60", STREAMS_S), ("0", STREAMS_S), ("soon", 3600.0)],
+)
+def test_on_a_replica_that_is_replaced_it_has_an_hour_or_what_the_deployment_says(
+    tracked: Tracked, said: str | None, ends: float
+) -> None:
+    labels = () if said is None else ({"key": "hotplate/task-drain-s", "value": said},)
+    newer = revision(2)
+    tracked.deployment = replace(tracked.deployment, latest=newer, serving=newer, labels=labels)
+    tracked.drain(frozenset({"a"}), now=0.0)
+    tracked.tasks = {"a": 1}
+    assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S - 1) == frozenset()
+    assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S) == {"a"}
 
 
 def test_no_task_holds_up_who_terminates_the_deployment(tracked: Tracked) -> None:

@@ -3,36 +3,64 @@ pure. It drops fields that it does not know, and labels reach us as they are wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from hotplate.platform.api.fields import suggestion
 from hotplate.platform.errors import Invalid
 
 PREFIX = "hotplate/"
-
-_FLAGS = {"true": True, "false": False}
+LONGEST_S = 86400
+"""A handler may take no longer."""
 
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """A setting is a field, all of them flags as yet: `may_run_twice` is the label
-    `hotplate/may-run-twice`, with the value "true" or "false"."""
+    """A setting is a field: `may_run_twice` is the label `hotplate/may-run-twice`."""
 
     may_run_twice: bool = False
     """Its requests and tasks do no harm when a replica that died has run some of one already."""
+    task_drain_s: int = 3600
+    """How long a replica of a replaced revision may go on with its tasks."""
 
     @staticmethod
     def of(labels: Sequence[Mapping[str, str]]) -> LabelSettings:
         """What labels that were checked say. A label that another version of ours took is no
         reason to leave the deployment alone: it counts for nothing."""
-        said = {label["key"]: _FLAGS.get(label["value"]) for label in labels}
-        known = {name: said.get(key) for key, name in _NAMES.items()}
-        return LabelSettings(**{name: flag for name, flag in known.items() if flag is not None})
+        said: dict[str, Any] = {}
+        for label in labels:
+            setting = _SETTINGS.get(label["key"])
+            value = None if setting is None else setting.read(label["value"])
+            if setting is not None and value is not None:
+                said[setting.field] = value
+        return LabelSettings(**said)
 
 
-_NAMES = {PREFIX + each.name.replace("_", "-"): each.name for each in fields(LabelSettings)}
-"""The field that each label sets."""
+def _flag(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text)
+
+
+def _seconds(text: str) -> int | None:
+    known = text.isascii() and text.isdecimal() and len(text) < 10
+    return int(text) if known and int(text) <= LONGEST_S else None
+
+
+class _Setting(NamedTuple):
+    field: str
+    read: Callable[[str], Any]
+    """None = it is nothing of the kind."""
+    kind: str
+
+
+_SETTINGS = {
+    PREFIX + setting.field.replace("_", "-"): setting
+    for setting in (
+        _Setting("may_run_twice", _flag, "'true' or 'false'"),
+        _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
+    )
+}
+"""By label."""
 
 
 def check_label_settings(labels: Sequence[Mapping[str, str]], path: str) -> None:
@@ -42,9 +70,10 @@ def check_label_settings(labels: Sequence[Mapping[str, str]], path: str) -> None
         key, value = label["key"], label["value"]
         if not key.startswith(PREFIX):
             continue
-        if key not in _NAMES:
+        setting = _SETTINGS.get(key)
+        if setting is None:
             raise Invalid(
-                f"{path}[{index}].key: there is no setting {key!r}{suggestion(key, _NAMES)}"
+                f"{path}[{index}].key: there is no setting {key!r}{suggestion(key, _SETTINGS)}"
             )
-        if value not in _FLAGS:
-            raise Invalid(f"{path}[{index}].value: {key} is 'true' or 'false', not {value!r:.80}")
+        if setting.read(value) is None:
+            raise Invalid(f"{path}[{index}].value: {key} is {setting.kind}, not {value!r:.80}")

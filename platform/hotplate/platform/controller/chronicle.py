@@ -102,7 +102,8 @@ class Chronicle:
                 tracked,
                 "DrainCut",
                 f"replica {name}: requests had not ended when it was to be gone, after their "
-                "timeout (traffic.timeout; 24 h for a task) and a margin; it is stopped with them",
+                "timeout (traffic.timeout; for tasks of a replaced revision the label "
+                "hotplate/task-drain-s) and a margin; it is stopped with them",
             )
 
     async def _event(self, tracked: Tracked, kind: str, message: str) -> None:

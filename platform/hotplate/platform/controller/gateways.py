@@ -82,6 +82,13 @@ class Gateways:
             line.report is not None and self._confirms(line.report, replica) for line in self._lines
         )
 
+    def busy(self, replica: str) -> int:
+        """How many of its slots are taken, as far as a gateway has said; its owner knows best, and
+        counts what former owners have sent too."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        said = [d.busy.get(replica, 0) for r in reports for d in r.routes.values()]
+        return max(said, default=0)
+
     def tasks(self, replica: str) -> int:
         """How many kept tasks run on it, also those that former owners of its route have sent."""
         reports = [line.report for line in self._lines if line.report is not None]

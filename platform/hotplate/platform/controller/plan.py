@@ -36,6 +36,8 @@ class Situation:
     """Replicas that were told to finish."""
     idle: frozenset[str]
     """Draining replicas on which nothing runs, as the gateway confirms, or that had their time."""
+    busy: Mapping[str, int]
+    """Slots taken per replica, as gateways said last; a replica without is left out."""
     now: float
     """Unix seconds."""
 
@@ -189,7 +191,7 @@ def _steps(
     for key in keys:
         live = [r for r in _of(situation, key) if r.state is not ReplicaState.STOPPING]
         kept = max(targets.get(key, 0), key in called)
-        victims = _victims(live, len(live) - kept, situation.draining)
+        victims = _victims(live, len(live) - kept, situation)
         drained = {v.id for v in victims if not _serves(v) or v.id in situation.idle}
         draining |= {v.id for v in victims} - drained
         scales.append(
@@ -208,13 +210,18 @@ def _called(situation: Situation) -> set[WorkloadKey]:
     return called
 
 
-def _victims(live: Sequence[Replica], excess: int, draining: frozenset[str]) -> list[Replica]:
-    """Who goes: first what does not answer, then who drains already, then the youngest."""
-    order = sorted(
-        live,
-        key=lambda r: (ENDS_FIRST.index(r.state), r.id not in draining, -r.created_at, r.id),
-    )
-    return order[: max(0, excess)]
+def _victims(live: Sequence[Replica], excess: int, situation: Situation) -> list[Replica]:
+    """Who goes: first what does not answer, then who has nothing to do, so that nobody waits for a
+    busy one's end while an idle one is there; then who drains already, has least to do, is younger.
+    """
+
+    def order(replica: Replica) -> tuple[int, bool, bool, int, float, str]:
+        busy = situation.busy.get(replica.id, 0)
+        stays = replica.id not in situation.draining
+        rank = ENDS_FIRST.index(replica.state)
+        return rank, busy > 0, stays, busy, -replica.created_at, replica.id
+
+    return sorted(live, key=order)[: max(0, excess)]
 
 
 def _serves(replica: Replica) -> bool:

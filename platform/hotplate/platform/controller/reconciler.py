@@ -119,6 +119,7 @@ class Reconciler:
                 replicas=replicas,
                 draining=tracked.draining,
                 idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
+                busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
                 now=wall,
             )
         )

@@ -67,7 +67,8 @@ def finishing(tasks: int, patience_s: float) -> str:
     counted = "a task" if tasks == 1 else f"{tasks} tasks"
     return (
         f"it finishes {counted} first, {patience_s / 3600:.3g} h at most, and gets nothing new; "
-        "who terminates the deployment does not wait for that"
+        "the label hotplate/task-drain-s says how long a replaced one has, and who terminates the "
+        "deployment does not wait"
     )
 
 

@@ -13,6 +13,7 @@ from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.traffic import Traffic
 from hotplate.platform.controller.workloads import Service
+from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Revision, Wanted
 from hotplate.serving.gateway.routes import Route
 from hotplate.serving.replica.variables import NO_TIMEOUT_S
@@ -26,7 +27,9 @@ STREAMS_S = 600.0
 """What a replica that is replaced or scaled away has at least: an answer that has begun, or a
 WebSocket, may last. Who deletes or terminates a deployment does not wait for those."""
 TASKS_S = float(NO_TIMEOUT_S)
-"""The same of one on which a kept task runs: as long as a handler may take, 24 h."""
+"""The same of one that is scaled away while a kept task runs on it: as long as a handler may take,
+24 h, for nobody has asked to end it. A replaced one has what its deployment says (`task_drain_s`).
+"""
 
 SEEN = 3
 """How many replicas' logs a deployment without any shows."""
@@ -86,8 +89,16 @@ class Tracked:
         service = self.find(replica.key)
         timeout_s = service.timeout_s if service else 0.0
         if self.deployment.wanted is Wanted.RUNNING:
-            timeout_s = max(timeout_s, TASKS_S if self.tasks.get(replica.id) else STREAMS_S)
+            timeout_s = max(timeout_s, STREAMS_S)
+            if self.tasks.get(replica.id):
+                timeout_s = max(timeout_s, self._tasks_s(replica))
         return timeout_s + DRAIN_MARGIN_S
+
+    def _tasks_s(self, replica: Replica) -> float:
+        serving = self.deployment.serving
+        if serving is not None and replica.key.revision == serving.number:
+            return TASKS_S
+        return LabelSettings.of(self.deployment.labels).task_drain_s
 
     def overdue(self, replicas: Iterable[Replica], now: float) -> frozenset[str]:
         """Draining replicas that have had their time; `next_at` is when the next one will have."""
