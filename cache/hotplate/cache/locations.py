@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from blake3 import blake3
 
@@ -25,6 +26,11 @@ class Version:
     size_bytes: int
     tag: str
     """What changes with the content: an ETag, or a time of modification."""
+
+    @property
+    def name(self) -> str:
+        """How errors call it."""
+        return hide(self.url)
 
     @cached_property
     def key(self) -> str:
@@ -56,4 +62,10 @@ class Files(Protocol):
 
 def changed(version: Version) -> VersionChanged:
     """What to say of a file that is no longer what was found."""
-    return VersionChanged(f"{version.url} was changed while it was fetched; ask for it again")
+    return VersionChanged(f"{version.name} was changed while it was fetched; ask for it again")
+
+
+def hide(url: str) -> str:
+    """The URL without what may be secret in it: the user, and the query of a signed one."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -115,9 +115,9 @@ class Pulls:
         source = self._schemes.of(version.url).source(version)
         if blob is not None:
             key = blob.digest
-            return self._holdings.bring(blob, source, key, version.url, streamed=True)
+            return self._holdings.bring(blob, source, key, version.name, streamed=True)
         draft = Draft(version.size_bytes)
-        holding = self._holdings.bring(draft, source, version.key, version.url, streamed=True)
+        holding = self._holdings.bring(draft, source, version.key, version.name, streamed=True)
         if version.key not in self._settling:
             task = asyncio.create_task(self._settle(version, holding))
             self._settling[version.key] = task

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.fsspec_files import FsspecFiles
+from hotplate.cache.http_client import HttpClient
+from hotplate.cache.http_files import HttpFiles
 from hotplate.cache.local_files import LocalFiles
 from hotplate.cache.locations import Files
 
@@ -13,6 +15,7 @@ class Schemes:
 
     def __init__(self) -> None:
         self._local = LocalFiles()
+        self._http = HttpFiles(HttpClient())
         self._others = FsspecFiles()
 
     def of(self, url: str) -> Files:
@@ -24,4 +27,6 @@ class Schemes:
             return self._local
         if scheme == "memory":
             raise UnknownUrl(f"{url}: the memory of another process cannot be read")
+        if scheme in ("http", "https"):
+            return self._http
         return self._others

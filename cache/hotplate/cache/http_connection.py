@@ -1,0 +1,118 @@
+"""One HTTP/1.1 connection on a blocking socket, read by hand.
+
+Bytes of a body go from the kernel straight to where they belong; the standard client's copies
+cost as much again as the transfer.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Mapping
+from urllib.parse import SplitResult, quote
+
+NO_PROGRESS_S = 30
+"""Without a byte for that long, a connection counts as broken."""
+
+_CONNECT_S = 10
+_HEAD_BYTES = 64 << 10
+_PIECE_BYTES = 16 << 10
+"""What is read at once while a head is looked for: little of a body comes along with it."""
+
+_PATH = "/%:@!$&'()*+,;=~-._"
+_QUERY = _PATH + "?"
+
+
+class Connection:
+    """Methods raise OSError when the other side has gone, or gives nothing for 30 s."""
+
+    def __init__(self, url: SplitResult, context: ssl.SSLContext) -> None:
+        port = url.port or (443 if url.scheme == "https" else 80)
+        raw = socket.create_connection((url.hostname or "", port), _CONNECT_S)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.used = False
+        """Whether it has served a request before: an idle one may have been closed meanwhile."""
+        self._left = bytearray()
+        self._tls = url.scheme == "https"
+        if self._tls:
+            try:
+                self._socket: socket.socket = context.wrap_socket(raw, server_hostname=url.hostname)
+            except BaseException:
+                raw.close()
+                raise
+            self._socket.settimeout(NO_PROGRESS_S)
+        else:
+            # Not settimeout: it makes the socket a non-blocking one, with a poll for each read.
+            raw.settimeout(None)
+            limit = struct.pack("ll", NO_PROGRESS_S, 0)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            self._socket = raw
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was left unread of what came."""
+        return not self._left
+
+    def send(self, method: str, url: SplitResult, headers: Mapping[str, str]) -> None:
+        """Sends a request without a body."""
+        host = url.netloc.rpartition("@")[2]
+        target = quote(url.path or "/", safe=_PATH)
+        if url.query:
+            target += "?" + quote(url.query, safe=_QUERY)
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "User-Agent: hotplate"]
+        lines += ["Accept: */*", "Accept-Encoding: identity"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
+
+    def read_head(self) -> tuple[int, str, dict[str, str]]:
+        """Status, HTTP version, and headers with small names, of the next answer."""
+        while True:
+            lines = self._until(b"\r\n\r\n").split("\r\n")
+            version, _, rest = lines[0].partition(" ")
+            if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+                raise ConnectionError(f"answered something other than HTTP: {lines[0][:80]!r}")
+            if not rest.startswith("1"):
+                break
+        fields = (line.partition(":") for line in lines[1:])
+        return int(rest[:3]), version, {name.lower(): value.strip() for name, _, value in fields}
+
+    def read_line(self) -> str:
+        return self._until(b"\r\n")
+
+    def recv_into(self, view: memoryview) -> int:
+        """Fills as much of `view` as comes without a long pause; 0 at the connection's end."""
+        if self._left:
+            count = min(len(self._left), len(view))
+            view[:count] = memoryview(self._left)[:count]
+            del self._left[:count]
+            return count
+        try:
+            flags = 0 if self._tls else socket.MSG_WAITALL
+            return self._socket.recv_into(view, len(view), flags)
+        except BlockingIOError as exc:
+            raise _silence() from exc
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _until(self, end: bytes) -> str:
+        """What comes before `end`."""
+        while (at := self._left.find(end)) < 0:
+            if len(self._left) > _HEAD_BYTES:
+                raise ConnectionError(f"answered with a head of more than {_HEAD_BYTES} bytes")
+            try:
+                data = self._socket.recv(_PIECE_BYTES)
+            except BlockingIOError as exc:
+                raise _silence() from exc
+            if not data:
+                raise ConnectionError("closed the connection")
+            self._left += data
+        found = self._left[:at].decode("latin-1")
+        del self._left[: at + len(end)]
+        return found
+
+
+def _silence() -> TimeoutError:
+    return TimeoutError(f"gave nothing for {NO_PROGRESS_S} s")
