@@ -50,6 +50,10 @@ class WholeBody:
                 self._reading = False
                 self._turn.notify_all()
 
+    def __del__(self) -> None:
+        """A fetch that was given up says so to nobody."""
+        self._end()
+
     def _nearest(self) -> int:
         """The wanted part that costs least to reach."""
         return min(self._waiting, key=lambda offset: (offset < self._at, offset))
