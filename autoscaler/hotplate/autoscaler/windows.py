@@ -13,53 +13,46 @@ from collections import deque
 class WindowMean:
     """The time-weighted mean over the last `span_s` seconds, 0 before the first value.
 
-    A ring of buckets, so memory and time stay the same however often the value changes. The oldest
-    bucket counts in proportion to what of it is still inside, which is the only inexactness.
+    Exact. Holds the changes of that span; each is looked at twice, when it comes and when it goes.
     """
 
-    def __init__(self, span_s: float, buckets: int = 60) -> None:
+    def __init__(self, span_s: float) -> None:
         self._span_s = span_s
-        self._width_s = span_s / buckets
-        self._areas = [0.0] * (buckets + 1)
+        self._steps: deque[tuple[float, float, float]] = deque()
+        """(since when, value, area up to then), the oldest in force as the span begins."""
         self._value = 0.0
-        self._at: float | None = None
         self._changed_at = 0.0
+        self._area = 0.0
+        """Under the values up to `changed_at`."""
 
     def record(self, value: float, now: float) -> None:
         """From `now` on the value is `value`."""
-        self._advance(now)
-        if value != self._value:
-            self._value, self._changed_at = value, now
+        if value == self._value:
+            return
+        self._area += self._value * (now - self._changed_at)
+        self._value, self._changed_at = value, now
+        self._steps.append((now, value, self._area))
+        self._forget(now - self._span_s)
 
     def mean(self, now: float) -> float:
         """The mean over [now - span, now]."""
-        self._advance(now)
-        if self.settled_at <= now:
+        begin = now - self._span_s
+        if self._changed_at <= begin:
             return self._value
-        slot = int(now // self._width_s)
-        outside = now / self._width_s - slot
-        oldest = self._areas[(slot + 1) % len(self._areas)]
-        return max(0.0, sum(self._areas) - oldest * outside) / self._span_s
+        self._forget(begin)
+        since, value, area = self._steps[0]
+        before = area + value * (begin - since) if since <= begin else 0.0
+        return max(0.0, self._area + self._value * (now - self._changed_at) - before) / self._span_s
 
     @property
     def settled_at(self) -> float:
         """From when on the mean is the value itself, if the value does not change again."""
         return self._changed_at + self._span_s
 
-    def _advance(self, now: float) -> None:
-        """Fill the buckets from the last call up to `now` with the current value."""
-        at = self._at if self._at is not None else now
-        slot, last = int(at // self._width_s), int(now // self._width_s)
-        if last - slot >= len(self._areas):
-            slot = last - len(self._areas)
-            at = (slot + 1) * self._width_s
-        while slot < last:
-            end = (slot + 1) * self._width_s
-            self._areas[slot % len(self._areas)] += self._value * max(0.0, end - at)
-            slot, at = slot + 1, end
-            self._areas[slot % len(self._areas)] = 0.0
-        self._areas[slot % len(self._areas)] += self._value * max(0.0, now - at)
-        self._at = now
+    def _forget(self, begin: float) -> None:
+        """Drop what was over before the span begins."""
+        while len(self._steps) > 1 and self._steps[1][0] <= begin:
+            self._steps.popleft()
 
 
 class WindowMin:
