@@ -1,6 +1,7 @@
 """AutoscalerError
 ├── ScalingInvalid   a deployment's `scaling` block cannot be followed
-└── MemoryInvalid    what a decider had learned cannot be read back
+├── MemoryInvalid    what a decider had learned cannot be read back
+└── TraceInvalid     a file of requests to simulate cannot be used
 """
 
 from __future__ import annotations
@@ -26,3 +27,9 @@ class MemoryInvalid(AutoscalerError):
     """A stored memory is not one that this version wrote. Start without it: it is only learnt."""
 
     code = "memory_invalid"
+
+
+class TraceInvalid(AutoscalerError):
+    """A trace has a row or a header that cannot be used; the message names file and line."""
+
+    code = "trace_invalid"

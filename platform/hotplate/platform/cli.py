@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotplate.autoscaler.errors import AutoscalerError
 from hotplate.platform.data_dir import DEFAULT, DataDir
 from hotplate.platform.errors import BadSetting, PlatformError
 from hotplate.platform.settings import PlatformSettings, load
@@ -25,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         result: int | None = arguments.run(arguments)
         return result or 0
-    except PlatformError as error:
+    except (PlatformError, AutoscalerError) as error:
         print(f"hotplate: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -41,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     _add_up(commands)
     _add_questions(commands)
     _add_roles(commands)
+    _add_simulate(commands)
     return top
 
 
@@ -111,6 +113,33 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
     agent.set_defaults(run=_agent)
+
+
+def _add_simulate(commands: Commands) -> None:
+    simulate = commands.add_parser("simulate", help="what a trace would cost, and who would wait")
+    simulate.add_argument(
+        "--trace", nargs="+", required=True, metavar="FILE", help="CSV of requests"
+    )
+    simulate.add_argument(
+        "--policy",
+        nargs="+",
+        default=["ours"],
+        metavar="NAME",
+        help="whose rule, or all (ours)",
+    )
+    simulate.add_argument("--cold-start", metavar="S", help="seconds of every start (60)")
+    simulate.add_argument("--concurrency", metavar="N", help="slots of a replica (1)")
+    simulate.add_argument("--instances", metavar="N", help="GPUs that there are (no limit)")
+    simulate.add_argument(
+        "--price", metavar="GPU_S", help="of ours: what one avoided cold start is worth (600)"
+    )
+    simulate.add_argument(
+        "--seed", metavar="N", default="0", help="of what a trace leaves open (0)"
+    )
+    simulate.add_argument("--json", action="store_true", help="figures as JSON")
+    simulate.add_argument("--decisions", metavar="FILE", help="gets a line of JSON for each")
+    simulate.add_argument("--plot", metavar="FILE", help="SVG of the first policy's run")
+    simulate.set_defaults(run=_simulate)
 
 
 def _settings(arguments: argparse.Namespace, data: DataDir) -> PlatformSettings:
@@ -204,6 +233,12 @@ def _size(flag: str, text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise BadSetting(f"{flag} {error}") from error
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    from hotplate.platform.simulate import run
+
+    return run(arguments)
 
 
 def _token(path: str) -> str:

@@ -1,0 +1,134 @@
+"""Requests to simulate: who asks which deployment when, and how long it is worked on.
+
+A trace is CSV (gzip allowed) with the header `arrival_s,service_s,deployment,organization`, rows in
+order of arrival. `foreign_traces.py` reads public traces as they are published.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import random
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from hotplate.autoscaler.errors import TraceInvalid
+from hotplate.autoscaler.simulator import foreign_traces
+from hotplate.autoscaler.simulator.request import Request
+
+COLUMNS = ("arrival_s", "service_s", "deployment", "organization")
+
+
+@dataclass
+class Arrivals:
+    """The requests of one deployment, in order; seconds."""
+
+    organization: str
+    arrival_s: list[float] = field(default_factory=list)
+    service_s: list[float] = field(default_factory=list)
+
+
+def read(paths: Iterable[Path], rng: random.Random) -> dict[str, Arrivals]:
+    """The requests of all files together, by deployment.
+
+    A deployment's organization is that of its first request. `rng` draws the arrivals of traces
+    that tell rates alone. Raises TraceInvalid, whose message names the file, the line and what is
+    wrong.
+    """
+    requests = [request for path in paths for request in _checked(path, rng)]
+    requests.sort(key=lambda request: request.arrival_s)
+    deployments: dict[str, Arrivals] = {}
+    for request in requests:
+        arrivals = deployments.get(request.deployment)
+        if arrivals is None:
+            arrivals = deployments[request.deployment] = Arrivals(request.organization)
+        arrivals.arrival_s.append(request.arrival_s)
+        arrivals.service_s.append(request.service_s)
+    return deployments
+
+
+def _checked(path: Path, rng: random.Random) -> Iterator[Request]:
+    """The file's requests, each of them usable, in order of arrival, at least one."""
+    before_s = 0.0
+    request = None
+    line = 1
+    try:
+        with _opened(path) as file:
+            for line, request in _rows(path, file, rng):
+                for name in ("arrival_s", "service_s"):
+                    value = getattr(request, name)
+                    if not (math.isfinite(value) and value >= 0):
+                        raise TraceInvalid(
+                            f"{path}, line {line}: {name} is {value}; it must be a number of "
+                            "seconds from 0 on"
+                        )
+                if request.arrival_s < before_s:
+                    raise TraceInvalid(
+                        f"{path}, line {line}: arrival_s {request.arrival_s} is before "
+                        f"{before_s} of the row above; sort the rows by arrival_s"
+                    )
+                if not request.deployment:
+                    raise TraceInvalid(f"{path}, line {line}: deployment is empty; name it")
+                before_s = request.arrival_s
+                yield request
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
+        raise TraceInvalid(f"{path} cannot be read ({error}); give a CSV file") from error
+    except UnicodeDecodeError as error:
+        raise TraceInvalid(f"{path}, after line {line}: not UTF-8 ({error.reason})") from error
+    if request is None:
+        raise TraceInvalid(f"{path} has no requests; give at least one row below the header")
+
+
+def _opened(path: Path) -> IO[str]:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", encoding="utf-8", newline="") if packed else path.open(newline="")
+
+
+def _rows(path: Path, file: IO[str], rng: random.Random) -> Iterator[tuple[int, Request]]:
+    """Line number and request of each row, by the format that the first line shows."""
+    first = file.readline()
+    read_line = foreign_traces.reader(first, path.name.partition(".")[0], rng)
+    if read_line is not None:
+        yield from _foreign(path, chain([first], file), read_line)
+        return
+    header = tuple(name.strip() for name in first.removeprefix("\ufeff").split(","))
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise TraceInvalid(
+            f"{path}: column {missing[0]} is missing; the header must be {','.join(COLUMNS)}"
+            if first.strip()
+            else f"{path} is empty; its first line must be {','.join(COLUMNS)}"
+        )
+    places = [header.index(name) for name in COLUMNS]
+    rows = csv.reader(file)
+    for number, row in enumerate(rows, start=2):
+        if row:
+            yield number, _request(path, number, row, places)
+
+
+def _request(path: Path, line: int, row: list[str], places: list[int]) -> Request:
+    arrival, service, deployment, organization = places
+    try:
+        return Request(float(row[arrival]), float(row[service]), row[deployment], row[organization])
+    except (ValueError, IndexError):
+        raise TraceInvalid(
+            f"{path}, line {line}: {','.join(row)!r} is not a row of {','.join(COLUMNS)}, with "
+            "seconds in the first two"
+        ) from None
+
+
+def _foreign(
+    path: Path, lines: Iterable[str], read_line: foreign_traces.Reader
+) -> Iterator[tuple[int, Request]]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            for request in read_line(line):
+                yield number, request
+        except (ValueError, KeyError, TypeError) as error:
+            raise TraceInvalid(f"{path}, line {number}: {error}") from error

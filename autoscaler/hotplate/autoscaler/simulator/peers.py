@@ -1,0 +1,226 @@
+"""The rules of other autoscalers, with their published constants, to compare ours with.
+
+Each is its rule alone, on the demand that our gateway counts: what they lose by sampling it late
+is not held against them. All of them wake a sleeping deployment at once when a request comes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hotplate.autoscaler.simulator.scaler import Step, View
+from hotplate.autoscaler.windows import WindowMean
+
+
+def _ceil(value: float) -> int:
+    """The ceiling, forgiving the last digits of a sum of floats."""
+    return math.ceil(value - 1e-9)
+
+
+class Ticking:
+    """Decides at fixed times while there is demand or a replica, and at once to wake."""
+
+    tick_s: float
+
+    def __init__(self, concurrency: int) -> None:
+        self.concurrency = concurrency
+        self.total = 0
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        self.total = total
+        if not live and total:
+            return now
+        return self._next_tick(now)
+
+    def ready_after(self, cold_start_s: float) -> None:
+        """None of them learns that."""
+
+    def _next_tick(self, now: float) -> float:
+        return (math.floor(now / self.tick_s + 1e-9) + 1) * self.tick_s
+
+    def _step(self, desired: int, view: View, now: float, why: str) -> Step:
+        asleep = not desired and not view.replicas.live and not view.demand.total
+        return Step(desired, why, math.inf if asleep else self._next_tick(now))
+
+
+class KnativeKpa(Ticking):
+    """Knative Serving's KPA: autoscaler/scaling, reconciler/autoscaling/kpa; its defaults."""
+
+    tick_s = 2.0
+    STABLE_S = 60.0
+    PANIC_S = 6.0
+    UTILIZATION = 0.7
+    PANIC_THRESHOLD = 2.0
+    MAX_UP = 1000.0
+    MAX_DOWN = 2.0
+    GRACE_S = 30.0
+
+    def __init__(self, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self._target = concurrency * self.UTILIZATION
+        self._stable = WindowMean(self.STABLE_S)
+        self._panic = WindowMean(self.PANIC_S)
+        self._panic_since = -math.inf
+        self._panic_replicas = 0
+        self._inactive_since = math.inf
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        self._stable.record(total, now)
+        self._panic.record(total, now)
+        return super().changed(total, live, now)
+
+    def decide(self, view: View, now: float) -> Step:
+        ready, total = view.replicas.ready, view.demand.total
+        stable, panic = self._stable.mean(now), self._panic.mean(now)
+        if not view.replicas.live:
+            return self._step(int(total > 0), view, now, "the activator has a request")
+        most = _ceil(self.MAX_UP * max(1, ready))
+        least = math.floor(ready / self.MAX_DOWN)
+        wish = min(max(_ceil(stable / self._target), least), most)
+        panic_wish = min(max(_ceil(panic / self._target), least), most)
+        if panic_wish / max(1, ready) >= self.PANIC_THRESHOLD:
+            self._panic_since = now
+        elif now > self._panic_since + self.STABLE_S:
+            self._panic_since, self._panic_replicas = -math.inf, 0
+        if self._panic_since > -math.inf:
+            self._panic_replicas = max(self._panic_replicas, panic_wish)
+            return self._step(self._panic_replicas, view, now, f"panic at {panic:.2f}")
+        return self._step(self._awake(wish, stable, now), view, now, f"stable at {stable:.2f}")
+
+    def _awake(self, wish: int, stable: float, now: float) -> int:
+        """The last replica goes a grace period after the stable window has no demand."""
+        if wish or stable > 0:
+            self._inactive_since = math.inf
+            return max(1, wish)
+        self._inactive_since = min(self._inactive_since, now)
+        return int(now < self._inactive_since + self.GRACE_S)
+
+
+class Hpa(Ticking):
+    """Kubernetes' HPA v2 on concurrency, with zero and the way back from it added.
+
+    `down_s`: window of the highest wish on the way down, and idle time before zero.
+    """
+
+    tick_s = 15.0
+    TOLERANCE = 0.1
+    STEP_REPLICAS = 4
+
+    def __init__(self, concurrency: int, down_s: float = 300.0) -> None:
+        super().__init__(concurrency)
+        self._down_s = down_s
+        self._wishes: list[tuple[float, int]] = []
+        self._idle_since = math.inf
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        self._idle_since = math.inf if total else min(self._idle_since, now)
+        return super().changed(total, live, now)
+
+    def decide(self, view: View, now: float) -> Step:
+        live, total = view.replicas.live, view.demand.total
+        if not live:
+            self._wishes.clear()
+            return self._step(int(total > 0), view, now, "a request came")
+        if now >= self._idle_since + self._down_s:
+            return self._step(0, view, now, f"idle for {self._down_s:.0f} s")
+        ratio = total / (live * self.concurrency)
+        near = abs(ratio - 1) <= self.TOLERANCE
+        wish = live if near else max(1, _ceil(total / self.concurrency))
+        wish = min(wish, max(2 * live, live + self.STEP_REPLICAS))
+        self._wishes = [(at, one) for at, one in self._wishes if at > now - self._down_s]
+        self._wishes.append((now, wish))
+        if wish < live:
+            wish = min(live, max(one for _, one in self._wishes))
+        return self._step(wish, view, now, f"{total} requests on {live}")
+
+
+class BentoCloud(Hpa):
+    """BentoCloud's defaults: `fast` up, `stable` down, which is the HPA with 600 s."""
+
+    def __init__(self, concurrency: int) -> None:
+        super().__init__(concurrency, down_s=600.0)
+
+
+class RayServe(Ticking):
+    """Ray Serve's autoscaling policy; target = concurrency, other defaults its own."""
+
+    tick_s = 10.0
+    """It decides every 0.1 s on metrics that come every 10 s."""
+    LOOK_BACK_S = 30.0
+    UP_S = 30.0
+    DOWN_S = 600.0
+
+    def __init__(self, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self._mean = WindowMean(self.LOOK_BACK_S)
+        self._above_since = math.inf
+        self._below_since = math.inf
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        self._mean.record(total, now)
+        return super().changed(total, live, now)
+
+    def decide(self, view: View, now: float) -> Step:
+        live, mean = view.replicas.live, self._mean.mean(now)
+        if not live:
+            return self._step(int(view.demand.total > 0), view, now, "a request came")
+        wish = _ceil(mean / self.concurrency)
+        self._above_since = min(self._above_since, now) if wish > live else math.inf
+        self._below_since = min(self._below_since, now) if wish < live else math.inf
+        if now >= self._above_since + self.UP_S or now >= self._below_since + self.DOWN_S:
+            self._above_since = self._below_since = math.inf
+            return self._step(wish, view, now, f"mean {mean:.2f}")
+        return self._step(live, view, now, f"mean {mean:.2f}, not for long enough")
+
+
+class KubeAi(Ticking):
+    """KubeAI's autoscaler; target = concurrency, other defaults its own."""
+
+    tick_s = 10.0
+    WINDOW_S = 600.0
+    DOWN_S = 30.0
+
+    def __init__(self, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self._mean = WindowMean(self.WINDOW_S)
+        self._below_since = math.inf
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        self._mean.record(total, now)
+        return super().changed(total, live, now)
+
+    def decide(self, view: View, now: float) -> Step:
+        live, mean = view.replicas.live, self._mean.mean(now)
+        if not live:
+            return self._step(int(view.demand.total > 0), view, now, "a request came")
+        wish = _ceil(mean / self.concurrency)
+        self._below_since = min(self._below_since, now) if wish < live else math.inf
+        if wish < live and now < self._below_since + self.DOWN_S:
+            wish = live
+        return self._step(wish, view, now, f"mean {mean:.2f} over {self.WINDOW_S:.0f} s")
+
+
+class ModalIdle:
+    """Modal's rule: as many as fit what is held, at once; each stops when idle for 60 s."""
+
+    IDLE_S = 60.0
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._idle_since: list[float] = []
+        """When demand left each level, highest first, for the levels above what is needed."""
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        return now
+
+    def ready_after(self, cold_start_s: float) -> None:
+        """It does not matter to it."""
+
+    def decide(self, view: View, now: float) -> Step:
+        live = view.replicas.live
+        needed = -(-view.demand.total // self._concurrency)
+        idle = self._idle_since[: max(0, live - needed)]
+        idle += [now] * (max(0, live - needed) - len(idle))
+        self._idle_since = idle = [since for since in idle if now < since + self.IDLE_S]
+        next_at = min((since + self.IDLE_S for since in idle), default=math.inf)
+        return Step(max(needed, 0) + len(idle), f"{needed} needed, {len(idle)} kept", next_at)

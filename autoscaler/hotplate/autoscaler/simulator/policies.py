@@ -1,0 +1,64 @@
+"""The policies that can be simulated, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hotplate.autoscaler.policy import Policy
+from hotplate.autoscaler.simulator import peers
+from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.outcome import Outcome, outcome
+from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, Ours, Scaler
+from hotplate.autoscaler.simulator.simulation import Decided, Simulation
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is simulated, the policy aside."""
+
+    cold_start_s: float = 60.0
+    """Every start takes that long."""
+    concurrency: int = 1
+    """Slots of one replica."""
+    instances: int | None = None
+    """GPUs that there are; None = no limit."""
+    price_gpu_s: float = Policy.price_gpu_s
+    """Of our own policy: GPU-seconds that one avoided cold start is worth."""
+
+
+def _ours(setup: Setup) -> Scaler:
+    policy = Policy(
+        min_replicas=0,
+        max_replicas=MAX_REPLICAS,
+        concurrency=setup.concurrency,
+        price_gpu_s=setup.price_gpu_s,
+    )
+    return Ours(policy, now=0.0)
+
+
+POLICIES: Mapping[str, Callable[[Setup], Scaler]] = {
+    "ours": _ours,
+    "knative-kpa": lambda setup: peers.KnativeKpa(setup.concurrency),
+    "hpa": lambda setup: peers.Hpa(setup.concurrency),
+    "bentocloud": lambda setup: peers.BentoCloud(setup.concurrency),
+    "ray-serve": lambda setup: peers.RayServe(setup.concurrency),
+    "kubeai": lambda setup: peers.KubeAi(setup.concurrency),
+    "modal-idle": lambda setup: peers.ModalIdle(setup.concurrency),
+}
+
+
+def simulate(
+    name: str,
+    trace: Mapping[str, Arrivals],
+    setup: Setup,
+    decided: Callable[[Decided], None] | None = None,
+) -> tuple[Outcome, Sequence[Fleet]]:
+    """The trace under the policy of that name; `decided` is told each decision, by time."""
+    fleets = [
+        Fleet(deployment, arrivals, setup.concurrency, POLICIES[name](setup))
+        for deployment, arrivals in trace.items()
+    ]
+    Simulation(fleets, setup.cold_start_s, setup.instances, decided).run()
+    return outcome(fleets), fleets

@@ -1,0 +1,161 @@
+"""The simulator: its figures add up, and peers do what they are known to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.outcome import Outcome
+from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
+from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
+from hotplate.autoscaler.simulator.simulation import Decided
+from hotplate.autoscaler.simulator.timeline import timeline
+
+HOUR_S = 3600.0
+
+
+def busy_trace(seed: int = 1, deployments: int = 3, requests: int = 2000) -> dict[str, Arrivals]:
+    rng = random.Random(seed)
+    trace = {}
+    for number in range(deployments):
+        now = 0.0
+        arrivals = trace[f"model-{number}"] = Arrivals("acme")
+        for _ in range(requests):
+            now += rng.expovariate(0.5 + number) + (rng.random() < 0.005) * 400
+            arrivals.arrival_s.append(now)
+            arrivals.service_s.append(rng.expovariate(1.0))
+    return trace
+
+
+def one(*requests: tuple[float, float]) -> dict[str, Arrivals]:
+    """One deployment with (arrival, service) of each request."""
+    return {"m": Arrivals("acme", [at for at, _ in requests], [s for _, s in requests])}
+
+
+def seconds(outcome: Outcome) -> dict[str, float]:
+    """What replicas cost, in GPU-seconds."""
+    return {name: hours * HOUR_S for name, hours in vars(outcome.gpu_hours).items()}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_every_policy_serves_all_and_its_figures_add_up(name: str, concurrency: int) -> None:
+    trace = busy_trace()
+    outcome, fleets = simulate(name, trace, Setup(20.0, concurrency))
+    assert outcome.requests == sum(len(one.arrival_s) for one in trace.values())
+    work_s = sum(sum(one.service_s) for one in trace.values())
+    spent = seconds(outcome)
+    if concurrency == 1:
+        assert spent["busy"] == pytest.approx(work_s)
+    assert work_s / concurrency * 0.999 <= spent["busy"] <= work_s * 1.001
+    assert spent["starting"] <= outcome.starts * 20.0 + 1e-6
+    assert outcome.gpu_hours.total * HOUR_S == pytest.approx(sum(spent.values()))
+    # Little's law: what is in the queue is what comes times how long it waits.
+    rate = outcome.requests / outcome.occupancy.span_s
+    assert outcome.occupancy.queued == pytest.approx(rate * outcome.wait_s.mean, rel=0.02)
+    assert outcome.occupancy.running == pytest.approx(work_s / outcome.occupancy.span_s, rel=0.02)
+    assert all(not fleet.live and not fleet.total for fleet in fleets)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_same_trace_gives_the_same_figures(name: str) -> None:
+    first, second = (simulate(name, busy_trace(requests=300), Setup())[0] for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"knative-kpa"}))
+def test_a_request_alone_waits_for_one_cold_start_and_its_replica_sleeps_again(name: str) -> None:
+    outcome, _ = simulate(name, one((100.0, 10.0)), Setup(cold_start_s=20.0))
+    spent = seconds(outcome)
+    assert (outcome.starts, outcome.cold_hits) == (1, 1)
+    assert outcome.wait_s.mean == 20.0
+    assert spent["busy"] == pytest.approx(10.0)
+    assert spent["starting"] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "idle_s", "late_s"),
+    [
+        pytest.param("modal-idle", 60, 0, id="Modal: 60 s idle"),
+        pytest.param("hpa", 300, 15, id="HPA: 300 s idle, looked at each 15 s"),
+        pytest.param("bentocloud", 600, 15, id="BentoCloud: 600 s idle"),
+        pytest.param("knative-kpa", 60 + 30, 4, id="Knative: stable window and grace"),
+        pytest.param("ray-serve", 30 + 600, 20, id="Ray Serve: look-back and downscale delay"),
+        pytest.param("kubeai", 600 + 30, 20, id="KubeAI: window of the mean and delay"),
+    ],
+)
+def test_a_peer_keeps_its_last_replica_as_long_as_it_is_known_to(
+    name: str, idle_s: float, late_s: float
+) -> None:
+    alone = one((100.0, 10.0))
+    _, (fleet,) = simulate(name, alone, Setup(cold_start_s=20.0, concurrency=8))
+    (_, started), (stopped_at, stopped) = fleet.changes
+    assert (started, stopped) == (1, -1)
+    assert idle_s <= stopped_at - 130.0 <= idle_s + late_s
+
+
+def decisions(name: str, trace: dict[str, Arrivals], setup: Setup) -> list[Decided]:
+    found: list[Decided] = []
+    simulate(name, trace, setup, found.append)
+    return found
+
+
+def test_one_long_request_gets_one_replica_of_ours_and_two_of_knatives() -> None:
+    """knative#8682: a share of one slot."""
+    long = one((0.0, 1000.0))
+    assert max(one.desired for one in decisions("ours", long, Setup(20.0))) == 1
+    assert max(one.desired for one in decisions("knative-kpa", long, Setup(20.0))) == 2
+
+
+def test_a_burst_starts_its_replicas_in_one_decision() -> None:
+    burst = one(*[(5.0, 30.0)] * 4)
+    found = decisions("ours", burst, Setup(20.0))
+    assert found[0].desired == 4
+    assert "held" in found[0].reason
+
+
+def most_at_once(fleets: Sequence[Fleet]) -> int:
+    """Replicas that existed at the same time, over all deployments."""
+    changes = sorted(change for fleet in fleets for change in fleet.changes)
+    level = most = 0
+    for _, change in changes:
+        level += change
+        most = max(most, level)
+    return most
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_more_replicas_than_there_are_instances(name: str) -> None:
+    trace = busy_trace(requests=400)
+    outcome, fleets = simulate(name, trace, Setup(20.0, instances=3))
+    assert most_at_once(fleets) == 3
+    assert outcome.requests == 1200
+    _, free = simulate(name, trace, Setup(20.0))
+    assert most_at_once(free) > 3
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_deployment_has_more_than_its_bound(name: str) -> None:
+    flood = one(*[(0.0, 60.0)] * 200)
+    _, fleets = simulate(name, flood, Setup(20.0))
+    assert most_at_once(fleets) <= MAX_REPLICAS
+
+
+def test_requests_of_no_length_are_served_too() -> None:
+    outcome, _ = simulate("ours", one((0.0, 0.0), (0.0, 0.0)), Setup())
+    assert (outcome.requests, outcome.gpu_hours.busy) == (2, 0.0)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_timelines_means_are_the_whole(name: str) -> None:
+    outcome, fleets = simulate(name, busy_trace(requests=300), Setup(20.0))
+    line = timeline(fleets)
+    width_s = line.at_s[1] - line.at_s[0]
+    assert sum(line.replicas) * width_s == pytest.approx(outcome.gpu_hours.total * HOUR_S)
+    occupancy = outcome.occupancy
+    requests_s = (occupancy.queued + occupancy.running) * occupancy.span_s
+    assert sum(line.demand) * width_s == pytest.approx(requests_s)

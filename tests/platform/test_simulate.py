@@ -1,0 +1,109 @@
+"""`hotplate simulate` as a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hotplate.platform.cli import main
+
+HEADER = "arrival_s,service_s,deployment,organization\n"
+POLICIES = ["ours", "knative-kpa", "hpa", "bentocloud", "ray-serve", "kubeai", "modal-idle"]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + "".join(f"{at * 7},5,m{at % 3},acme\n" for at in range(60)))
+    return str(path)
+
+
+def test_the_json_has_the_documented_keys(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--trace", trace, "--policy", "all", "--json"]) == 0
+    policies = json.loads(capsys.readouterr().out)["policies"]
+    assert list(policies) == POLICIES
+    for figures in policies.values():
+        assert list(figures["gpu_hours"]) == ["busy", "idle", "starting", "standby", "total"]
+        assert list(figures["wait_s"]) == ["mean", "p50", "p95", "p99"]
+        assert list(figures["occupancy"]) == ["queued", "running", "span_s"]
+        assert figures["requests"] == 60
+        assert {"starts", "share_over_1s", "share_over_5s", "cold_hits"} < set(figures)
+
+
+def test_ours_is_the_default_and_a_higher_price_waits_less(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits = []
+    for price in ("1", "100000"):
+        flags = ["--price", price, "--cold-start", "20", "--concurrency", "1", "--json"]
+        assert main(["simulate", "--trace", trace, *flags]) == 0
+        (figures,) = json.loads(capsys.readouterr().out)["policies"].values()
+        waits.append(figures["wait_s"]["mean"])
+    assert waits[1] < waits[0]
+
+
+def test_people_get_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--trace", trace, "--policy", "hpa", "ours"]) == 0
+    said = capsys.readouterr().out
+    assert "hpa" in said and "ours" in said and "GPU-hours" in said
+
+
+def test_every_decision_is_written_with_its_reason(trace: str, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    assert main(["simulate", "--trace", trace, "--decisions", str(path)]) == 0
+    decided = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {one["deployment"] for one in decided} == {"m0", "m1", "m2"}
+    assert decided[0] | {"reason": ""} == {
+        "policy": "ours",
+        "at_s": 0.0,
+        "deployment": "m0",
+        "live": 0,
+        "desired": 1,
+        "reason": "",
+    }
+    assert "no replica" in decided[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--policy", "knative"], "did you mean knative-kpa?"),
+        (["--cold-start", "soon"], "--cold-start soon is not a number"),
+        (["--cold-start", "nan"], "--cold-start nan is not a number"),
+        (["--price", "-1"], "--price -1 is not a number"),
+        (["--concurrency", "0"], "--concurrency 0 is not a whole number"),
+        (["--instances", "1.5"], "--instances 1.5 is not a whole number"),
+        (["--decisions", "/nowhere/at/all"], "cannot be written"),
+        (["--plot", "/nowhere/at/all.svg"], "cannot be written"),
+    ],
+)
+def test_a_wrong_flag_is_one_sentence(
+    trace: str, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    assert main(["simulate", "--trace", trace, *flags]) != 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_wrong_trace_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wrong.csv"
+    path.write_text(HEADER + "1,1,a,b\n0,1,a,b\n")
+    assert main(["simulate", "--trace", str(path), "--policy", "all", "--json"]) != 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "line 3" in printed.err and printed.err.count("\n") == 1
+
+
+def test_a_run_can_be_seen(trace: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.svg"
+    assert main(["simulate", "--trace", trace, "--plot", str(path)]) == 0
+    root = ElementTree.parse(path).getroot()
+    curves = [one.get("points", "") for one in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert len(curves) == 3
+    heights = [{point.split(",")[1] for point in curve.split()} for curve in curves]
+    assert all(len(some) > 5 for some in heights), "demand, replicas and waits move"
