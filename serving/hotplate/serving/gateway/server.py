@@ -129,13 +129,14 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
             loop.remove_signal_handler(number)
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # it ends already
         await gateway.close(grace_s)
+        for task in work:
+            task.cancel()
+        for task in work:  # before what they use is closed
+            with contextlib.suppress(asyncio.CancelledError):
+                await task  # they only end by themselves by a bug, which is raised here
         if gateway.desk is not None:
             await gateway.desk.close()
         await admin.close()
-        for task in work:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task  # they only end by themselves by a bug, which is raised here
 
 
 def _keys(source: Linked | Path) -> Sequence[str]:
