@@ -28,9 +28,7 @@ HOST = ((b"Host", b"a"),)
 
 
 def _request(method: bytes) -> RequestHead:
-    return read_request(
-        method, b"/", HOST, http10=False, peer=b"10.0.0.1", proto=b"http", new_id=b"id"
-    )
+    return read_request(method, b"/", HOST, http10=False, peer=b"10.0.0.1", proto=b"http")
 
 
 class Wire(asyncio.Transport):
@@ -62,7 +60,6 @@ class Idle:
 
     relays = True  # on a socket without TCP's options
     worker = False
-    tells = False
     host_field = b"replica:1"
     address = "replica:1"
 
@@ -106,7 +103,7 @@ class Passed:
         if self._head or self.end:
             raise Differs("a second answer began")
         self.status, self.early = head.status, head.answer_bytes is not None
-        self._head, self._chunked, _ = head.to_caller(self.request, keep_alive=True)
+        self._head, self._chunked, _ = head.to_caller(self.request, b"id", keep_alive=True)
 
     def answer_body(self, data: bytes) -> None:
         if not self._head or self.end:
@@ -157,6 +154,7 @@ def judge_answer(data: bytes, seed: int) -> str:
 def _passed(method: bytes, data: Iterable[bytes], pool: Idle) -> Passed:
     passed = Passed(_request(method))
     upstream = Upstream(cast("Any", pool))
+    upstream.tells = False
     upstream.connection_made(wire := Wire())
     upstream.exchange = cast("Exchange", passed)
     for piece in data:

@@ -53,7 +53,7 @@ class Taken:
 
     def forwarded(self) -> bytes:
         """What a replica gets, as far as it has come."""
-        head = self.head.to_replica(REPLICA, with_authorization=True)
+        head = self.head.to_replica(REPLICA, b"id", with_authorization=True)
         if not self.head.chunked:
             return head + self.body
         framed = b"%x\r\n%b\r\n" % (len(self.body), self.body) if self.body else b""
@@ -68,9 +68,7 @@ class Reading:
     refused: bool = False
 
     def of(self, pieces: Iterable[bytes], memo: HeadMemo[RequestHead]) -> Reading:
-        reader = RequestReader(
-            LIMITS, peer=b"10.0.0.1", new_id=lambda: b"id", accept=self._accept, memo=memo
-        )
+        reader = RequestReader(LIMITS, peer=b"10.0.0.1", accept=self._accept, memo=memo)
         try:
             for piece in pieces:
                 reader.feed(piece)

@@ -49,8 +49,8 @@ def test_a_second_answer_behind_the_first_leaves_nothing_in_it() -> None:
 def test_a_smuggled_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = RequestHead.to_replica
 
-    def lenient(head: RequestHead, host: bytes, *, with_authorization: bool) -> bytes:
-        sent = honest(head, host, with_authorization=with_authorization)
+    def lenient(head: RequestHead, host: bytes, id: bytes, *, with_authorization: bool) -> bytes:
+        sent = honest(head, host, id, with_authorization=with_authorization)
         return sent.replace(b"Transfer-Encoding: chunked", b"Content-Length: 0")
 
     monkeypatch.setattr(RequestHead, "to_replica", lenient)

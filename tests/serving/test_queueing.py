@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from hotplate.serving.gateway.changes import End
+from hotplate.serving.gateway.estimate import ENOUGH
 from hotplate.serving.gateway.fairness import REMEMBERED
 from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
-from hotplate.serving.gateway.waiting import RUNNING, WAITING, Ticket
+from hotplate.serving.gateway.slots import Replica
+from hotplate.serving.gateway.waiting import ENDED, RUNNING, WAITING, Ticket
 
 TIMEOUT_S = 60.0
 HOLD_S = 600.0
@@ -55,6 +57,19 @@ def outcome(queue: SlotQueue[str], ticket: Ticket[str], now: float) -> int | End
 
 def names(tickets: Iterable[Ticket[str]]) -> list[str]:
     return [ticket.holder for ticket in tickets]
+
+
+class Writer:
+    """A ledger: what was last written of each replica."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, int] = {}
+
+    def take(self, replica: Replica, now: float) -> None:
+        self.taken[replica.id] = replica.taken
+
+    def give(self, replica: Replica, service_s: float) -> None:
+        self.taken[replica.id] = replica.taken
 
 
 def replica_of(ticket: Ticket[str]) -> str:
@@ -375,3 +390,22 @@ def lines_run(what: Callable[[], None]) -> int:
     finally:
         sys.settrace(before)
     return lines
+
+
+def test_the_ledger_has_what_is_taken_whoever_a_slot_that_comes_back_goes_to() -> None:
+    queue = queue_of(one(1))
+    queue.ledger = ledger = Writer()
+    for number in range(2 * ENOUGH):  # until it is known that a request takes ten seconds
+        ticket = ticket_of("usual", 10.0 * number)
+        queue.submit(ticket, ticket.arrived_at)
+        queue.release(ticket, ticket.arrived_at + 10.0)
+        assert ledger.taken == {"a": 0}
+    now = 10.0 * 2 * ENOUGH
+    first, second, third = (ticket_of(name, now) for name in ("1", "2", "3"))
+    for ticket in (first, second, third):
+        queue.submit(ticket, now)
+    assert names(queue.release(first, now + 20.0).granted) == ["2"]
+    assert (ledger.taken, queue.in_flight) == ({"a": 1}, 1), "the slot went on to the next"
+    assert not queue.release(second, now + TIMEOUT_S - 5.0).granted, "nobody is in time for it"
+    assert third.place == ENDED
+    assert (ledger.taken, queue.in_flight) == ({"a": 0}, 0), "it came back"

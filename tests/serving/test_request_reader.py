@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 
 import pytest
 
@@ -14,8 +13,6 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field, RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
 from tests.serving.wire import CHUNKS, GET, OTHER_STATUS, READ, REFUSED
-
-IDS = count()
 
 
 @dataclass
@@ -54,7 +51,6 @@ class Reading:
         self.reader = RequestReader(
             Limits(),
             peer=self.peer,
-            new_id=lambda: b"id-%d" % next(IDS),
             accept=self._accept,
             memo=self.memo,
         )
@@ -123,23 +119,24 @@ def test_trailers_are_read_with_their_fields() -> None:
 POST = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
 
 
-def test_a_head_that_is_known_is_read_as_before_but_for_its_id() -> None:
+def test_a_head_that_is_known_is_read_as_before_and_sent_with_an_id_of_its_own() -> None:
     for pieces in ([POST * 3], [POST, POST, POST], [*one_by_one(POST), POST * 2]):
         taken = read(pieces).taken
         assert [each.body for each in taken] == [b"abc"] * 3
-        assert len({each.head.request_id for each in taken}) == 3
-        sent = [each.head.to_replica(b"r", with_authorization=True) for each in taken]
-        assert (
-            len({s.replace(t.head.request_id, b"") for s, t in zip(sent, taken, strict=True)}) == 1
-        )
-        assert all(t.head.request_id in s for s, t in zip(sent, taken, strict=True))
+        ids = [b"id-%d" % number for number in range(3)]
+        sent = [
+            each.head.to_replica(b"r", request_id, with_authorization=True)
+            for each, request_id in zip(taken, ids, strict=True)
+        ]
+        assert all(id in head for id, head in zip(ids, sent, strict=True))
+        assert len({s.replace(id, b"") for id, s in zip(ids, sent, strict=True)}) == 1
 
 
 def test_what_is_known_of_one_caller_is_not_said_of_another() -> None:
     first = read([POST])
     second = read([POST], Reading(memo=first.memo, peer=b"10.0.0.2"))
     (taken,) = second.taken
-    assert b"10.0.0.2" in taken.head.to_replica(b"r", with_authorization=True)
+    assert b"10.0.0.2" in taken.head.to_replica(b"r", b"id", with_authorization=True)
     assert taken.body == b"abc"
 
 

@@ -43,7 +43,7 @@ class AccessLog:
         self.write(
             exchange.server.route.name,
             request.peer,
-            request.request_id,
+            exchange.request_id,
             request.method,
             request.path,
             exchange.status,

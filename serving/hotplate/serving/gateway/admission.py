@@ -64,18 +64,30 @@ class Local(NamedTuple):
     """Header lines besides the usual ones."""
 
 
-class Terms(NamedTuple):
+class Terms:
     """The request may wait for a replica."""
 
-    needs_slot: bool
-    hold_s: float
-    """How long it may wait for a replica to be ready."""
-    prefix: bytes = b""
-    """To put before the request's target."""
-    timeout_s: float = 0.0
-    """How long it may take until its answer begins, from when a replica is ready."""
-    organization: str = ""
-    priority: int = USUAL_PRIORITY
+    __slots__ = ("hold_s", "needs_slot", "organization", "prefix", "priority", "timeout_s")
+
+    def __init__(
+        self,
+        needs_slot: bool,
+        hold_s: float,
+        timeout_s: float,
+        *,
+        prefix: bytes = b"",
+        organization: str = "",
+        priority: int = USUAL_PRIORITY,
+    ) -> None:
+        self.needs_slot = needs_slot
+        self.hold_s = hold_s
+        """How long it may wait for a replica to be ready."""
+        self.timeout_s = timeout_s
+        """How long it may take until its answer begins, from when a replica is ready."""
+        self.prefix = prefix
+        """To put before the request's target."""
+        self.organization = organization
+        self.priority = priority
 
 
 def admit(
@@ -96,7 +108,7 @@ def admit(
     if reads and request.path in ALIVE_PATHS:
         return Local(b'{"status": "ok"}')
     if route.relayed:
-        return Terms(False, route.hold_limit_s, timeout_s=route.timeout_s)
+        return Terms(False, route.hold_limit_s, route.timeout_s)
     if route.cors is not None and is_preflight(request):
         status, lines, said = preflight(route.cors, request)
         return Local(said, status, lines)
@@ -115,7 +127,7 @@ def admit(
     return Terms(
         not _is_task_read(route, request),
         route.hold_limit_s,
-        timeout_s=_timeout_s(route, request.timeout) if request.timeout else route.timeout_s,
+        _timeout_s(route, request.timeout) if request.timeout else route.timeout_s,
         organization=_organization(route, request) if route.organization_header else "",
         priority=urgency(request.priority) if request.priority else USUAL_PRIORITY,
     )
@@ -139,7 +151,7 @@ def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Lo
     if path == SCHEMA_PATH:
         if not ready and route.schema:
             return Local(route.schema.encode())
-        return Terms(False, route.hold_limit_s, timeout_s=route.timeout_s)
+        return Terms(False, route.hold_limit_s, route.timeout_s)
     above = route.ready_path[: -len("/readyz")].encode()
     inner = path.removeprefix(above)
     if inner not in PREFIXED_PATHS:
@@ -148,7 +160,7 @@ def _read_terms(route: Route, path: bytes, *, ready: bool, limits: Limits) -> Lo
         raise NotReady(f"{route.name}: no replica is ready and reading metrics wakes none.")
     hold_s = limits.ready_hold_s if inner == b"/readyz" else route.hold_limit_s
     prefix = above if inner == path else b""
-    return Terms(False, min(hold_s, route.hold_limit_s), prefix, route.timeout_s)
+    return Terms(False, min(hold_s, route.hold_limit_s), route.timeout_s, prefix=prefix)
 
 
 @lru_cache(maxsize=64)

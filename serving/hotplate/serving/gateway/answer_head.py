@@ -78,7 +78,9 @@ class AnswerHead:
             return False
         return self.content_length is None and not self.chunked
 
-    def to_caller(self, request: RequestHead, *, keep_alive: bool) -> tuple[bytes, bool, bool]:
+    def to_caller(
+        self, request: RequestHead, request_id: bytes, *, keep_alive: bool
+    ) -> tuple[bytes, bool, bool]:
         """`(head, chunked, keep_alive)`: the head, whether the body is sent in chunks, and whether
         the connection can be kept (not when its end must mark the body's end)."""
         if not keep_alive or request.http10 or request.method == b"HEAD":
@@ -87,7 +89,7 @@ class AnswerHead:
             before, after, chunked, keep_alive = self.made = self._written(request, keep_alive)
         else:
             before, after, chunked, keep_alive = self.made
-        own_id = after if self.has_request_id else request.request_id + after
+        own_id = after if self.has_request_id else request_id + after
         return before + own_id, chunked, keep_alive
 
     def _written(self, request: RequestHead, keep_alive: bool) -> Written:

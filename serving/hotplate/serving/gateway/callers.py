@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.errors import TooManyConnections
-from hotplate.serving.gateway.front import Front
+from hotplate.serving.gateway.front import Front, as_protocol
 from hotplate.serving.gateway.listener import Listener, Peers
 from hotplate.serving.gateway.rounds import Rounds
 
@@ -32,7 +32,9 @@ class Callers:
         peers: Peers | None,
     ) -> None:
         """`error_changed`: the listener has another error; `peers`: who may listen there too."""
-        self.listener = Listener(server.route.name, lambda: Front(server), error_changed, peers)
+        self.listener = Listener(
+            server.route.name, lambda: as_protocol(Front(server)), error_changed, peers
+        )
         self.retiring = False
         """Nobody new is accepted, and each one's next answer is the last."""
         self._server = server

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic
 
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
@@ -26,11 +26,22 @@ class End(enum.Enum):
     """Its time ran out in its replica, whose slot it keeps until `release`."""
 
 
-class Changes(NamedTuple, Generic[Holder]):
+class Changes(Generic[Holder]):
     """The tickets whose place a call has changed, the caller's own among them."""
 
-    granted: Sequence[Ticket[Holder]] = ()
-    ended: Sequence[tuple[Ticket[Holder], End]] = ()
+    __slots__ = ("ended", "granted")
+
+    def __init__(
+        self,
+        granted: Sequence[Ticket[Holder]] = (),
+        ended: Sequence[tuple[Ticket[Holder], End]] = (),
+    ) -> None:
+        self.granted = granted
+        self.ended = ended
+
+    def __iter__(self) -> Iterator[Any]:
+        """`granted, ended`."""
+        return iter((self.granted, self.ended))
 
 
 NOTHING: Changes[Any] = Changes()

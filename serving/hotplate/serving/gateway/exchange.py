@@ -18,7 +18,14 @@ from hotplate.serving.gateway.admission import body_too_large, pickle_refused
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
 from hotplate.serving.gateway.multipart import PartWatch
-from hotplate.serving.gateway.phase import IDEMPOTENT, Phase, why_not_again
+from hotplate.serving.gateway.phase import (
+    ANSWERED,
+    IDEMPOTENT,
+    SENT,
+    STARTED,
+    UNSENT,
+    why_not_again,
+)
 from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk, with_due
 from hotplate.serving.gateway.task_calls import TaskCall
 from hotplate.serving.gateway.waiting import Ticket
@@ -27,14 +34,12 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.front import Front
     from hotplate.serving.gateway.pool import Pool
     from hotplate.serving.gateway.route_server import Held, RouteServer
+    from hotplate.serving.gateway.tap import Tap
     from hotplate.serving.gateway.upstream import Upstream
 
 
 class Exchange:
     """Moves one request to a replica and its answer back."""
-
-    task: TaskCall | None = None
-    """What it asks of a task that the platform keeps; `TaskExchange` alone has it."""
 
     __slots__ = (
         "_body",
@@ -44,19 +49,23 @@ class Exchange:
         "begun_at",
         "buffered",
         "chunked_out",
+        "due_at",
         "front",
         "keep_alive",
         "left_bytes",
         "parts",
         "phase",
+        "prefix",
         "received",
         "relayed",
         "request",
         "request_done",
+        "request_id",
         "sends",
         "sent_bytes",
         "server",
         "status",
+        "task",
         "ticket",
         "upstream",
     )
@@ -65,12 +74,19 @@ class Exchange:
         self.front: Front | None = front
         self.server = server
         self.request = request
+        self.request_id = request.given_id or server.callers.new_id()
+        self.prefix = b""
+        """What goes before its target on the way to a replica."""
         self.ticket: Ticket[Held] | None = None
         """None before it is submitted and after its place or slot was given back."""
-        self.upstream: Upstream | None = None
+        self.task: TaskCall | None = None
+        """What it asks of a task that the platform keeps; `TaskExchange` alone has it."""
+        self.upstream: Tap | None = None
         self.keep_alive = request.keep_alive and not request.upgrade
         """Whether the caller's connection stays after the answer."""
         self.request_done = False
+        self.due_at = request.due_at
+        """When its answer is due, where that was counted before; infinite = here it is counted."""
         self.begun_at = 0.0
         """When its turn on the caller's connection had come."""
         self.status = 0
@@ -81,7 +97,7 @@ class Exchange:
         """Body bytes so far."""
         self.buffered = 0
         """Body bytes that wait here for a connection to a replica."""
-        self.phase = Phase.UNSENT
+        self.phase: int = UNSENT
         self.sends = 0
         self.chunked_out = False
         self.left_bytes: int | None = None
@@ -163,7 +179,7 @@ class Exchange:
     @property
     def answered(self) -> bool:
         """Whether the head of an answer has gone to the caller."""
-        return self.phase is Phase.ANSWERED
+        return self.phase == ANSWERED
 
     @property
     def can_be_left(self) -> bool:
@@ -171,7 +187,7 @@ class Exchange:
         handler of ours is cancelled; any other server's goes on to its end and keeps its slot."""
         upstream, ticket = self.upstream, self.ticket
         if upstream is not None:
-            return upstream.pool.worker or upstream.pool.relays
+            return upstream.tells
         return ticket is None or ticket.replica is None
 
     def take_tunnel(self, data: bytes) -> None:
@@ -188,7 +204,7 @@ class Exchange:
         self.front = None
         if not self.answered:
             self.server.counters.caller_left()
-        self.server.told(self)
+        self.server.told(self, self.server.loop.time())
         self._give_up()
 
     def fail(self, error: GatewayError) -> None:
@@ -208,12 +224,12 @@ class Exchange:
     def enter_anew(self, due_at: float) -> None:
         """It has lost its place: this gateway owns the route since now, or no more. Its answer is
         due when it was, also where it waits next; infinite = nobody has counted yet."""
-        self.request.due_at = min(self.request.due_at, due_at)
-        self.server.begin(self)
+        self.due_at = min(self.due_at, due_at)
+        self.server.begin(self, self.server.loop.time())
 
-    def send_by(self, pool: Pool) -> None:
+    def send_by(self, pool: Pool, now: float) -> None:
         """It has a slot of the replica."""
-        pool.dispatch(self)
+        pool.dispatch(self, now)
 
     def go(self, upstream: Upstream) -> None:
         """Sends what there is of the request; the rest follows as it comes."""
@@ -221,25 +237,32 @@ class Exchange:
         assert front is not None, "an exchange without a caller is withdrawn, not sent"
         self.upstream = upstream
         self.sends += 1
-        if upstream.pool.tells:
-            self.phase = Phase.SENT
+        if upstream.tells:
+            self.phase = SENT
         else:
-            self.phase = Phase.STARTED
+            self.phase = STARTED
             front.tell_started()
-        request = self.request
-        route = self.server.route
-        head = request.to_replica(upstream.host, with_authorization=route.token_digests is None)
-        if request.due_at < inf and upstream.pool.relays:
-            head = with_due(head, request.due_at)
+        request, body = self.request, self._body
+        message = request.to_replica(
+            upstream.host,
+            self.request_id,
+            with_authorization=self.server.route.token_digests is None,
+            prefix=self.prefix,
+        )
+        if self.due_at < inf and upstream.relays:
+            message = with_due(message, self.due_at)
         if request.upgrade:
-            upstream.write(head)
+            upstream.write(message)
             return
-        pieces = [head, *(map(self._framed, self._body) if request.chunked else self._body)]
+        if request.chunked:
+            message = b"".join([message, *map(self._framed, body)])
+            if self.request_done:
+                message += last_chunk(self._trailers)
+        elif body:
+            message = message + body[0] if len(body) == 1 else b"".join([message, *body])
         self.buffered = 0
         self._keep_within_bounds()
-        if request.chunked and self.request_done:
-            pieces.append(last_chunk(self._trailers))
-        upstream.write(b"".join(pieces))
+        upstream.write(message)
         if request.expects_continue and not (self.received or self.request_done):
             front.go_on()
         if front.read_paused or not self.request_done:
@@ -247,8 +270,8 @@ class Exchange:
 
     def started(self) -> None:
         """The replica says that the request's handler begins."""
-        if self.phase is Phase.SENT:
-            self.phase = Phase.STARTED
+        if self.phase == SENT:
+            self.phase = STARTED
             if self.front is not None:
                 self.front.tell_started()
             if not self._may_run_twice:
@@ -260,9 +283,9 @@ class Exchange:
             return
         keep_alive = self.keep_alive and self.request_done and not front.parting
         data, self.chunked_out, self.keep_alive = head.to_caller(
-            self.request, keep_alive=keep_alive
+            self.request, self.request_id, keep_alive=keep_alive
         )
-        self.phase = Phase.ANSWERED
+        self.phase = ANSWERED
         if not self.request.upgrade:
             self._drop_body()
         self.left_bytes = head.answer_bytes
@@ -305,24 +328,27 @@ class Exchange:
                 self._out.append(last_chunk(trailers))
             if self._out:
                 front.write(b"".join(self._out))
-            front.finished(self)
-        self.server.finished(self)
+            self._told(front)
+        self._ended()
 
     def answer_whole(self, head: AnswerHead, body: bytes) -> None:
         """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
         `answer_end` would. The head says how long the body is."""
         self.upstream = None
+        server, now = self.server, self.server.loop.time()
         front, self.front = self.front, None
         if front is not None:
             keep_alive = self.keep_alive and self.request_done and not front.parting
-            data, _, self.keep_alive = head.to_caller(self.request, keep_alive=keep_alive)
-            self.phase = Phase.ANSWERED
+            data, _, self.keep_alive = head.to_caller(
+                self.request, self.request_id, keep_alive=keep_alive
+            )
+            self.phase = ANSWERED
             self.status = head.status
             self.sent_bytes = len(body)
-            self.server.answering(self)
+            server.told_whole(self, now)
             front.write(data + body)
-            front.finished(self)
-        self.server.finished(self)
+            front.finished(self, now)
+        server.finished(self, now)
 
     def open_tunnel(self, first: bytes) -> None:
         """The replica has changed the protocol; `first` are its first bytes in it."""
@@ -350,7 +376,7 @@ class Exchange:
         front, self.front = self.front, None
         if front is not None:
             front.close()
-        self.server.finished(self)
+        self._ended()
 
     def unreachable(self) -> None:
         """The replica took no connection: nothing was sent."""
@@ -362,11 +388,11 @@ class Exchange:
         read any of the request; `silent`: and what it said last may not have come."""
         address = self._disconnect()
         if unread:
-            self.phase = Phase.UNSENT
-        elif silent and self.phase is Phase.SENT:
-            self.phase = Phase.STARTED
+            self.phase = UNSENT
+        elif silent and self.phase == SENT:
+            self.phase = STARTED
         if self.front is None:
-            self.server.finished(self)
+            self._ended()
             return
         why_not = why_not_again(
             self.phase,
@@ -399,14 +425,14 @@ class Exchange:
     def _disconnect(self) -> str:
         """Parts from its upstream, which has ended; the replica's address."""
         upstream, self.upstream = self.upstream, None
-        return "?" if upstream is None else upstream.pool.address
+        return "?" if upstream is None else upstream.address
 
     def _end_badly(self, what: str) -> None:
         front, self.front = self.front, None
         if front is not None:
             self._drop_body()
             self._tell(front, ReplicaFailed(f"{self.server.route.name}: {what}"))
-        self.server.finished(self)
+        self._ended()
 
     def _drop_body(self) -> None:
         self._kept = False
@@ -422,7 +448,17 @@ class Exchange:
         front, self.front = self.front, None
         if front is not None:
             self._let_go()
-            front.finished(self)
+            self._told(front)
+
+    def _ended(self) -> None:
+        """The replica is done with it."""
+        self.server.finished(self, self.server.loop.time())
+
+    def _told(self, front: Front) -> None:
+        """The caller has the whole answer."""
+        now = self.server.loop.time()
+        self.server.told(self, now)
+        front.finished(self, now)
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self.request.chunked else data
@@ -430,7 +466,7 @@ class Exchange:
     def _tell(self, front: Front, error: GatewayError) -> None:
         self.server.counters.refused(error.code)
         if self.answered:
-            self.server.told(self)
+            self.server.told(self, self.server.loop.time())
             front.cut()
         else:
             self.keep_alive = self.keep_alive and self.request_done
@@ -440,7 +476,7 @@ class Exchange:
         """Nobody waits for the answer any more. What was sent keeps its slot until the replica has
         ended; our worker's handlers are told, and its connection ends with them."""
         upstream = self.upstream
-        if upstream is not None and upstream.pool.worker:
+        if upstream is not None and upstream.worker:
             self._drop_body()
             self._out.clear()
             upstream.half_close()
@@ -454,7 +490,7 @@ class Exchange:
         upstream = self.upstream
         if upstream is None:
             self.server.withdraw(self)
-        elif upstream.pool.relays:
+        elif upstream.relays:
             upstream.leave()
         elif upstream.tunnel or not self.request_done:
             upstream.half_close()

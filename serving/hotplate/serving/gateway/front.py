@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
 
 
-class Front(asyncio.Protocol):
-    """One connection. Requests that a caller sends ahead wait here until their turn."""
+class Front:
+    """One connection. Requests that a caller sends ahead wait here until their turn.
+
+    An `asyncio.Protocol`, see `as_protocol`.
+    """
 
     __slots__ = (
         "_active",
@@ -99,14 +102,13 @@ class Front(asyncio.Protocol):
     def answer_local(self, exchange: Exchange, local: Local) -> None:
         self._answer(exchange, local)
 
-    def finished(self, exchange: Exchange) -> None:
+    def finished(self, exchange: Exchange, now: float) -> None:
         """The exchange's answer has been written whole."""
         self._active = None
         if exchange is self._reading and exchange.request_done:
             self._reading = None
-        self.server.told(exchange)
         if exchange.keep_alive and not self.server.closing:
-            self._idle_since = self._loop.time()
+            self._idle_since = now
             if self._ahead:
                 self._advance()
             if self._half_close is not None:
@@ -211,7 +213,6 @@ class Front(asyncio.Protocol):
             self._limits,
             peer=b"" if self._relayed else self.peer,
             proto=b"https" if transport.get_extra_info("sslcontext") else b"http",
-            new_id=self.server.callers.new_id,
             accept=self._accept,
             memo=self.server.heads,
         )
@@ -310,7 +311,7 @@ class Front(asyncio.Protocol):
         if body:
             exchange.take_body(body)
         exchange.end_body(())
-        self.server.begin(exchange)
+        self.server.begin(exchange, self._loop.time())
 
     def _accept(self, request: RequestHead) -> Exchange:
         if len(self._ahead) >= self._limits.pipelined_most:
@@ -347,7 +348,7 @@ class Front(asyncio.Protocol):
                 self._end_with(following)
             else:
                 self._active = following
-                self.server.begin(following)
+                self.server.begin(following, self._loop.time())
         self._advancing = False
 
     @property
@@ -402,12 +403,14 @@ class Front(asyncio.Protocol):
                 method=request.method,
                 keep_alive=exchange.keep_alive,
                 http10=request.http10,
-                request_id=request.request_id,
+                request_id=exchange.request_id,
                 retry_after_s=retry_after_s,
                 more=local.lines or answer_lines(self.server.route.cors, request),
             )
         )
-        self.finished(exchange)
+        now = self._loop.time()
+        self.server.told(exchange, now)
+        self.finished(exchange, now)
 
     def _end_with(self, error: BadRequest) -> None:
         self._say(error)
@@ -440,3 +443,8 @@ class Front(asyncio.Protocol):
             if self._transport.can_write_eof():
                 self._transport.write_eof()
         self.balance()
+
+
+def as_protocol(front: Front) -> asyncio.Protocol:
+    """It is one, but for its base: compiled classes have only compiled ones (`compiled.py`)."""
+    return cast("asyncio.Protocol", front)

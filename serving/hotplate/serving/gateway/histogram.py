@@ -18,7 +18,11 @@ class Histogram:
         self._counts = [0] * (len(BOUNDS_S) + 1)
 
     def add(self, seconds: float) -> None:
-        self._counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.count(bisect_left(BOUNDS_S, seconds), seconds)
+
+    def count(self, bucket: int, seconds: float) -> None:
+        """`add`, where it is known which of `BOUNDS_S` it is."""
+        self._counts[bucket] += 1
         self.sum_s += seconds
 
     def buckets(self) -> list[tuple[str, float]]:

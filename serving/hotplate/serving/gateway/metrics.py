@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from hotplate.serving.gateway.counters import STATUS_CLASSES, RouteCounters
 from hotplate.serving.gateway.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -24,37 +25,6 @@ if TYPE_CHECKING:
 
 OTHERS = "other"
 """Stands for all organizations without a weight of their own."""
-STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-
-
-class RouteCounters:
-    """One route's numbers since the gateway started."""
-
-    def __init__(self) -> None:
-        self.answers = [0] * (len(STATUS_CLASSES) + 1)
-        self.left = 0
-        """Callers that left before an answer began."""
-        self.repeats = 0
-        """Requests that were given to a replica once more."""
-        self.refusals: dict[str, int] = {}
-        """By error code."""
-        self.pushed_out = 0
-        """Requests that had waited and made room for another organization's."""
-        self.waits = Histogram()
-        self.first_bytes = Histogram()
-        self.totals = Histogram()
-
-    def answered(self, status: int) -> None:
-        self.answers[min(status // 100, 5)] += 1
-
-    def caller_left(self) -> None:
-        self.left += 1
-
-    def refused(self, code: str) -> None:
-        self.refusals[code] = self.refusals.get(code, 0) + 1
-
-    def waited(self, wait_s: float) -> None:
-        self.waits.add(wait_s)
 
 
 class GatewayCollector(Collector):

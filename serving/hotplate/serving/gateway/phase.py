@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import enum
+from typing import Final
 
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 """Methods whose requests may be repeated (RFC 9110, 9.2.2)."""
@@ -10,28 +10,26 @@ SENDS = 3
 """How often one request is sent at most: a request that ends its replica must not end them all."""
 
 
-class Phase(enum.Enum):
-    """Of one request, at the replica that it was sent to last."""
-
-    UNSENT = "unsent"
-    """No replica can have read anything of it."""
-    SENT = "sent"
-    """It is with our worker, which says when a handler begins and has not."""
-    STARTED = "started"
-    """Its handler has begun; or may have, where nobody says so."""
-    ANSWERED = "answered"
-    """Its caller has part of the answer."""
+# Of one request, at the replica that it was sent to last; not an enum, as in `waiting.py`.
+UNSENT: Final = 0
+"""No replica can have read anything of it."""
+SENT: Final = 1
+"""It is with our worker, which says when a handler begins and has not."""
+STARTED: Final = 2
+"""Its handler has begun; or may have, where nobody says so."""
+ANSWERED: Final = 3
+"""Its caller has part of the answer."""
 
 
-def why_not_again(phase: Phase, *, may_run_twice: bool, sends: int, kept: bool) -> str:
+def why_not_again(phase: int, *, may_run_twice: bool, sends: int, kept: bool) -> str:
     """Why the request may not be sent again; empty = it may.
 
     `may_run_twice`: it does no harm, by its method or by what its service says; `sends`: how often
     it was sent; `kept`: whether all of its body that has come is still here.
     """
-    if phase is Phase.ANSWERED:
+    if phase == ANSWERED:
         return "its answer had begun"
-    if phase is Phase.STARTED and not may_run_twice:
+    if phase == STARTED and not may_run_twice:
         return "it may have run the request, so send it again only if that does no harm"
     if sends >= SENDS:
         return f"it was sent {sends} times, which is the most; send it again later"

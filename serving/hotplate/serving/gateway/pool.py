@@ -12,7 +12,7 @@ from hotplate.serving.gateway.health import Health
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.probe import Streams, trouble_of
 from hotplate.serving.gateway.routes import ReplicaRoute
-from hotplate.serving.gateway.upstream import Upstream
+from hotplate.serving.gateway.upstream import Upstream, as_protocol
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange
@@ -31,8 +31,6 @@ class Pool:
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
-        self.tells = replica.worker or self.relays
-        """Whether it says when the handler of a request begins."""
         self.health = Health()
         self.host_field = replica.address.encode()
         self._ready_path = ready_path
@@ -50,12 +48,12 @@ class Pool:
     def leads_to(self, replica: ReplicaRoute) -> bool:
         return (self.address, self.worker) == (replica.address, replica.worker)
 
-    def dispatch(self, exchange: Exchange) -> None:
+    def dispatch(self, exchange: Exchange, now: float) -> None:
         """Sends the exchange on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
             # One that came back in this turn of the loop cannot have been found closed yet.
-            if upstream.idle_since == self._loop.time() or upstream.usable:
+            if upstream.idle_since == now or upstream.usable:
                 upstream.serve(exchange)
                 return
             upstream.abort()
@@ -135,7 +133,8 @@ class Pool:
 
     async def _open(self) -> Upstream:
         host, port = self._host_and_port
-        _, upstream = await self._loop.create_connection(lambda: Upstream(self), host, port)
+        upstream = Upstream(self)
+        await self._loop.create_connection(lambda: as_protocol(upstream), host, port)
         return upstream
 
     async def _dial(self) -> Streams:

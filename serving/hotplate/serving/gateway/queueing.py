@@ -172,10 +172,16 @@ class SlotQueue(Generic[Holder]):
 
     def release(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
         """The replica is done with the ticket: its handler has ended, or got nothing of it."""
-        if ticket.needs_slot:
-            self.completed += 1
-            answered_at = ticket.answered_at or now
-            self.service.learn(now - ticket.granted_at, answered_at - ticket.granted_at, now)
+        if not ticket.needs_slot:
+            self._let_out(ticket)
+            return self._after_release(now)
+        self.completed += 1
+        granted_at = ticket.granted_at
+        self.service.learn(now - granted_at, (ticket.answered_at or now) - granted_at, now)
+        replica = ticket.replica
+        if self.line.count and replica is not None and self._slots.passes_on(replica):
+            self._end(ticket, replica, now, typical=True)
+            return self._pump(now, replica)
         self._free(ticket, now, typical=True)
         return self._after_release(now)
 
@@ -313,19 +319,29 @@ class SlotQueue(Generic[Holder]):
         if self.ledger is not None:
             self.ledger.take(replica, now)
 
-    def _free(self, ticket: Ticket[Holder], now: float, *, typical: bool) -> Replica:
+    def _free(self, ticket: Ticket[Holder], now: float, *, typical: bool) -> None:
         replica = ticket.replica
         assert replica is not None, "a running ticket has a replica"
+        if ticket.needs_slot:
+            self._slots.give(replica)
+            self._end(ticket, replica, now, typical=typical)
+        else:
+            self._let_out(ticket)
+
+    def _let_out(self, ticket: Ticket[Holder]) -> None:
+        """One that went without a slot has ended."""
         ticket.place = ENDED
         self._running -= 1
-        if ticket.needs_slot:
-            slot_s = now - ticket.granted_at
-            self.in_flight -= 1
-            if self.ledger is not None:
-                self.ledger.give(replica, slot_s if typical else 0.0)
-            self._slots.give(replica)
-            self.line.settle(ticket, slot_s, typical=typical)
-        return replica
+
+    def _end(self, ticket: Ticket[Holder], replica: Replica, now: float, *, typical: bool) -> None:
+        """One that had a slot has ended."""
+        ticket.place = ENDED
+        self._running -= 1
+        self.in_flight -= 1
+        slot_s = now - ticket.granted_at
+        if self.ledger is not None:
+            self.ledger.give(replica, slot_s if typical else 0.0)
+        self.line.settle(ticket, slot_s, typical=typical)
 
     def _after_release(self, now: float) -> Changes[Holder]:
         if self.line.count:
@@ -334,8 +350,8 @@ class SlotQueue(Generic[Holder]):
             self.line.calm()
         return NOTHING
 
-    def _pump(self, now: float) -> Changes[Holder]:
-        """Grants what can be granted."""
+    def _pump(self, now: float, given: Replica | None = None) -> Changes[Holder]:
+        """Grants what can be granted; `given`: that a slot of it came back is not yet said."""
         granted: list[Ticket[Holder]] = []
         ended: list[tuple[Ticket[Holder], End]] = []
         line, slots, service = self.line, self._slots, self.service
@@ -344,12 +360,17 @@ class SlotQueue(Generic[Holder]):
             self.queued_bytes -= ticket.size_bytes
             self._let_past(ticket, replica, now)
             granted.append(ticket)
-        while line.count and (replica := slots.take()) is not None:
+        while line.count:
+            replica, given = given or slots.take(), None
+            if replica is None:
+                break
             ticket = line.take()
             self.queued_bytes -= ticket.size_bytes
             close = ticket.ends_at - now < service.fair_s + WAY_MOST_S
             if close and is_hopeless(ticket, service, now, contended=line.count > 0):
                 slots.give(replica)
+                if self.ledger is not None:
+                    self.ledger.give(replica, 0.0)
                 ticket.place = ENDED
                 ended.append((ticket, End.NO_CAPACITY))
             else:

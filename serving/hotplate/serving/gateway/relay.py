@@ -18,7 +18,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.pool import Pool
 from hotplate.serving.gateway.probe import Streams
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
-from hotplate.serving.gateway.upstream import Upstream
+from hotplate.serving.gateway.upstream import Upstream, as_protocol
 
 FOREVER_S = 366 * 86400.0
 """The owner has the clock; here none runs."""
@@ -54,7 +54,8 @@ class RelayPool(Pool):
         self._opening = deployment.encode() + b"\n"
 
     async def _open(self) -> Upstream:
-        _, upstream = await self._loop.create_unix_connection(lambda: Upstream(self), self.address)
+        upstream = Upstream(self)
+        await self._loop.create_unix_connection(lambda: as_protocol(upstream), self.address)
         upstream.write(self._opening)
         return upstream
 

@@ -11,8 +11,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import fields as dataclass_fields
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.errors import (
@@ -98,8 +96,8 @@ class Made:
     __slots__ = ("ready", "route", "terms", "written")
 
     def __init__(self) -> None:
-        self.written: dict[bytes, tuple[bytes, bytes]] = {}
-        """By target, the head for a replica: before the request's id and after it."""
+        self.written: tuple[bytes, bytes] | None = None
+        """The head for a replica: before the request's id and after it."""
         self.terms: Terms | None = None
         """On which it was admitted ..."""
         self.route: Route | None = None
@@ -110,7 +108,8 @@ class Made:
 
 @dataclass(slots=True)
 class RequestHead:
-    """A request as read; `to_replica` makes of it what a replica gets."""
+    """A request's head as read, shared by all that come with the same; `to_replica` makes of it
+    what a replica gets."""
 
     method: bytes
     target: bytes
@@ -130,7 +129,8 @@ class RequestHead:
     """RFC 9218's field; empty = none."""
     timeout: bytes
     """X-Request-Timeout-Seconds; empty = none."""
-    request_id: bytes
+    given_id: bytes
+    """The caller's own id for it; empty = none."""
     host: bytes
     forwarded: tuple[bytes, bytes, bytes]
     """X-Forwarded-For, -Proto and -Host for the replica."""
@@ -143,13 +143,6 @@ class RequestHead:
     due_at: float = math.inf
     """When its answer is due, where another gateway has counted its time; loop seconds."""
     made: Made = field(default_factory=Made, compare=False)
-    """Shared by all that are `again` the same."""
-
-    def again(self, request_id: bytes) -> RequestHead:
-        """The same head come again."""
-        request = RequestHead(*_values_of(self))
-        request.request_id = request_id
-        return request
 
     @property
     def has_body(self) -> bool:
@@ -166,25 +159,34 @@ class RequestHead:
                 return value.strip()
         return b""
 
-    def to_replica(self, default_host: bytes, *, with_authorization: bool) -> bytes:
-        """The head to send, with its empty line; `default_host` for callers that named none."""
-        if not self.host or (self.authorization and not with_authorization):
-            return self.request_id.join(self._written(default_host, with_authorization))
-        written = self.made.written.get(self.target)
+    def to_replica(
+        self,
+        default_host: bytes,
+        request_id: bytes,
+        *,
+        with_authorization: bool,
+        prefix: bytes = b"",
+    ) -> bytes:
+        """The head to send, with its empty line; `default_host` for callers that named none,
+        `prefix` goes before the target."""
+        if prefix or not self.host or (self.authorization and not with_authorization):
+            return request_id.join(self._written(default_host, with_authorization, prefix))
+        written = self.made.written
         if written is None:
-            written = self._written(default_host, with_authorization)
-            self.made.written[self.target] = written
-        return self.request_id.join(written)
+            written = self.made.written = self._written(default_host, with_authorization, prefix)
+        return request_id.join(written)
 
-    def _written(self, default_host: bytes, with_authorization: bool) -> tuple[bytes, bytes]:
+    def _written(
+        self, default_host: bytes, with_authorization: bool, prefix: bytes
+    ) -> tuple[bytes, bytes]:
         """The head before the request's id and after it."""
         kept = self.kept
         if self.authorization and not with_authorization:
             kept = [line for line in kept if line[:14].lower() != b"authorization:"]
         source, proto, host = self.forwarded
         before = [
-            b"%b %b HTTP/1.1\r\nHost: %b\r\n"
-            % (self.method, self.target, self.host or default_host),
+            b"%b %b%b HTTP/1.1\r\nHost: %b\r\n"
+            % (self.method, prefix, self.target, self.host or default_host),
             *kept,
             b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n"
             b"X-Request-Id: " % (source, proto, host or default_host),
@@ -199,9 +201,6 @@ class RequestHead:
         return b"".join(before), after + b"\r\n"
 
 
-_values_of = attrgetter(*(each.name for each in dataclass_fields(RequestHead)))
-
-
 def read_request(
     method: bytes,
     target: bytes,
@@ -210,10 +209,9 @@ def read_request(
     http10: bool,
     peer: bytes,
     proto: bytes,
-    new_id: bytes,
 ) -> RequestHead:
     """Reads a request's head; `peer` is the caller's address, `proto` (http or https) what it came
-    by, `new_id` an id if it brought none.
+    by.
 
     An empty `peer` is another gateway, which has written down already for whom it asks.
     Raises `BadRequest` and its kinds for what replicas might read differently. The reader has
@@ -250,7 +248,7 @@ def read_request(
         content_type=noted.get(b"content-type", b"").lower(),
         priority=noted.get(PRIORITY, b""),
         timeout=noted.get(TIMEOUT, b""),
-        request_id=given_id if 0 < len(given_id) <= REQUEST_ID_BYTES else new_id,
+        given_id=given_id if len(given_id) <= REQUEST_ID_BYTES else b"",
         host=host,
         forwarded=(
             _forwarded_for(earlier, peer),

@@ -9,13 +9,12 @@ import httptools
 
 from hotplate.serving.gateway.chunk_reader import ChunkReader
 from hotplate.serving.gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
-from hotplate.serving.gateway.head_memo import HeadMemo
+from hotplate.serving.gateway.head_memo import HEAD_END, HeadMemo
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.request_head import Field, RequestHead, read_request
 
 H2C = b"h2c"
 """An offer to speak HTTP/2, which some clients make with every first request; it is passed over."""
-HEAD_END = b"\r\n\r\n"
 CARRIAGE_RETURN, LINE_FEED = b"\r\n"
 
 
@@ -45,12 +44,13 @@ class RequestReader:
         "_left",
         "_limits",
         "_memo",
-        "_new_id",
         "_over",
         "_parsed",
         "_peer",
         "_proto",
         "_returned",
+        "_same",
+        "_same_raw",
         "_tunnel",
         "in_head",
     )
@@ -61,7 +61,6 @@ class RequestReader:
         *,
         peer: bytes,
         proto: bytes = b"http",
-        new_id: Callable[[], bytes],
         accept: Callable[[RequestHead], Body],
         memo: HeadMemo[RequestHead] | None = None,
     ) -> None:
@@ -69,11 +68,14 @@ class RequestReader:
         self._limits = limits
         self._peer = peer
         self._proto = proto
-        self._new_id = new_id
         self._accept = accept
         self._memo: HeadMemo[RequestHead] = HeadMemo() if memo is None else memo
         self._caller = b"%b %b\n" % (proto, peer)
         """What a request's meaning depends on besides its head."""
+        self._same: RequestHead | None = None
+        """What the newest head was read as, if it was known, ..."""
+        self._same_raw = b""
+        """... and its bytes: callers send one again and again."""
         self._head: HeadReader | None = None
         """None before the first one, after chunks, and while there is nothing to read."""
         self.in_head = False
@@ -114,16 +116,23 @@ class RequestReader:
         """
         if self._body is not None or self.in_head or self._over or self._returned:
             return None
-        end = data.find(HEAD_END) + len(HEAD_END)
-        request = self._memo.get(self._caller + data[:end])
-        if request is None or len(data) - end != request.content_length or not request.keep_alive:
+        request = self._same
+        if request is None or not data.startswith(self._same_raw):
+            raw = data[: data.find(HEAD_END) + len(HEAD_END)]
+            request = self._memo.get(self._caller + raw)
+            if request is None:
+                return None
+            self._same, self._same_raw = request, raw
+        end = len(self._same_raw)
+        if len(data) - end != request.content_length or not request.keep_alive:
             return None
-        return request.again(self._new_id()), data[end:]
+        return request, data[end:]
 
     def rest(self) -> None:
         """Nothing has come for a while: what the next head needs is made anew."""
         if not self.in_head and self._body is None:
-            self._head = None
+            self._head = self._same = None
+            self._same_raw = b""
 
     # Inside: each takes what is its part, and leaves the rest
 
@@ -136,7 +145,7 @@ class RequestReader:
             end = data.find(HEAD_END) + len(HEAD_END)
             known = self._memo.get(self._caller + data[:end])
             if known is not None:
-                self._begin(known.again(self._new_id()), parsed=False)
+                self._begin(known, parsed=False)
                 return data[end:]
             if self._head is None:
                 self._head = HeadReader(self._limits)
@@ -155,7 +164,6 @@ class RequestReader:
             http10=head.http10,
             peer=self._peer,
             proto=self._proto,
-            new_id=self._new_id(),
         )
         if request.upgrade == H2C:
             request.upgrade = b""
@@ -164,8 +172,7 @@ class RequestReader:
         if request.chunked or head.offered:
             self._head = None  # its parser does not see what follows, or stopped here
         elif request.repeats:
-            # A copy: what is remembered is nobody's, for a request's target may be changed.
-            self._memo.put(self._caller + head.raw, request.again(request.request_id))
+            self._memo.put(self._caller + head.raw, request)
         if request.chunked:
             self._chunks = ChunkReader(
                 self._limits, head_bytes=len(head.raw), head_lines=len(head.fields)

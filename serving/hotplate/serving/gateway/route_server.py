@@ -18,7 +18,8 @@ from hotplate.serving.gateway.admission import (
 )
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.callers import Callers
-from hotplate.serving.gateway.changes import Changes, End
+from hotplate.serving.gateway.changes import NOTHING, Changes, End
+from hotplate.serving.gateway.counters import RouteCounters
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
     GatewayError,
@@ -31,7 +32,6 @@ from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.incoming import Incoming
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.listener import Peers
-from hotplate.serving.gateway.metrics import RouteCounters
 from hotplate.serving.gateway.multipart import watch_of
 from hotplate.serving.gateway.pool import Pool
 from hotplate.serving.gateway.pools import Pools
@@ -175,14 +175,13 @@ class RouteServer:
             exchange.parts = watch_of(request.value(b"content-type"))
         return exchange
 
-    def begin(self, exchange: Exchange) -> None:
+    def begin(self, exchange: Exchange, now: float) -> None:
         """A request's turn on its connection has come."""
         exchange.relayed = self.route.relayed
-        queue, request = self.queue, exchange.request
-        now = self.loop.time()
+        queue = self.queue
         exchange.begun_at = exchange.begun_at or now
         try:
-            if request.due_at <= now:
+            if exchange.due_at <= now:
                 raise DeadlineExceeded(f"{self.route.name}: no slot became free in time.")
             if self.closing:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
@@ -200,17 +199,16 @@ class RouteServer:
         if isinstance(exchange, TaskExchange) and exchange.is_kept(ready=queue.ready):
             exchange.serve()
             return
-        if terms.prefix:
-            request.target = terms.prefix + request.target
+        exchange.prefix = terms.prefix
         ticket: Ticket[Held] = Ticket(
             exchange,
-            arrived_at=exchange.begun_at,
-            timeout_s=min(terms.timeout_s, request.due_at - now),
-            hold_s=terms.hold_s,
-            size_bytes=exchange.size_bytes,
-            needs_slot=terms.needs_slot,
-            organization=terms.organization,
-            priority=terms.priority,
+            exchange.begun_at,
+            min(terms.timeout_s, exchange.due_at - now),
+            terms.hold_s,
+            exchange.size_bytes,
+            terms.needs_slot,
+            terms.organization,
+            terms.priority,
         )
         exchange.ticket = ticket
         if not exchange.request_done and exchange.request.has_body:
@@ -220,14 +218,17 @@ class RouteServer:
         self._deadlines.set(ticket.ends_at)
         if ticket.place == WAITING:
             self.incoming.others_wait(now)
-        self._take_up(changes, now)
+        if changes is not NOTHING:
+            self._take_up(changes, now)
         self._changed(Change.BEGAN if first else Change.COUNTS)
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
         request, route, ready = exchange.request, self.route, self.queue.ready
         made = request.made
-        if made.route is route and made.ready is ready and made.terms and exchange.task is None:
-            return made.terms
+        if made.route is route and made.ready == ready and exchange.task is None:
+            known = made.terms
+            if known is not None:
+                return known
         terms = admit(route, request, ready=ready, limits=self.limits, task=exchange.task)
         if isinstance(terms, Terms) and exchange.task is None:
             made.route, made.ready, made.terms = route, ready, terms
@@ -238,7 +239,7 @@ class RouteServer:
         if self.closing or self.route.refuse or self.route.relayed:
             return False
         queue, now = self.queue, self.loop.time()
-        ticket: Ticket[Held] = Ticket(run, arrived_at=now, timeout_s=inf, hold_s=inf)
+        ticket: Ticket[Held] = Ticket(run, now, inf, inf)
         first = not queue.in_flight and not queue.queued
         run.ticket, run.server = ticket, self
         granted, ended = queue.submit(ticket, now)
@@ -263,21 +264,29 @@ class RouteServer:
         self.counters.answered(exchange.status)
         self.counters.first_bytes.add(self.loop.time() - exchange.begun_at)
 
-    def told(self, exchange: Exchange) -> None:
+    def told_whole(self, exchange: Exchange, now: float) -> None:
+        """What `answering` and `told` do, where the answer came in one piece."""
+        total_s = now - exchange.begun_at
+        self.counters.answered_at_once(exchange.status, total_s)
+        if self.access_log is not None and exchange.request.peer:
+            self.access_log.note(exchange, total_s)
+
+    def told(self, exchange: Exchange, now: float) -> None:
         """The caller has its answer, or nothing more of it: it left, or was cut off."""
-        total_s = self.loop.time() - exchange.begun_at
+        total_s = now - exchange.begun_at
         if exchange.answered:
             self.counters.totals.add(total_s)
         if self.access_log is not None and exchange.request.peer:
             self.access_log.note(exchange, total_s)
 
-    def finished(self, exchange: Held) -> None:
+    def finished(self, exchange: Held, now: float) -> None:
         """The replica is done with the exchange: its slot is free."""
         ticket, exchange.ticket = exchange.ticket, None
         if ticket is None:
             return
-        now = self.loop.time()
-        self._take_up(self.queue.release(ticket, now), now)
+        changes = self.queue.release(ticket, now)
+        if changes is not NOTHING:
+            self._take_up(changes, now)
         self._freed(ticket)
 
     def withdraw(self, exchange: Held) -> None:
@@ -340,7 +349,7 @@ class RouteServer:
         assert ticket.replica is not None
         if ticket.needs_slot:
             self.counters.waited(now - ticket.arrived_at)
-        ticket.holder.send_by(self._pools.of(ticket.replica.id))
+        ticket.holder.send_by(self._pools.of(ticket.replica.id), now)
 
     def _take_up(self, changes: Changes[Held], now: float) -> None:
         """Sends and refuses what the queue says."""

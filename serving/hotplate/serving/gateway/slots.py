@@ -60,7 +60,7 @@ class Ledger(Protocol):
         """A slot of the replica was taken."""
 
     def give(self, replica: Replica, service_s: float) -> None:
-        """A slot of the replica came back after that time."""
+        """A slot of the replica came back after that time; 0 = it is not known, or not usual."""
 
 
 class Slots:
@@ -133,6 +133,11 @@ class Slots:
                 self._most = group
         elif replica.gone:
             self._forget_if_empty(replica)
+
+    def passes_on(self, replica: Replica) -> bool:
+        """Whether a slot of it that comes back goes to the next request at once: then it need
+        not be given and taken."""
+        return replica.group == 0 and replica.free >= 0 and not self.any_free
 
     # Replicas that are out
 

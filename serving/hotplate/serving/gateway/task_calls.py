@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from hotplate.serving.gateway.answer_head import AnswerHead
-from hotplate.serving.gateway.request_head import RequestHead
+from hotplate.serving.gateway.request_head import Made, RequestHead
 from hotplate.serving.gateway.routes import Route
 
 METHODS = {"submit": b"POST", "status": b"GET", "get": b"GET", "cancel": b"PUT", "retry": b"POST"}
@@ -74,12 +74,14 @@ def task_call(route: Route, request: RequestHead) -> TaskCall | None:
     return TaskCall(verb, name, None if given is None else given[-1])
 
 
-def run_head(request: RequestHead, call: TaskCall, *, with_authorization: bool) -> bytes:
+def run_head(
+    request: RequestHead, request_id: bytes, call: TaskCall, *, with_authorization: bool
+) -> bytes:
     """The head of the request that runs a submitted task, without its length and last line."""
     query = request.target.partition(b"?")[2]
     target = call.path.encode() + (b"?" + query if query else b"")
-    run = replace(request, target=target, chunked=False, content_length=0, upgrade=b"")
-    head = run.to_replica(b"localhost", with_authorization=with_authorization)
+    run = replace(request, target=target, chunked=False, content_length=0, upgrade=b"", made=Made())
+    head = run.to_replica(b"localhost", request_id, with_authorization=with_authorization)
     return head.removesuffix(NO_LENGTH)
 
 

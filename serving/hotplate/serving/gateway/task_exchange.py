@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.cors import answer_lines
 from hotplate.serving.gateway.errors import GatewayError, ShareFull
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.request_head import Field, RequestHead
+from hotplate.serving.gateway.tap import Tap
 from hotplate.serving.gateway.task_calls import (
     DOCS,
     TaskCall,
@@ -17,6 +18,7 @@ from hotplate.serving.gateway.task_calls import (
     framed_answer,
     run_head,
 )
+from hotplate.serving.gateway.task_submission import submission
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +26,12 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.front import Front
     from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.task_desk import TaskDesk
-    from hotplate.serving.gateway.upstream import Upstream
 
 
 class TaskExchange(Exchange):
     """Moves a submission to the control plane as it comes, and an answer back."""
 
-    __slots__ = ("_asking", "_desk", "_more", "asked", "task")
+    __slots__ = ("_asking", "_call", "_desk", "_more", "asked")
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class TaskExchange(Exchange):
         desk: TaskDesk,
     ) -> None:
         super().__init__(front, server, request)
-        self.task: TaskCall = task
+        self.task = self._call = task
         self._desk = desk
         self._more = asyncio.Event()
         """More of the body has come, or its end."""
@@ -51,13 +52,13 @@ class TaskExchange(Exchange):
 
     def is_kept(self, *, ready: bool) -> bool:
         """Whether the control plane is to answer; `ready` says whether a replica could."""
-        return not self.relayed and not self.asked and not (ready and self.task.verb == DOCS)
+        return not self.relayed and not self.asked and not (ready and self._call.verb == DOCS)
 
     # The caller's side
 
     def serve(self) -> None:
         """Its turn has come."""
-        if self.task.starts and (full := self._desk.full(self.server)):
+        if self._call.starts and (full := self._desk.full(self.server)):
             self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
             return
         self._asking = asyncio.create_task(self._ask())
@@ -85,6 +86,32 @@ class TaskExchange(Exchange):
         super().fail(error)
         self._stop()
 
+    def begin_submission(self) -> bytes:
+        """The frame's beginning, as soon as the body may come."""
+        front, route = self.front, self.server.route
+        if front is not None and self.request.expects_continue and not self.received:
+            front.go_on()
+        return framed(
+            run_head(
+                self.request,
+                self.request_id,
+                self._call,
+                with_authorization=route.token_digests is None,
+            )
+        )
+
+    async def more(self) -> Sequence[bytes]:
+        """What has come of the body since the last time; nothing = that was all."""
+        while True:
+            self._more.clear()
+            pieces = list(self._body)
+            self._drop_body()
+            if not self.request_done and self.front is not None:
+                self.front.balance()
+            if pieces or self.request_done:
+                return pieces
+            await self._more.wait()
+
     # Inside
 
     def _stop(self) -> None:
@@ -92,38 +119,16 @@ class TaskExchange(Exchange):
             self._asking.cancel()
 
     async def _ask(self) -> None:
-        body = self._submission() if self.task.verb == "submit" else None
+        body = submission(self) if self._call.verb == "submit" else None
         try:
-            async with self._desk.asked(self.server.route.name, self.task, body) as answer:
+            async with self._desk.asked(self.server.route.name, self._call, body) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
-            if self.task.verb == DOCS and not self.answered and self.front is not None:
+            if self._call.verb == DOCS and not self.answered and self.front is not None:
                 self.asked = True
-                self.server.begin(self)
+                self.server.begin(self, self.server.loop.time())
             else:
                 self.fail(error)
-
-    async def _submission(self) -> AsyncIterator[bytes]:
-        """The frame of what is submitted."""
-        front, route = self.front, self.server.route
-        if front is None:
-            return
-        if self.request.expects_continue and not self.received:
-            front.go_on()
-        yield framed(
-            run_head(self.request, self.task, with_authorization=route.token_digests is None)
-        )
-        while True:
-            self._more.clear()
-            pieces = list(self._body)
-            self._drop_body()
-            for piece in pieces:
-                yield piece
-            if self.request_done and not self._body:
-                return
-            front.balance()
-            if not self._body:
-                await self._more.wait()
 
     async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
         answer = framed_answer(head, size_bytes)
@@ -134,7 +139,7 @@ class TaskExchange(Exchange):
             answer.kept = [*own, answer_lines(cors, self.request)]
         tap = _Tap()
         if self.request_done:  # or else what it still sends would go there
-            self.upstream = cast("Upstream", tap)
+            self.upstream = tap
         self.answer_head(answer)
         async for piece in body:
             if self.request.method != b"HEAD":
@@ -148,19 +153,13 @@ class TaskExchange(Exchange):
             self.answer_end()
 
 
-class _Tap:
-    """What an exchange has of a connection to a replica while it answers, here to be slowed."""
+class _Tap(Tap):
+    """The control plane's answer, which can be slowed."""
 
-    write_paused = False
-    tunnel = False
-    worker = relays = False
-
-    @property
-    def pool(self) -> _Tap:
-        """Nor is there a replica behind it."""
-        return self
+    __slots__ = ("open",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.open = asyncio.Event()
         self.open.set()
 

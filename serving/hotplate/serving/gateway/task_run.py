@@ -68,8 +68,8 @@ class TaskRun:
 
     # For the route
 
-    def send_by(self, pool: Pool) -> None:
-        """It has a slot of the replica."""
+    def send_by(self, pool: Pool, now: float) -> None:
+        """It has a slot of the replica, since `now`."""
         self._running = asyncio.create_task(self._run(pool))
         self._running.add_done_callback(self._ran)
 
@@ -119,7 +119,7 @@ class TaskRun:
             server.withdraw(self)
             self._desk.leave_outside(self)
         else:
-            server.finished(self)
+            server.finished(self, asyncio.get_running_loop().time())
             self._desk.deliver(self, result)
         finally:
             replica.close()

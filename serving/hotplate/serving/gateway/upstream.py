@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from hotplate.serving.gateway.answer_head import AnswerHead, read_answer
+from hotplate.serving.gateway.head_memo import HEAD_END
 from hotplate.serving.gateway.request_head import Field
+from hotplate.serving.gateway.tap import Tap
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange
@@ -23,20 +25,18 @@ KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """From our worker as a handler begins (`replica/handlers.py`), and from the gateway that owns a
 route to the one that passes requests on."""
-HEAD_END = b"\r\n\r\n"
 ACKED_BYTES_AT = 120
 """Where `tcpi_bytes_acked` is in Linux' `tcp_info`; it counts the connection's opening as one."""
 
 
-class Upstream(asyncio.Protocol):
-    """One connection to a replica, serving one exchange at a time."""
+class Upstream(Tap):
+    """One connection to a replica, serving one exchange at a time; an `asyncio.Protocol`."""
 
     def __init__(self, pool: Pool) -> None:
+        super().__init__(worker=pool.worker, relays=pool.relays)
         self.pool = pool
         self.host = pool.host_field
         self.exchange: Exchange | None = None
-        self.tunnel = False
-        self.write_paused = False
         self.idle_since = 0.0
         self._reused = False
         self._half_closed = False
@@ -59,6 +59,10 @@ class Upstream(asyncio.Protocol):
         """Of the answer that has ended, and not of what may follow it."""
         self._until_end = False
         """Only the connection's end says where the answer ends."""
+
+    @property
+    def address(self) -> str:
+        return self.pool.address
 
     # Its exchange
 
@@ -112,7 +116,7 @@ class Upstream(asyncio.Protocol):
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
-        if not self.pool.relays:
+        if not self.relays:
             _keep_alive(sock)
         self._readable.register(sock.fileno(), select.POLLIN)
 
@@ -132,6 +136,9 @@ class Upstream(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.write_paused = False
         self._balance()
+
+    def eof_received(self) -> bool:
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.pool.forget(self)
@@ -164,7 +171,7 @@ class Upstream(asyncio.Protocol):
         if exchange is None or self._ended:
             return
         if status < 200 and status != 101:
-            if status == 100 and self.pool.tells:
+            if status == 100 and self.tells:
                 exchange.started()
             return
         keep_alive = self._parser.should_keep_alive()
@@ -193,7 +200,7 @@ class Upstream(asyncio.Protocol):
     # Inside
 
     def _feed(self, exchange: Exchange, data: bytes) -> None:
-        if self._head is None and self.pool.tells and data.startswith(STARTED):
+        if self._head is None and self.tells and data.startswith(STARTED):
             # As the parser would find, for less. It sees what comes in several pieces.
             exchange.started()
             data = data[len(STARTED) :]
@@ -208,13 +215,12 @@ class Upstream(asyncio.Protocol):
     def _take_known(self, exchange: Exchange, data: bytes) -> bool:
         """Whether the data is an answer whose head is known, whole, and nothing else; it is then
         passed on by the shortest way."""
-        end = data.find(HEAD_END) + len(HEAD_END)
-        head = self.pool.heads.get(data[:end])
-        if (
-            head is None
-            or len(data) - end != head.content_length
-            or exchange.request.method == b"HEAD"
-        ):
+        heads = self.pool.heads
+        head = heads.begins(data)
+        if head is None:
+            return False
+        end = len(heads.newest_raw)
+        if len(data) - end != head.content_length or exchange.request.method == b"HEAD":
             return False
         self._let_go(keep=head.keep_alive and exchange.request_done)
         exchange.answer_whole(head, data[end:])
@@ -285,7 +291,7 @@ class Upstream(asyncio.Protocol):
     def _request_acked(self) -> bool:
         """Whether the replica's machine has taken anything of this exchange's request. A replica
         that closed without an error before that can never read it."""
-        if self.pool.relays or not hasattr(socket, "TCP_INFO"):
+        if self.relays or not hasattr(socket, "TCP_INFO"):
             return True
         sock = self._transport.get_extra_info("socket")
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKED_BYTES_AT + 8)
@@ -297,6 +303,11 @@ class Upstream(asyncio.Protocol):
     def _balance(self) -> None:
         if self.exchange is not None and self.exchange.front is not None:
             self.exchange.front.balance()
+
+
+def as_protocol(upstream: Upstream) -> asyncio.Protocol:
+    """It is one, but for its base: compiled classes have only compiled ones (`compiled.py`)."""
+    return cast("asyncio.Protocol", upstream)
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.share import Share
@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
 Holder = TypeVar("Holder")
 
-USUAL_PRIORITY = 3
+USUAL_PRIORITY: Final = 3
 """RFC 9218's: 0 goes first, 7 last."""
 
-
-ENDED, WAITING, RUNNING = range(3)
-"""Where a ticket is; not an enum, because every request is asked several times."""
+# Where a ticket is; not an enum, because every request is asked several times.
+ENDED: Final = 0
+WAITING: Final = 1
+RUNNING: Final = 2
 
 
 class Ticket(Generic[Holder]):
@@ -45,7 +46,6 @@ class Ticket(Generic[Holder]):
     def __init__(
         self,
         holder: Holder,
-        *,
         arrived_at: float,
         timeout_s: float,
         hold_s: float,
