@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -48,6 +48,8 @@ def test_of_decisions_and_events_the_last_thousand_are_kept(
     kept = store.decisions(deployment.id, limit=2000)
     assert (len(kept), kept[0], kept[-1]) == (1000, decision(1004), decision(5))
     assert store.decisions(deployment.id, limit=2) == kept[:2]
+    assert store.decisions(deployment.id, until=AT - timedelta(seconds=1)) == []
+    assert store.decisions(deployment.id, limit=1, until=AT) == kept[:1]
 
 
 def test_of_cold_starts_the_last_hundred_are_kept_one_per_replica(

@@ -60,10 +60,11 @@ def _add_questions(commands: Commands) -> None:
         "status": "what runs, and why so much of it",
         "logs": "what the replicas of a deployment print",
         "events": "what happened to a deployment, or to all and to the platform",
+        "why": "why a deployment has as many replicas as it has, or had",
     }
     for name, text in questions.items():
         command = commands.add_parser(name, help=text)
-        needs_name = name == "logs"
+        needs_name = name in ("logs", "why")
         command.add_argument("name", metavar="NAME", nargs=None if needs_name else "?")
         command.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
         command.add_argument("--endpoint", help="URL of a platform elsewhere")
@@ -72,6 +73,8 @@ def _add_questions(commands: Commands) -> None:
         if name == "logs":
             command.add_argument("--replica", default="", help="one replica's only")
             command.add_argument("--lines", type=int, default=100, help="last lines per replica")
+        if name == "why":
+            command.add_argument("--at", metavar="TIME", help="14:05 or 2026-01-31T14:05:30 (now)")
         if name == "events":
             command.add_argument("--lines", type=int, default=100, help="last events")
         if name in ("logs", "events"):

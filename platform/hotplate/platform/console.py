@@ -1,4 +1,4 @@
-"""`hotplate status | logs | events`: what a running platform says, for people."""
+"""`hotplate status | logs | events | why`: what a running platform says, for people."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from hotplate.platform.controller import sentences
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
 from hotplate.platform.health_page import show_platform, show_what_is_left
+from hotplate.platform.why_page import moment_of, show_why
 
 BAR_CELLS = 40
 SHOWN_DECISIONS = 10
+DECISIONS = 1000
+"""That `why` looks at: as many as are kept."""
 TIMEOUT_S = 30
 FOLLOW_S = 1.0
 """Between two questions of `--follow`."""
@@ -39,7 +42,7 @@ def answer(arguments: argparse.Namespace) -> int:
         cold_starts = ask(f"/deployments/{arguments.name}/cold_starts?count=1")
         show_deployment(console, ask(f"/deployments/{arguments.name}"), cold_starts)
         return 0
-    answered = {"status": _status, "logs": _logs, "events": _events}[arguments.question]
+    answered = ANSWERS[arguments.question]
     before: Shown = {}
     while True:
         before = answered(console, ask, arguments, before)
@@ -246,6 +249,17 @@ def _logs(console: Console, ask: Asker, arguments: argparse.Namespace, before: S
             console.print(f"[bold]{replica}[/]")
         _print_fresh(console, before.get(replica, []), [f"  {escape(line)}" for line in lines])
     return logs
+
+
+def _why(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
+    now = datetime.now(UTC).astimezone()
+    at = moment_of(arguments.at, now) if arguments.at else now
+    query = urllib.parse.urlencode({"until": at.isoformat(), "count": DECISIONS})
+    show_why(console, arguments.name, ask(f"/deployments/{arguments.name}/decisions?{query}"), at)
+    return before
+
+
+ANSWERS = {"status": _status, "logs": _logs, "events": _events, "why": _why}
 
 
 def _time(text: str) -> str:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hotplate.platform.api import views
 from hotplate.platform.api.deployments import advertised_origin, named_deployment
-from hotplate.platform.api.requests import organization, query_number
+from hotplate.platform.api.requests import organization, query_number, query_time
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.controller.face import ControllerFace
 from hotplate.platform.store.records import Deployment, Revision
@@ -69,10 +69,11 @@ class Hotplate:
         return web.json_response(self._summary(request, deployment) | detail)
 
     async def decisions(self, request: web.Request) -> web.Response:
-        """Why there are as many replicas as there are; newest first."""
+        """Why there are, or were at `until`, as many replicas as there are; newest first."""
         key = (await named_deployment(self._store, request)).id
-        limit = query_number(request, "count", 100)
-        return web.json_response(plain(await self._store.run(self._store.decisions, key, limit)))
+        limit, until = query_number(request, "count", 100), query_time(request, "until")
+        decisions = await self._store.run(self._store.decisions, key, limit, until)
+        return web.json_response(plain(decisions))
 
     async def events(self, request: web.Request) -> web.Response:
         key = (await named_deployment(self._store, request)).id

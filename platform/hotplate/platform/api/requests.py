@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 from aiohttp import web
 
@@ -59,6 +60,18 @@ def query_number(request: web.Request, name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit():
         raise Invalid(f"{name}: {text!r} is not a whole number")
     return min(int(text), COUNT_MAX)
+
+
+def query_time(request: web.Request, name: str) -> datetime | None:
+    """A moment of the query in ISO 8601, UTC where it has no zone; None where it is not there."""
+    text = request.query.get(name, "")
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{name}: {text!r} is not a time in ISO 8601") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def query_labels(request: web.Request) -> dict[str, str]:

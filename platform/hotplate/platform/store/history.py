@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.store.database import Database
@@ -48,7 +49,11 @@ class History(Database):
                 )
             _prune(session, DecisionRow, deployment_id)
 
-    def decisions(self, deployment_id: int, limit: int = 100) -> list[DecisionRecord]:
+    def decisions(
+        self, deployment_id: int, limit: int = 100, until: datetime | None = None
+    ) -> list[DecisionRecord]:
+        """Those made up to `until`, by default now."""
+        made = () if until is None else (DecisionRow.at <= until,)
         with self._session() as session:
             return [
                 DecisionRecord(
@@ -60,7 +65,7 @@ class History(Database):
                     demand=row.demand,
                     reason=row.reason,
                 )
-                for row in _newest(session, DecisionRow, deployment_id, limit)
+                for row in _newest(session, DecisionRow, deployment_id, limit, *made)
             ]
 
     def add_event(self, deployment_id: int, kind: str, message: str) -> None:
@@ -156,8 +161,14 @@ def add_event_row(session: Session, deployment_id: int, kind: str, message: str)
     _prune(session, EventRow, deployment_id)
 
 
-def _newest(session: Session, table: type[Row], deployment_id: int, limit: int) -> Sequence[Row]:
-    query = select(table).where(table.deployment_id == deployment_id)
+def _newest(
+    session: Session,
+    table: type[Row],
+    deployment_id: int,
+    limit: int,
+    *conditions: ColumnElement[bool],
+) -> Sequence[Row]:
+    query = select(table).where(table.deployment_id == deployment_id, *conditions)
     return session.scalars(query.order_by(table.id.desc()).limit(limit)).all()
 
 

@@ -1,0 +1,55 @@
+"""`hotplate why`: the decision that was in force at a time, and those that led to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from hotplate.platform.errors import BadSetting
+
+SHOWN = 10
+"""Decisions per service: the one in force and those before it."""
+
+
+def moment_of(text: str, now: datetime) -> datetime:
+    """ISO 8601, or a time of today as `HH:MM[:SS]`, in `now`'s time zone. Raises BadSetting."""
+    try:
+        if len(text) <= len("HH:MM:SS"):
+            text = f"{now.date().isoformat()}T{text}"
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadSetting(
+            f"--at {text} is not a time: write 14:05, 14:05:30 or 2026-01-31T14:05:30"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+
+
+def show_why(
+    console: Console, name: str, decisions: Sequence[Mapping[str, Any]], now: datetime
+) -> None:
+    """`decisions` are the newest first, up to `now`, as the API gives them."""
+    if not decisions:
+        console.print(f"no decision on {name} is kept from before {_time(now)}")
+    by_service = defaultdict(list)
+    for one in decisions:
+        by_service[one["service"], one["revision"]].append(one)
+    for (service, revision), (last, *before) in sorted(by_service.items()):
+        console.print(
+            f"[bold]{name}[/], {service} (revision {revision}): {last['desired']} wanted "
+            f"since {_time(datetime.fromisoformat(last['at']).astimezone(now.tzinfo))}"
+        )
+        console.print(f"  {escape(last['reason'])}")
+        console.print(f"  there were {last['replicas']}, with {last['demand']} in flight or queued")
+        for one in before[: SHOWN - 1]:
+            at = _time(datetime.fromisoformat(one["at"]).astimezone(now.tzinfo))
+            change = f"{one['replicas']} → {one['desired']}"
+            console.print(f"    before, {at}: {change}  {escape(one['reason'])}")
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S")
