@@ -38,8 +38,13 @@ class Platform:
     """
 
     def __init__(
-        self, data: Path, environments_of: Platform | None = None, ports: int = DEPLOYMENT_PORTS
+        self,
+        data: Path,
+        environments_of: Platform | None = None,
+        ports: int = DEPLOYMENT_PORTS,
+        **settings: str,
     ) -> None:
+        """`settings` are further ones of `hotplate.toml`."""
         self.data = data
         self.port = _free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
@@ -53,6 +58,7 @@ class Platform:
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {256 << 20}\n"
             f"unused_files_s = {UNUSED_FILES_S}\n"
+            + "".join(f'{name} = "{value}"\n' for name, value in settings.items())
         )
 
     # Its life ------------------------------------------------------------------------------
@@ -191,9 +197,11 @@ class Platform:
 
 
 @asynccontextmanager
-async def running(data: Path, environments_of: Platform | None = None) -> AsyncIterator[Platform]:
+async def running(
+    data: Path, environments_of: Platform | None = None, **settings: str
+) -> AsyncIterator[Platform]:
     """A platform of a test's own; nothing of it is left, whatever the test did to it."""
-    platform = Platform(data, environments_of)
+    platform = Platform(data, environments_of, **settings)
     try:
         await platform.start()
         yield platform

@@ -1,0 +1,38 @@
+"""A platform whose deployments are served by https, as the stock client finds them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, output_of, running
+from tests.scenarios.rough_client import Bento, RoughClient
+from tests.serving.test_gateway_tls import issue
+
+pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+
+CALLING = """
+import sys
+import bentoml
+with bentoml.SyncHTTPClient(sys.argv[1], server_ready_timeout=20) as client:
+    print(client.echo(text="by https"))
+"""
+
+
+async def test_deployments_have_the_platforms_certificate_and_the_stock_client_calls_them(
+    platform: Platform, laptop: Laptop, bento: Bento, tmp_path: Path
+) -> None:
+    certificate, key = issue(tmp_path, "here")
+    settings = {"tls_certificate": str(certificate), "tls_key": str(key)}
+    async with running(tmp_path / "data", environments_of=platform, **settings) as secure:
+        async with RoughClient(secure) as rough:
+            await rough.deploy("secret", await rough.push(bento))
+            await rough.settled("secret", "running")
+        url = await secure.url_of("secret")
+        assert url.startswith("https://127.0.0.1:")
+        command = [sys.executable, "-c", CALLING, url]
+        trusting = laptop.environ | {"SSL_CERT_FILE": str(certificate)}
+        assert await output_of(command, trusting, laptop.home) == "by https\n"
