@@ -42,9 +42,9 @@ class Platform:
         data: Path,
         environments_of: Platform | None = None,
         ports: int = DEPLOYMENT_PORTS,
-        **settings: str,
+        settings: str = "",
     ) -> None:
-        """`settings` are further ones of `hotplate.toml`."""
+        """`settings` are further lines of `hotplate.toml`."""
         self.data = data
         self.port = _free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
@@ -58,7 +58,7 @@ class Platform:
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {256 << 20}\n"
             f"unused_files_s = {UNUSED_FILES_S}\n"
-            + "".join(f'{name} = "{value}"\n' for name, value in settings.items())
+            f"{settings}"
         )
 
     # Its life ------------------------------------------------------------------------------
@@ -198,10 +198,10 @@ class Platform:
 
 @asynccontextmanager
 async def running(
-    data: Path, environments_of: Platform | None = None, **settings: str
+    data: Path, environments_of: Platform | None = None, settings: str = ""
 ) -> AsyncIterator[Platform]:
     """A platform of a test's own; nothing of it is left, whatever the test did to it."""
-    platform = Platform(data, environments_of, **settings)
+    platform = Platform(data, environments_of, settings=settings)
     try:
         await platform.start()
         yield platform

@@ -26,8 +26,8 @@ async def test_deployments_have_the_platforms_certificate_and_the_stock_client_c
     platform: Platform, laptop: Laptop, bento: Bento, tmp_path: Path
 ) -> None:
     certificate, key = issue(tmp_path, "here")
-    settings = {"tls_certificate": str(certificate), "tls_key": str(key)}
-    async with running(tmp_path / "data", environments_of=platform, **settings) as secure:
+    settings = f'tls_certificate = "{certificate}"\ntls_key = "{key}"\n'
+    async with running(tmp_path / "data", platform, settings) as secure:
         async with RoughClient(secure) as rough:
             await rough.deploy("secret", await rough.push(bento))
             await rough.settled("secret", "running")
