@@ -14,9 +14,17 @@ import pytest
 
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
-from hotplate.cache.errors import CacheError, UnknownUrl
+from hotplate.cache.errors import (
+    CacheError,
+    ChunkCorrupt,
+    OriginUnavailable,
+    UnknownBlob,
+    UnknownUrl,
+    VersionChanged,
+)
 from hotplate.cache.manifest import CHUNK_BYTES
 from tests.cache.fakes import random_bytes
+from tests.cache.web import WebServer
 
 WEIGHTS = random_bytes(CHUNK_BYTES + 5, 21)
 CONFIG = b'{"hidden_size": 8}'
@@ -114,3 +122,95 @@ async def test_beyond_this_machine_an_agent_needs_a_token(tmp_path: Path) -> Non
             pass
     async with run(AgentSettings(tmp_path / "data", host="0.0.0.0", token="t")):
         pass
+
+
+async def test_what_is_here_is_listed_verified_warmed_and_removed(
+    tmp_path: Path, model: Path
+) -> None:
+    url, total = f"file://{model}", len(WEIGHTS) + len(CONFIG)
+    async with agent(tmp_path / "data") as client:
+        await client.pull(url)
+    async with agent(tmp_path / "data") as client:
+        (item,) = await client.held()
+        assert (item["name"], item["files"], item["bytes"]) == (url, 3, total)
+        assert (item["memory_bytes"], item["disk_bytes"], item["pinned"]) == (0, total, False)
+        assert await client.warm(url) == total
+        assert (await client.held())[0]["memory_bytes"] == total
+        found = await client.verify()
+        assert (found["blobs"], found["bytes"], found["bad"]) == (3, 2 * total, [])
+        assert await client.remove(url) == 2 * total
+        assert await client.held() == [] and (await client.status())["disk_bytes"] == 0
+        with pytest.raises(UnknownBlob, match="has nothing called"):
+            await client.remove(url)
+
+
+async def test_what_is_damaged_is_named_dropped_and_comes_anew(tmp_path: Path, model: Path) -> None:
+    url = f"file://{model}"
+    async with agent(tmp_path / "data", arena_limit_bytes=0) as client:
+        await client.pull(url)
+        damaged = await asyncio.to_thread(damage, tmp_path / "data" / "disk", len(WEIGHTS))
+        assert damaged == 1
+        assert (await client.verify())["bad"] == [f"{url}/model.safetensors"]
+        again = await client.pull(url)
+        assert again["from_origin_bytes"] == len(WEIGHTS)
+        assert (await client.verify())["bad"] == []
+
+
+def damage(folder: Path, size: int) -> int:
+    """Flips a bit of each file of that size; how many there were."""
+    found = [path for path in folder.iterdir() if path.stat().st_size == size]
+    for path in found:
+        path.chmod(0o644)
+        with path.open("r+b") as file:
+            file.seek(CHUNK_BYTES + 1)
+            byte = file.read(1)
+            file.seek(CHUNK_BYTES + 1)
+            file.write(bytes([byte[0] ^ 1]))
+    return len(found)
+
+
+async def test_digests_are_kept_and_every_later_fetch_is_verified_by_them(tmp_path: Path) -> None:
+    with WebServer({"/model.safetensors": WEIGHTS}) as web:
+        url = f"{web.url}/model.safetensors"
+        async with agent(tmp_path / "data") as client:
+            assert (await client.pull(url))["from_origin_bytes"] == len(WEIGHTS) == web.sent_bytes
+            await client.remove(url)
+            web.files["/model.safetensors"] = WEIGHTS[:-1] + b"?"  # and says that it is the same
+            with pytest.raises(ChunkCorrupt, match="chunk 1 of 2 was corrupt"):
+                await client.pull(url)
+            web.change("/model.safetensors", CONFIG)
+            assert (await client.pull(url))["bytes"] == len(CONFIG)
+
+
+async def test_a_change_during_a_pull_is_an_error_and_mixes_nothing(tmp_path: Path) -> None:
+    with WebServer({"/m": WEIGHTS}) as web:
+        web.hold("/m", CHUNK_BYTES)
+        async with agent(tmp_path / "data") as client:
+            pulling = asyncio.create_task(client.pull(f"{web.url}/m"))
+            await asyncio.to_thread(web.wait_for, "/m", CHUNK_BYTES)
+            web.change("/m", bytes(len(WEIGHTS)))
+            web.release()
+            with pytest.raises(VersionChanged, match="was changed while it was fetched"):
+                await pulling
+            assert (await client.pull(f"{web.url}/m"))["bytes"] == len(WEIGHTS)
+            assert (await client.verify())["bad"] == []
+
+
+async def test_an_origin_that_is_down_is_not_needed_for_what_is_here(tmp_path: Path) -> None:
+    with WebServer({"/m/a": WEIGHTS, "/m/b": CONFIG}) as web:
+        url = f"{web.url}/m"
+        async with agent(tmp_path / "data") as client:
+            await client.pull(url)
+    async with agent(tmp_path / "data") as client:
+        again = await client.pull(url)
+        assert (again["bytes"], again["from_origin_bytes"]) == (len(WEIGHTS) + len(CONFIG), 0)
+        with pytest.raises(OriginUnavailable, match="does not answer"):
+            await client.pull(f"{url}/c")
+
+
+async def test_a_body_that_breaks_off_is_fetched_again_and_counted(tmp_path: Path) -> None:
+    with WebServer({"/m": WEIGHTS}) as web:
+        web.ways.closes_after = 3
+        async with agent(tmp_path / "data") as client:
+            found = await client.pull(f"{web.url}/m")
+        assert web.sent_bytes == len(WEIGHTS) + 3 == found["from_origin_bytes"]

@@ -42,6 +42,9 @@ class WebServer:
         """Of bodies of files."""
         self.connections = 0
         self.lock = threading.Lock()
+        self._news = threading.Condition()
+        self._held: tuple[str, str] | None = None
+        self._released = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -49,6 +52,31 @@ class WebServer:
     def change(self, path: str, content: bytes) -> None:
         self.files[path] = content
         self.tags[path] = f'"changed {len(self.requests)}"'
+
+    def hold(self, path: str, offset: int) -> None:
+        """Requests of that range of the file wait until `release`."""
+        self._held = (path, f"bytes={offset}-")
+
+    def wait_for(self, path: str, offset: int) -> None:
+        """Returns when somebody has asked for that range."""
+        wanted = (path, f"bytes={offset}-")
+        with self._news:
+            assert self._news.wait_for(
+                lambda: any(
+                    (one, span[: len(wanted[1])]) == wanted for _, one, span in self.requests
+                ),
+                timeout=8,
+            )
+
+    def release(self) -> None:
+        self._released.set()
+
+    def note(self, method: str, path: str, span: str) -> None:
+        with self._news:
+            self.requests.append((method, path, span))
+            self._news.notify_all()
+        if self._held is not None and path == self._held[0] and span.startswith(self._held[1]):
+            assert self._released.wait(8)
 
     def of(self, method: str) -> list[str]:
         return [path for one, path, _ in self.requests if one == method]
@@ -89,7 +117,7 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
         def answer(self) -> None:
             ways = server.ways
             span = self.headers.get("Range", "")
-            server.requests.append((self.command, self.path, span))
+            server.note(self.command, self.path, span)
             if ways.refuses or (self.command == "HEAD" and not ways.head):
                 return self.end(ways.refuses or 405)
             if self.path in ways.moved:

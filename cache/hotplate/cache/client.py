@@ -84,6 +84,26 @@ class AgentClient:
         `from_origin_bytes`, `from_peers_bytes`, `complete`."""
         return await self._call("GET", f"/v1/pulls?url={quote(url, safe='')}")
 
+    async def held(self) -> list[dict[str, Any]]:
+        """What the node has: `name`, `kind` (url or tree), `files`, `bytes`, `memory_bytes`,
+        `disk_bytes`, `pinned`."""
+        found: list[dict[str, Any]] = (await self._call("GET", "/v1/held"))["items"]
+        return found
+
+    async def verify(self) -> dict[str, Any]:
+        """Reads all that the node has: `blobs`, `bytes`, `bad` (names; these are dropped)."""
+        return await self._call("POST", "/v1/held/verify")
+
+    async def warm(self, name: str) -> int:
+        """Brings a URL or tree into memory; its bytes."""
+        answer = await self._call("PUT", f"/v1/held?name={quote(name, safe='')}")
+        return int(answer["bytes"])
+
+    async def remove(self, name: str) -> int:
+        """Drops a URL, tree or blob; the bytes that became free."""
+        answer = await self._call("DELETE", f"/v1/held?name={quote(name, safe='')}")
+        return int(answer["bytes"])
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hotplate.cache.errors import (
     UnknownUrl,
     VersionChanged,
 )
+from hotplate.cache.inventory import Inventory
 from hotplate.cache.ledger import Ledger, location_json
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
@@ -54,6 +56,10 @@ def application(control: Control, token: str) -> web.Application:
             web.put("/v1/pulls", control.put_pull),
             web.get("/v1/pulls", control.get_pull),
             web.get("/v1/locations", control.get_location),
+            web.get("/v1/held", control.list_held),
+            web.put("/v1/held", control.warm_held),
+            web.delete("/v1/held", control.delete_held),
+            web.post("/v1/held/verify", control.verify_held),
         ]
     )
     return app
@@ -70,6 +76,7 @@ class Control:
         self._ledger = ledger
         self._metrics = metrics
         self._socket_path = socket_path
+        self._inventory = Inventory(node, pulls, node.holdings, ledger)
 
     async def healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -103,9 +110,7 @@ class Control:
         began = asyncio.get_running_loop().time()
         pull = self._pulls.start(_url(request))
         before = pull.traffic
-        await asyncio.wait({pull.task})
-        if (error := failure(pull)) is not None:
-            raise error
+        await self._pulls.ended(pull)
         return web.json_response(
             {
                 "bytes": pull.size_bytes,
@@ -128,6 +133,19 @@ class Control:
                 "complete": pull.task.done(),
             }
         )
+
+    async def list_held(self, request: web.Request) -> web.Response:
+        items = await self._inventory.items()
+        return web.json_response({"items": [asdict(item) for item in items]})
+
+    async def verify_held(self, request: web.Request) -> web.Response:
+        return web.json_response(asdict(await self._inventory.verify()))
+
+    async def warm_held(self, request: web.Request) -> web.Response:
+        return web.json_response({"bytes": await self._inventory.warm(_name(request))})
+
+    async def delete_held(self, request: web.Request) -> web.Response:
+        return web.json_response({"bytes": await self._inventory.remove(_name(request))})
 
     async def get_location(self, request: web.Request) -> web.Response:
         url = _url(request)
@@ -170,10 +188,17 @@ class Control:
 
 
 def _url(request: web.Request) -> str:
-    url = request.query.get("url", "")
-    if not url:
-        raise web.HTTPBadRequest(reason="url is missing")
-    return url.rstrip("/")
+    return _given(request, "url").rstrip("/")
+
+
+def _name(request: web.Request) -> str:
+    return _given(request, "name")
+
+
+def _given(request: web.Request, name: str) -> str:
+    if not (value := request.query.get(name, "")):
+        raise web.HTTPBadRequest(reason=f"{name} is missing")
+    return value
 
 
 def _tree_json(tree: Tree) -> dict[str, Any]:

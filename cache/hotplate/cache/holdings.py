@@ -22,7 +22,7 @@ from hotplate.cache.arena import Arena, Region
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.disk_room import DiskRoom
-from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.errors import CacheError, ChunkCorrupt, NoSpace
 from hotplate.cache.eviction import Kept, evict
 from hotplate.cache.fetching import Fetch, Fetcher
 from hotplate.cache.holding import Holding
@@ -56,7 +56,7 @@ class Holdings:
         """How many were wrong on disk and have been written over."""
 
     def __iter__(self) -> Iterator[Holding]:
-        return iter(list(self._held.values()))
+        return iter(list(dict.fromkeys(self._held.values())))  # a draft has two names by now
 
     def bring(
         self, content: Content, origin: Source, key: str, name: str, streamed: bool
@@ -117,6 +117,46 @@ class Holdings:
             await self._stop(holding)
             await self._free_unless_lent(holding)
         self.disk.discard(digest)
+
+    async def mend(self, blob: Blob, origin: Source, name: str) -> None:
+        """Verifies a blob's file where it lies, and writes over what is wrong. Raises CacheError.
+
+        All links to the file see it; memory that was lent of it stays what it is.
+        """
+        old = self._held.pop(blob.digest, None)
+        if old is not None:
+            await self._stop(old)
+            await self._free_unless_lent(old)
+        holding = self.bring(blob, origin, blob.digest, name, streamed=False)
+        await holding.until(lambda: holding.on_disk)
+
+    async def warm(self, holding: Holding) -> None:
+        """Brings a blob of the disk tier to the arena too.
+
+        Raises NoSpace when it does not fit, ChunkCorrupt when the file is damaged.
+        """
+        await holding.until(lambda: holding.on_disk or (holding.complete and holding.in_arena))
+        content = holding.content
+        if holding.in_arena or not isinstance(content, Blob) or not content.size_bytes:
+            return
+        region = await self._allocate(holding)
+        if region is None:
+            raise NoSpace(
+                f"{holding.name} of {content.size_bytes} bytes does not fit into the arena's "
+                f"{self.arena.limit_bytes}; give the agent more --memory, or 'cache rm' something"
+            )
+        copy = DiskCopy(self.disk, holding.key, content)
+        try:
+            for index in range(len(content.chunks)):
+                region.reserve(*content.span(index))
+                if not await asyncio.to_thread(copy.take, index, region):
+                    raise ChunkCorrupt(f"{holding.name} is damaged on disk; run 'cache verify'")
+            if holding.place is None and self._held.get(holding.key) is holding:
+                holding.place, region = region, None
+                holding.used = next(self._uses)
+        finally:
+            if region is not None:
+                await asyncio.to_thread(self.arena.release, region)
 
     async def close(self, flush_s: float) -> None:
         """Stops fetching, and waits for what is complete to be on disk."""

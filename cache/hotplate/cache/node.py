@@ -13,7 +13,7 @@ from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
 from hotplate.cache.manifest import Entry, Manifest
-from hotplate.cache.origin import Origin, checked_manifest
+from hotplate.cache.origin import Origin, Source, checked_manifest
 from hotplate.cache.trees import TreeFolder
 
 
@@ -89,6 +89,31 @@ class Node:
     def trees(self) -> list[Tree]:
         return list(self._trees.values())
 
+    @property
+    def digests(self) -> list[str]:
+        """Of all manifests kept here, also those of trees that nobody has asked for since."""
+        return list(self._named)
+
+    def kept(self) -> set[str]:
+        """Digests of the blobs that are to stay on this node."""
+        return self._ledger.digests().union(*self._named.values())
+
+    def naming(self, blob_digest: str) -> list[str]:
+        """The manifests kept here that name a blob."""
+        return [digest for digest, blobs in self._named.items() if blob_digest in blobs]
+
+    def kept_manifest(self, digest: str) -> Manifest:
+        """One of `digests`. Raises CacheError when the file is damaged."""
+        try:
+            data = (self._manifests / f"{digest}.json").read_bytes()
+        except OSError as exc:
+            raise CacheError(f"manifest {digest} cannot be read ({exc.strerror})") from exc
+        return checked_manifest(digest, data)
+
+    def source(self, blob_digest: str) -> Source:
+        """Where a tree's blob comes from."""
+        return self._origin.source(blob_digest)
+
     def sweep(self) -> None:
         """Reads the manifests kept here, and deletes what neither they nor the ledger name.
 
@@ -101,7 +126,7 @@ class Node:
         for folder in self.trees_root.iterdir():
             if folder.name not in self._named:
                 shutil.rmtree(folder, ignore_errors=True)
-        for digest in set(self._disk.digests()).difference(self._kept()):
+        for digest in set(self._disk.digests()).difference(self.kept()):
             self._disk.discard(digest)
 
     def idle_s(self) -> dict[str, float]:
@@ -161,7 +186,7 @@ class Node:
             if asked or digest not in self._named:
                 return False
             self._asked_at.pop(digest, None)
-            unused = self._named.pop(digest) - self._kept()
+            unused = self._named.pop(digest) - self.kept()
             (self._manifests / f"{digest}.json").unlink(missing_ok=True)
             tree = self._trees.pop(digest, None)
             if tree is not None:
@@ -233,15 +258,11 @@ class Node:
         tree.linked.add(path)
         holding.notify()
 
-    def _kept(self) -> set[str]:
-        """Digests of the blobs that are to stay on this node."""
-        return self._ledger.digests().union(*self._named.values())
-
     def _manifest(self, digest: str) -> Manifest:
         """The node's own copy, or the origin's, which is then kept."""
         path = self._manifests / f"{digest}.json"
-        with contextlib.suppress(FileNotFoundError, CacheError):
-            return checked_manifest(digest, path.read_bytes())
+        with contextlib.suppress(CacheError):
+            return self.kept_manifest(digest)
         manifest = self._origin.manifest(digest)
         partial = path.with_suffix(".partial")
         partial.write_bytes(manifest.to_bytes())

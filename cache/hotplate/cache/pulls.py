@@ -73,6 +73,20 @@ class Pulls:
         except KeyError:
             raise UnknownUrl(f"nobody has pulled {url} on this node; PUT it first") from None
 
+    async def ended(self, pull: Pull) -> None:
+        """Returns when all of it is here. Raises the CacheError that it failed with."""
+        await asyncio.wait({pull.task})
+        if (error := failure(pull)) is not None:
+            raise error
+
+    async def remove(self, url: str) -> None:
+        """Ends a pull that is under way; the URL is no longer kept here."""
+        pull = self._pulls.pop(url, None)
+        if pull is not None:
+            pull.task.cancel()
+            await asyncio.wait({pull.task})
+        await asyncio.to_thread(self._ledger.forget, url)
+
     async def open(self, url: str) -> Holding:
         """Begins to bring the one file at the URL. Raises UnknownUrl for a folder."""
         location = await self._find(url)

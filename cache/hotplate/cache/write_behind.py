@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
@@ -87,18 +86,16 @@ class WriteBehind:
             claim = await self._claim(holding.content.size_bytes)
         except CacheError as error:
             return error
-        writing = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._copy, claim, holding.key, region
-        )
+        job = self._thread.submit(self._copy, claim, holding.key, region)
         try:
-            await asyncio.shield(writing)
+            await asyncio.shield(asyncio.wrap_future(job))
         except CacheError as error:
             return error
         except asyncio.CancelledError:
-            writing.cancel()
-            with contextlib.suppress(CacheError, asyncio.CancelledError):
-                await writing  # it ends by itself; until then the room is taken
-            claim.release()
+            if job.cancel():
+                claim.release()
+            else:  # it ends by itself; nobody may believe before that the file is not there
+                await asyncio.gather(asyncio.wrap_future(job), return_exceptions=True)
             raise
         return None
 

@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands)
     _add_questions(commands)
+    _add_cache(commands)
     _add_roles(commands)
     _add_simulate(commands)
     return top
@@ -79,6 +80,25 @@ def _add_questions(commands: Commands) -> None:
             command.add_argument("--lines", type=int, default=100, help="last events")
         if name in ("logs", "events"):
             command.add_argument("-f", "--follow", action="store_true", help="and those that come")
+
+
+def _add_cache(commands: Commands) -> None:
+    cache = commands.add_parser("cache", help="what a running agent has, and bringing it more")
+    questions = cache.add_subparsers(required=True, metavar="ACTION")
+    for name, named, text in (
+        ("pull", "URL", "bring all files of a URL to the node"),
+        ("ls", "", "what the node has"),
+        ("verify", "", "read all of it again; what is damaged is dropped and named"),
+        ("rm", "NAME", "drop a URL, a tree or a blob"),
+        ("warm", "NAME", "bring a URL or a tree into memory"),
+    ):
+        question = questions.add_parser(name, help=text)
+        if named:
+            question.add_argument("name", metavar=named, help="URL, path or digest")
+        question.add_argument("--agent", help="HOST:PORT of the agent (HOTPLATE_AGENT)")
+        question.add_argument("--token-file", help="file with the cluster's token")
+        question.add_argument("--json", action="store_true", help="one line of JSON")
+        question.set_defaults(run=_cache, question=name)
 
 
 def _add_roles(commands: Commands) -> None:
@@ -208,6 +228,15 @@ def _gateway(arguments: argparse.Namespace) -> None:
     run_gateway(GatewaySettings(source, arguments.admin, arguments.replace, access_log=access_log))
 
 
+def _cache(arguments: argparse.Namespace) -> int:
+    from hotplate.platform.cache_command import answer
+
+    agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
+    if not agent:
+        raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
+    return answer(arguments, agent, _token(arguments.token_file) if arguments.token_file else "")
+
+
 def _agent(arguments: argparse.Namespace) -> None:
     from hotplate.cache.agent import AgentSettings
     from hotplate.platform.roles import run_agent
@@ -219,7 +248,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             host=arguments.host,
             port=arguments.port,
             origin_url=arguments.origin,
-            peers=tuple(filter(None, arguments.peers.split(","))),
+            peers=_peers(arguments.peers),
             peers_from=arguments.peers_from,
             disk_limit_bytes=_size("--disk", arguments.disk),
             disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
@@ -227,6 +256,15 @@ def _agent(arguments: argparse.Namespace) -> None:
             **({"arena_limit_bytes": memory_bytes} if memory_bytes else {}),
         )
     )
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    peers = tuple(filter(None, (one.strip() for one in text.split(","))))
+    for peer in peers:
+        host, _, port = peer.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            raise BadSetting(f"--peers {peer} is no HOST:PORT: write HOST:PORT,HOST:PORT,…")
+    return peers
 
 
 def _size(flag: str, text: str) -> int:

@@ -1,0 +1,74 @@
+"""`hotplate cache …` and the agent's flags, as a person types them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from hotplate.cache.agent import AgentSettings, run
+from hotplate.platform.cli import main
+from tests.cache.fakes import random_bytes
+
+CONTENT = random_bytes(100_000, 41)
+
+
+async def cache(*words: str) -> int:
+    return await asyncio.to_thread(main, ["cache", *words])
+
+
+async def test_a_folder_is_pulled_listed_verified_warmed_and_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, token_file = tmp_path / "model", tmp_path / "token"
+    model.mkdir()
+    (model / "a.bin").write_bytes(CONTENT)
+    token_file.write_text("secret\n")
+    monkeypatch.chdir(tmp_path)
+    async with run(AgentSettings(tmp_path / "data", token="secret")) as url:
+        flags = ("--agent", url.removeprefix("http://"), "--token-file", str(token_file))
+        assert await cache("pull", "model", *flags, "--json") == 0
+        last = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert last.keys() == {"bytes", "seconds", "from_origin_bytes", "from_peers_bytes"}
+        assert last["bytes"] == last["from_origin_bytes"] == len(CONTENT)
+        assert await cache("pull", "model", *flags) == 0
+        assert "100.0 kB in" in capsys.readouterr().out
+        assert await cache("ls", *flags) == 0
+        assert str(model) in capsys.readouterr().out
+        assert await cache("verify", *flags) == 0
+        assert await cache("warm", str(model), *flags) == 0
+        assert "100.0 kB are in memory" in capsys.readouterr().out
+        assert await cache("rm", str(model), *flags, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["bytes"] == 2 * len(CONTENT)
+
+
+async def test_a_failure_is_one_sentence_and_a_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run(AgentSettings(tmp_path / "data", token="secret")) as url:
+        monkeypatch.setenv("HOTPLATE_AGENT", url.removeprefix("http://"))
+        assert await cache("pull", "file:///nowhere", "--json") == 1
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1
+        assert "the agent needs its token" in said.err
+    monkeypatch.delenv("HOTPLATE_AGENT")
+    assert await cache("ls") == 1
+    assert "--agent HOST:PORT is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--memory", "2 parsecs"), "--memory '2 parsecs' is not a size: write bytes, or KB MB"),
+        (("--disk", "-1"), "--disk '-1' is not a size"),
+        (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines"),
+        (("--peers", "nonsense"), "--peers nonsense is no HOST:PORT"),
+    ],
+)
+def test_an_agent_that_cannot_start_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], sentence: str
+) -> None:
+    assert main(["agent", "--data", str(tmp_path), "--port", "0", *flags]) == 1
+    assert sentence in capsys.readouterr().err
