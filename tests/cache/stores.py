@@ -25,7 +25,7 @@ def store(kind: str, folder: Path) -> Iterator[BlobStore]:
     elif kind == "memory":
         yield BlobStore(f"memory://{uuid.uuid4().hex}")
     else:
-        with _s3_server() as options:
+        with s3_server() as options:
             bucket = uuid.uuid4().hex
             fsspec.filesystem("s3", **options).mkdir(bucket)
             yield BlobStore(f"s3://{bucket}/store", **options)
@@ -39,7 +39,7 @@ def contents(blobs: BlobStore) -> list[str]:
 
 
 @contextmanager
-def _s3_server() -> Iterator[dict[str, Any]]:
+def s3_server() -> Iterator[dict[str, Any]]:
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)

@@ -21,7 +21,8 @@ class FsspecFiles:
 
     def find(self, url: str) -> Location:
         try:
-            fs, root = fsspec.url_to_fs(url)
+            fs, root = self.file_system(url)
+            fs.invalidate_cache()
             info = fs.info(root)
             found = fs.find(root, detail=True) if info["type"] == "directory" else {root: info}
         except FileNotFoundError as exc:
@@ -33,9 +34,15 @@ class FsspecFiles:
                 f"{url} cannot be listed ({exc or type(exc).__name__}); "
                 "check the URL and the agent's credentials"
             ) from exc
-        if not found:
+        files = [path for path in sorted(found) if not path.endswith("/")]  # nor a folder's mark
+        if not files:
             raise UnknownUrl(f"there is no file below {url}; check the URL")
-        return Location(url, tuple(_version(fs, found[path]) for path in sorted(found)))
+        return Location(url, tuple(_version(fs, found[path]) for path in files))
+
+    def file_system(self, url: str) -> tuple[Any, str]:
+        """Of that URL, and the path in it."""
+        fs, path = fsspec.url_to_fs(url)
+        return fs, path
 
     def source(self, version: Version) -> Source:
         return FsspecSource(version)
@@ -51,6 +58,7 @@ class FsspecSource:
         try:
             fs, path = fsspec.url_to_fs(self.version.url)
             data = fs.cat_file(path, start=offset, end=offset + len(view))
+            fs.invalidate_cache()
             self._check(_version(fs, fs.info(path)), data, view)
         except CacheError:
             raise

@@ -166,7 +166,7 @@ class HttpSource:
 
     @contextlib.contextmanager
     def _answer(self, headers: Mapping[str, str]) -> Iterator[Answer]:
-        """From where redirects led last time, so that they are followed once per file."""
+        """From where redirects or a signature led last time, as long as that holds."""
         target = self._target
         if target is not None:
             with self._client.ask("GET", target, headers) as answer:
@@ -176,7 +176,7 @@ class HttpSource:
             self._target = None  # a signed address has expired
         address = self._address()
         with self._client.ask("GET", address, self._headers | dict(headers)) as answer:
-            if answer.status in (200, 206) and _host(answer.url) != _host(address):
+            if answer.status in (200, 206) and _host(answer.url) != _host(self._version.url):
                 self._target = answer.url
             yield answer
 

@@ -8,6 +8,7 @@ from hotplate.cache.http_client import HttpClient
 from hotplate.cache.http_files import HttpFiles
 from hotplate.cache.local_files import LocalFiles
 from hotplate.cache.locations import Files
+from hotplate.cache.s3_files import S3Files
 
 
 class Schemes:
@@ -15,7 +16,9 @@ class Schemes:
 
     def __init__(self) -> None:
         self._local = LocalFiles()
-        self._http = HttpFiles(HttpClient())
+        client = HttpClient()
+        self._http = HttpFiles(client)
+        self._s3 = S3Files(client)
         self._others = FsspecFiles()
 
     def of(self, url: str) -> Files:
@@ -29,4 +32,6 @@ class Schemes:
             raise UnknownUrl(f"{url}: the memory of another process cannot be read")
         if scheme in ("http", "https"):
             return self._http
+        if scheme in ("s3", "s3a"):
+            return self._s3
         return self._others

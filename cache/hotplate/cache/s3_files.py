@@ -1,0 +1,55 @@
+"""Files in buckets: listed by s3fs, read by our own client at addresses that it signs.
+
+Endpoint and credentials are botocore's: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, its files, roles.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import fsspec
+
+from hotplate.cache.errors import OriginUnavailable
+from hotplate.cache.fsspec_files import FsspecFiles
+from hotplate.cache.http_client import HttpClient
+from hotplate.cache.http_files import HttpSource
+from hotplate.cache.locations import Version
+from hotplate.cache.origin import Source
+
+_SIGNED_S = 3600
+"""How long an address holds; temporary credentials may end it earlier, and then it is made anew."""
+
+
+class S3Files(FsspecFiles):
+    """Files at `s3://BUCKET/…`."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+        self._making = threading.Lock()
+        self._fs: Any = None
+
+    def file_system(self, url: str) -> tuple[Any, str]:
+        """One for all threads: each has its own connections and threads behind it."""
+        with self._making:
+            if self._fs is None:
+                self._fs = fsspec.filesystem(
+                    "s3",
+                    use_listings_cache=False,
+                    skip_instance_cache=True,
+                    config_kwargs={"signature_version": "s3v4"},
+                )
+        return self._fs, self._fs._strip_protocol(url)
+
+    def source(self, version: Version) -> Source:
+        return HttpSource(self._client, version, lambda: self._sign(version))
+
+    def _sign(self, version: Version) -> str:
+        try:
+            fs, path = self.file_system(version.url)
+            return str(fs.sign(path, expiration=_SIGNED_S))
+        except Exception as exc:
+            raise OriginUnavailable(
+                f"{version.url} cannot be signed for ({exc or type(exc).__name__}); "
+                "check the agent's credentials"
+            ) from exc

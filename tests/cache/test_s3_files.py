@@ -1,0 +1,77 @@
+"""Files in buckets of a real S3 server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from hotplate.cache.errors import OriginUnavailable, UnknownUrl, VersionChanged
+from hotplate.cache.http_client import HttpClient
+from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.s3_files import S3Files
+from tests.cache.fakes import random_bytes
+from tests.cache.stores import s3_server
+from tests.cache.test_pulls import agent
+
+WEIGHTS = random_bytes(CHUNK_BYTES + 5, 51)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a bucket, which the environment says how to reach."""
+    with s3_server() as options:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
+        fs = fsspec.filesystem("s3", **options)
+        name = uuid.uuid4().hex
+        fs.mkdir(name)
+        fs.pipe(f"{name}/m/model.safetensors", WEIGHTS)
+        fs.pipe(f"{name}/m/sub dir/config+1.json", b"{}")
+        yield f"s3://{name}"
+
+
+@pytest.fixture
+def files() -> Iterator[S3Files]:
+    client = HttpClient()
+    yield S3Files(client)
+    client.close()
+
+
+async def test_a_folder_of_a_bucket_is_pulled_once(tmp_path: Path, bucket: str) -> None:
+    total = len(WEIGHTS) + 2
+    async with agent(tmp_path / "data") as client:
+        first = await client.pull(f"{bucket}/m")
+        assert (first["bytes"], first["from_origin_bytes"]) == (total, total)
+        one = await client.pull(f"{bucket}/m/model.safetensors")
+        assert (one["bytes"], one["from_origin_bytes"]) == (len(WEIGHTS), 0)
+
+
+def test_a_change_during_a_fetch_is_an_error(files: S3Files, bucket: str) -> None:
+    (version,) = files.find(f"{bucket}/m/model.safetensors").versions
+    assert version.tag.startswith('"') and version.size_bytes == len(WEIGHTS)
+    source = files.source(version)
+    view = memoryview(bytearray(100))
+    source.read_into(5, view)
+    assert view == WEIGHTS[5:105]
+    fs, path = files.file_system(version.url)
+    fs.pipe(path, bytes(len(WEIGHTS)))
+    with pytest.raises(VersionChanged):
+        source.read_into(105, view)
+    assert files.find(version.url).versions != (version,)
+
+
+def test_what_is_not_there_or_cannot_be_reached_is_a_sentence(
+    files: S3Files, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url in (f"{bucket}/nothing", "s3://no-such-bucket/x"):
+        with pytest.raises(UnknownUrl, match="there is nothing at"):
+            files.find(url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(OriginUnavailable, match="cannot be listed"):
+        S3Files(HttpClient()).find(f"{bucket}/m")
