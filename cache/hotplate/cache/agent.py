@@ -16,7 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from hotplate.cache import descriptors
-from hotplate.cache.arena import Arena, memory_limit_bytes
+from hotplate.cache.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.chunks import STALL_S
 from hotplate.cache.control import Control, application
 from hotplate.cache.disk import DiskTier
@@ -101,7 +101,8 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
         origin = FsspecOrigin(settings.origin_url) if settings.origin_url else NoOrigin()
-        arena = Arena(settings.arena_limit_bytes)
+        mount = huge_mount(data)
+        arena = Arena(settings.arena_limit_bytes, mount)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(settings.fetch_threads, clock, metrics)
@@ -130,6 +131,8 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
             await node.close(settings.flush_s)
             await runner.cleanup()
             ledger.close()
+            if mount is not None:
+                mount.close()
 
 
 @contextlib.contextmanager

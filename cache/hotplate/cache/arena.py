@@ -1,28 +1,24 @@
 """The arena: the node's memory of file bytes, shared read-only with replicas.
 
-One memfd per blob, in the file's own layout. The agent maps it for writing, then seals it, then
-lends descriptors. A read-only descriptor alone would protect nothing: `/proc/self/fd/N` can be
-opened again for writing. The seals leave the agent's own map as the only one that writes.
+One file in memory per blob, in the blob's own layout. The agent maps it for writing and lends
+descriptors that can only be read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
+import logging
 import mmap
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from hotplate.cache.errors import NoSpace
+from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.memory_file import HugeMount, MemoryFile, SealedFile
 
-_F_ADD_SEALS = 1033
-_F_SEAL_SEAL = 0x01
-_F_SEAL_SHRINK = 0x02
-_F_SEAL_GROW = 0x04
-_F_SEAL_FUTURE_WRITE = 0x10
-"""From linux/fcntl.h; Python's fcntl lacks the last one before 3.13."""
+log = logging.getLogger(__name__)
 
 _MADV_POPULATE_WRITE = 23
 """Maps a chunk's pages in one call (Linux 5.14): three times faster than a fault for each."""
@@ -33,18 +29,22 @@ _libc = ctypes.CDLL(None)
 class Region:
     """A blob's memory in the arena: `view` is the agent's writable map of it."""
 
-    def __init__(self, name: str, size_bytes: int) -> None:
+    def __init__(self, name: str, size_bytes: int, mount: HugeMount | None = None) -> None:
         """Raises NoSpace when the kernel refuses."""
         self.size_bytes = size_bytes
-        self._fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            os.ftruncate(self._fd, size_bytes)
-            self._map = mmap.mmap(self._fd, size_bytes)
-            seals = _F_SEAL_FUTURE_WRITE | _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
-            fcntl.fcntl(self._fd, _F_ADD_SEALS, seals)
-        except OSError as exc:
-            os.close(self._fd)
-            raise NoSpace(f"no memory for {name} of {size_bytes} bytes ({exc.strerror})") from exc
+        with contextlib.ExitStack() as undo:
+            try:
+                self._file: MemoryFile = (
+                    SealedFile(name, size_bytes) if mount is None else mount.create(size_bytes)
+                )
+                undo.callback(self._file.close)
+                self._map = mmap.mmap(self._file.fd, size_bytes)
+                self._file.protect()
+            except OSError as exc:
+                raise NoSpace(
+                    f"no memory for {name} of {size_bytes} bytes ({exc.strerror})"
+                ) from exc
+            undo.pop_all()
         with contextlib.suppress(OSError):  # refused where the kernel has no huge pages
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self.view = memoryview(self._map)
@@ -57,7 +57,7 @@ class Region:
         a whole model would delay its first byte by seconds. Raises NoSpace.
         """
         try:
-            os.posix_fallocate(self._fd, offset, length)
+            os.posix_fallocate(self._file.fd, offset, length)
         except OSError as exc:
             raise NoSpace(
                 f"the node's memory is full: {length} bytes more were refused ({exc.strerror}); "
@@ -70,20 +70,25 @@ class Region:
         )
 
     def lend(self) -> int:
-        """A new read-only descriptor; the caller closes it."""
-        return os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
+        """A new descriptor that can only be read; the caller closes it. Raises CacheError."""
+        try:
+            return self._file.lend()
+        except OSError as exc:
+            raise CacheError(f"a file in memory cannot be opened ({exc.strerror})") from exc
 
     def close(self) -> None:
         """Lets go. The memory lives on for whoever still maps it, or still writes to a slice."""
-        os.close(self._fd)
+        self._file.close()
         del self.view, self._map
 
 
 class Arena:
     """Regions within a limit. Thread-safe."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, mount: HugeMount | None = None) -> None:
+        """Without a mount of huge pages, each region is a memfd."""
         self.limit_bytes = limit_bytes
+        self._mount = mount
         self._lock = threading.Lock()
         self._used_bytes = 0
 
@@ -103,7 +108,7 @@ class Arena:
                     f"arena: blob {digest} needs {size_bytes} bytes, {self._used_bytes} of "
                     f"{self.limit_bytes} are used"
                 )
-            region = Region(digest, size_bytes)
+            region = Region(digest, size_bytes, self._mount)
             self._used_bytes += size_bytes
             return region
 
@@ -113,15 +118,44 @@ class Arena:
             self._used_bytes -= region.size_bytes
 
 
-def memory_limit_bytes() -> int:
-    """A quarter of this cgroup's memory limit, or of the machine's memory where none is set.
+def huge_mount(folder: Path) -> HugeMount | None:
+    """A mount for an arena; None where this process may not make one."""
+    try:
+        return HugeMount(folder)
+    except OSError as exc:
+        log.info("memory comes in small pages: a tmpfs cannot be mounted here (%s)", exc.strerror)
+        return None
+
+
+def memory_limit_bytes(root: Path = Path("/")) -> int:
+    """A quarter of what this process may have: its control groups' memory, or the machine's.
 
     Replicas are promised what is left. A model that the arena has no room for is read from disk.
+    `root` holds `proc` and `sys`.
     """
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            return min(int(Path(path).read_text()), _machine_bytes()) // 4
-    return _machine_bytes() // 4
+    limits = [_machine_bytes()]
+    for path in _limit_files(root):
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
+            limits.append(int(path.read_text()))
+    return min(limits) // 4
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    """Of this process's control groups and all above them, in either version of them."""
+    groups = ["0::/", "1:memory:/"]
+    with contextlib.suppress(OSError):
+        groups += (root / "proc/self/cgroup").read_text().splitlines()
+    for line in groups:
+        _, controllers, name = line.split(":", 2)
+        memory = "memory" in controllers.split(",")
+        if controllers and not memory:
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if memory else "")
+        group = top / name.lstrip("/")
+        for folder in (group, *group.parents):
+            yield folder / ("memory.limit_in_bytes" if memory else "memory.max")
+            if folder == top:
+                break
 
 
 def _machine_bytes() -> int:

@@ -179,6 +179,7 @@ class Control:
                 "disk_bytes": holdings.disk.used_bytes,
                 "disk_limit_bytes": holdings.disk.limit_bytes,
                 "disk_trouble": holdings.disk_trouble,
+                "memory_trouble": holdings.memory_room.trouble,
                 "mended_chunks": holdings.mended_chunks,
                 "arena_bytes": holdings.arena.used_bytes,
                 "blobs": blobs,

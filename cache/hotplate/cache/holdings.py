@@ -23,11 +23,11 @@ from hotplate.cache.chunks import Chunks
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.disk_room import DiskRoom
 from hotplate.cache.errors import CacheError, ChunkCorrupt, NoSpace
-from hotplate.cache.eviction import Kept, evict
 from hotplate.cache.fetching import Fetch, Fetcher
 from hotplate.cache.holding import Holding
 from hotplate.cache.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.manifest import Blob, Content
+from hotplate.cache.memory_room import MemoryRoom
 from hotplate.cache.origin import Source
 from hotplate.cache.write_behind import WriteBehind
 
@@ -47,8 +47,7 @@ class Holdings:
         self._stall_s = stall_s
         self._held: dict[str, Holding] = {}
         self._uses = itertools.count(1)
-        self._refused: set[str] = set()
-        """Blobs that the kernel had no memory for, though the arena's limit allowed them."""
+        self.memory_room = MemoryRoom(arena, self)
         self._landings = asyncio.Semaphore(_LANDINGS)
         self.disk_room = DiskRoom(disk, self._held, self.drop)
         self._write_behind = WriteBehind(disk, self.disk_room.claim)
@@ -108,14 +107,14 @@ class Holdings:
             holding.used = next(self._uses)
             forgotten = self._held.get(holding.key) is not holding
             if not holding.leases and (forgotten or holding.error is not None):
-                await self._free(holding)
+                await self.memory_room.free(holding)
 
     async def drop(self, digest: str) -> None:
         """Forgets a blob and deletes its copies; open leases keep theirs."""
         holding = self._held.pop(digest, None)
         if holding is not None:
             await self._stop(holding)
-            await self._free_unless_lent(holding)
+            await self.memory_room.free_unless_lent(holding)
         self.disk.discard(digest)
 
     async def mend(self, blob: Blob, origin: Source, name: str) -> None:
@@ -126,7 +125,7 @@ class Holdings:
         old = self._held.pop(blob.digest, None)
         if old is not None:
             await self._stop(old)
-            await self._free_unless_lent(old)
+            await self.memory_room.free_unless_lent(old)
         holding = self.bring(blob, origin, blob.digest, name, streamed=False)
         await holding.until(lambda: holding.on_disk)
 
@@ -139,7 +138,7 @@ class Holdings:
         content = holding.content
         if holding.in_arena or not isinstance(content, Blob) or not content.size_bytes:
             return
-        region = await self._allocate(holding)
+        region = await self.memory_room.allocate(holding)
         if region is None:
             raise NoSpace(
                 f"{holding.name} of {content.size_bytes} bytes does not fit into the arena's "
@@ -159,7 +158,7 @@ class Holdings:
                 await asyncio.to_thread(self.arena.release, region)
 
     async def close(self, flush_s: float) -> None:
-        """Stops fetching, and waits for what is complete to be on disk."""
+        """Stops fetching, waits for what is complete to be on disk, and gives the memory back."""
         self._fetcher.close()
         for holding in self:
             if not holding.complete or holding.disk_error is not None:
@@ -168,6 +167,8 @@ class Holdings:
         if writing:
             await asyncio.wait(writing, timeout=flush_s)
         self._write_behind.close()
+        for holding in self:
+            await self.memory_room.free(holding)
 
     async def _stop(self, holding: Holding) -> None:
         if holding.task is not None and not holding.task.done():
@@ -193,8 +194,7 @@ class Holdings:
             holding.notify()
 
     async def _place_and_fetch(self, holding: Holding, streamed: bool) -> None:
-        in_memory = streamed and holding.content.size_bytes and holding.key not in self._refused
-        region = await self._allocate(holding) if in_memory else None
+        region = await self.memory_room.allocate(holding) if streamed else None
         if region is not None:
             try:
                 await self._stream(holding, region)
@@ -212,7 +212,7 @@ class Holdings:
         holding.place = region
         holding.notify()
         async with contextlib.AsyncExitStack() as undo:
-            undo.push_async_callback(self._free_unless_lent, holding)
+            undo.push_async_callback(self.memory_room.free_unless_lent, holding)
             await self._fetch(holding, region, urgent=False, local=copy)
             self._settle(holding)
             undo.pop_all()
@@ -227,7 +227,7 @@ class Holdings:
 
         Raises `error` where somebody has borrowed what there is of it.
         """
-        self._refused.add(holding.key)
+        self.memory_room.refuse(holding, error)
         if holding.leases:
             raise error
         log.warning("%s goes to disk instead: %s", holding.name, error)
@@ -319,31 +319,6 @@ class Holdings:
         if at is None:
             return self._stall_s
         return max(0.0, at - asyncio.get_running_loop().time())
-
-    async def _allocate(self, holding: Holding) -> Region | None:
-        """A region for the blob, taken from idle ones if need be; None when there is no room."""
-        size_bytes = holding.content.size_bytes
-        kept = {one.key: one for one in self if one.in_arena and not one.leases and one.on_disk}
-        idle = (Kept(key, one.content.size_bytes, (0, one.used)) for key, one in kept.items())
-        for victim in evict(idle, self.arena.lacks(size_bytes)).victims:
-            if not kept[victim.key].leases:
-                await self._free(kept[victim.key])
-        try:
-            return self.arena.allocate(holding.key, size_bytes)
-        except NoSpace as error:
-            log.info("%s goes to disk instead: %s", holding.name, error)
-            return None
-
-    async def _free_unless_lent(self, holding: Holding) -> None:
-        if not holding.leases:
-            await self._free(holding)
-
-    async def _free(self, holding: Holding) -> None:
-        region = holding.place
-        if isinstance(region, Region):
-            holding.place = None
-            # unmapping gigabytes takes long enough to be felt on the loop
-            await asyncio.to_thread(self.arena.release, region)
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
