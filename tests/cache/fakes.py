@@ -167,16 +167,20 @@ class AgentProcess:
     """A real agent; leaving the block kills it."""
 
     _PROGRAM = """
-import asyncio, json, sys
+import asyncio, ctypes, json, sys
 from pathlib import Path
+ctypes.CDLL(None).prctl(1, 9)  # dies with the test run: what it has mounted would stay
 from hotplate.cache.agent import AgentSettings, serve
 options = json.loads(sys.argv[1])
-settings = AgentSettings(data_dir=Path(options.pop("data_dir")), **options)
+folders = {name: Path(options.pop(name)) for name in ("data_dir", "mount") if name in options}
+settings = AgentSettings(**folders, **options)
 asyncio.run(serve(settings, lambda url: print(url, flush=True)))
 """
 
     def __init__(self, data_dir: Path, origin_url: str, **options: Any) -> None:
         options |= {"data_dir": str(data_dir), "origin_url": origin_url}
+        if "mount" in options:
+            options["mount"] = str(options["mount"])
         self.process = subprocess.Popen(
             [sys.executable, "-c", self._PROGRAM, json.dumps(options)],
             stdout=subprocess.PIPE,

@@ -30,6 +30,7 @@ from hotplate.cache.node import Node
 from hotplate.cache.origin import FsspecOrigin, NoOrigin
 from hotplate.cache.pulls import Pulls
 from hotplate.cache.schemes import Schemes
+from hotplate.cache.view import View
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class AgentSettings:
     """Chunks on their way at once. Object stores give 50-100 MB/s per connection."""
     stall_s: float = STALL_S
     """Seconds without a verified chunk after which a file fails."""
+    mount: Path | None = None
+    """Folder to show all files in, as a file system, where that is allowed; None = nowhere."""
     flush_s: float = 60.0
     """Seconds that a stopping agent takes to write complete files to disk."""
 
@@ -115,17 +118,20 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
         lending = Lending(node, pulls, data, settings.token)
-        control = Control(node, pulls, ledger, metrics, data / SOCKET_NAME)
+        view = View(node, pulls, settings.mount, data)
+        control = Control(node, pulls, ledger, view, metrics, data / SOCKET_NAME)
         runner = web.AppRunner(
             application(control, settings.token), access_log=None, shutdown_timeout=1
         )
         try:
             await runner.setup()
+            await view.start()
             site = web.TCPSite(runner, settings.host, settings.port)
             await site.start()
             host, port = runner.addresses[0][:2]
             yield f"http://{host}:{port}"
         finally:
+            await view.close()
             await lending.close()
             await pulls.close()
             await node.close(settings.flush_s)

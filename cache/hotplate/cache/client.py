@@ -41,11 +41,12 @@ class AgentClient:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
-    async def tree(self, manifest: str, wait: Literal["files", "all"] = "files") -> Tree:
+    async def tree(self, manifest: str, wait: Literal["view", "files", "all"] = "files") -> Tree:
         """Brings a tree to the node, or joins who does.
 
         Returns when the files that are not streamed are there (`files`), or every file
-        (`all`). Takes as long as that takes.
+        (`all`). Takes as long as that takes. `view` shows the tree at once and brings bytes as
+        they are read; where the node has no file view, it is `all`.
         """
         return _tree(await self._call("PUT", f"/v1/trees/{manifest}?wait={wait}"))
 

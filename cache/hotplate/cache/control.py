@@ -26,6 +26,7 @@ from hotplate.cache.ledger import Ledger, location_json
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
 from hotplate.cache.pulls import Pulls, failure
+from hotplate.cache.view import View
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,11 +70,18 @@ class Control:
     """Answers requests about one node."""
 
     def __init__(
-        self, node: Node, pulls: Pulls, ledger: Ledger, metrics: Metrics, socket_path: Path
+        self,
+        node: Node,
+        pulls: Pulls,
+        ledger: Ledger,
+        view: View,
+        metrics: Metrics,
+        socket_path: Path,
     ) -> None:
         self._node = node
         self._pulls = pulls
         self._ledger = ledger
+        self._view = view
         self._metrics = metrics
         self._socket_path = socket_path
         self._inventory = Inventory(node, pulls, node.holdings, ledger)
@@ -85,9 +93,23 @@ class Control:
         return web.Response(body=self._metrics.render(), content_type="text/plain")
 
     async def put_tree(self, request: web.Request) -> web.Response:
-        tree = await self._node.bring(request.match_info["manifest"])
-        await tree.until(tree.whole if request.query.get("wait") == "all" else tree.ready)
+        digest, wait = request.match_info["manifest"], request.query.get("wait")
+        if wait == "view" and (root := self._view.tree_root(digest)) is not None:
+            return web.json_response(await self._show(digest, root))
+        tree = await self._node.bring(digest)
+        await tree.until(tree.whole if wait in ("all", "view") else tree.ready)
         return web.json_response(_tree_json(tree))
+
+    async def _show(self, digest: str, root: Path) -> dict[str, Any]:
+        """A tree of the view: its bytes come as they are read."""
+        manifest = await self._node.show(digest)
+        verified_bytes = self._node.verified_bytes(manifest)
+        return {
+            "root": str(root),
+            "bytes_total": manifest.size_bytes,
+            "bytes_verified": verified_bytes,
+            "complete": verified_bytes == manifest.size_bytes,
+        }
 
     async def get_tree(self, request: web.Request) -> web.Response:
         tree = self._node.get(request.match_info["manifest"])
@@ -175,6 +197,7 @@ class Control:
         return web.json_response(
             {
                 "socket": str(self._socket_path),
+                "view": self._view.status(),
                 "origin_bytes": self._metrics.origin_bytes_total,
                 "disk_bytes": holdings.disk.used_bytes,
                 "disk_limit_bytes": holdings.disk.limit_bytes,

@@ -82,21 +82,26 @@ class Holdings:
         gone = holding.place is None and not self.disk.has(holding.key, holding.content.size_bytes)
         return holding.error is not None or (holding.on_disk and gone)
 
+    def verified_bytes(self, keys: Iterable[str]) -> int:
+        """How much of that content is here."""
+        return sum(held.verified_bytes for key in keys if (held := self._held.get(key)))
+
     def want(self, holding: Holding, indices: Iterable[int]) -> None:
         """A reader waits for these chunks."""
         if holding.fetch is not None:
             self._fetcher.want(holding.fetch, indices)
 
     @contextlib.asynccontextmanager
-    async def lend(self, holding: Holding) -> AsyncIterator[int]:
+    async def lend(self, holding: Holding, disk_first: bool = False) -> AsyncIterator[int]:
         """A read-only descriptor of the blob's bytes, closed on exit with the lease.
 
-        Its memory is not taken back before. Raises the error that the blob failed with.
+        Its memory is not taken back before. `disk_first` prefers the file on disk to the copy in
+        memory, where it has both. Raises the error that the blob failed with.
         """
         holding.leases += 1
         try:
             await holding.until(lambda: holding.place is not None or holding.on_disk)
-            place = holding.place
+            place = None if disk_first and holding.on_disk else holding.place
             fd = place.lend() if place is not None else self.disk.lend(holding.key)
             try:
                 yield fd

@@ -79,6 +79,7 @@ class Node:
         self._trees: dict[str, Tree] = {}
         self._starting: dict[str, asyncio.Task[Tree]] = {}
         self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
+        self._shown: dict[str, dict[str, Entry]] = {}  # by path, of trees whose files are borrowed
         self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
         self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
         self._began = asyncio.get_running_loop().time()
@@ -174,6 +175,41 @@ class Node:
             raise refusal
         return tree, entry
 
+    async def show(self, digest: str) -> Manifest:
+        """Keeps a tree's manifest here, so that its files can be borrowed; brings none of them.
+
+        Raises UnknownManifest, ChunkCorrupt, OriginUnavailable.
+        """
+        self._asked_at[digest] = asyncio.get_running_loop().time()
+        manifest = await asyncio.to_thread(self._manifest, digest)
+        async with self._changing:
+            self._named[digest] = set(_blob_digests(manifest).values())
+        return manifest
+
+    def verified_bytes(self, manifest: Manifest) -> int:
+        """How much of a tree's content this node has."""
+        return self.holdings.verified_bytes(blob.digest for blob in set(manifest.blobs()))
+
+    async def borrow(self, digest: str, path: str) -> Holding:
+        """What this node has of one file of a tree that is kept here; that file alone is brought.
+
+        Raises UnknownManifest for any other path.
+        """
+        if digest not in self._named:
+            raise UnknownManifest(f"this node has no tree {digest}; PUT it first")
+        if digest not in self._shown:
+            manifest = await asyncio.to_thread(self._manifest, digest)
+            self._shown[digest] = {entry.path: entry for entry in manifest.entries}
+        entry = self._shown[digest].get(path)
+        if entry is None or entry.blob is None:
+            raise UnknownManifest(f"tree {digest} has no file {path}")
+        return self._bring_file(entry, entry.blob.digest)
+
+    def _bring_file(self, entry: Entry, key: str) -> Holding:
+        assert entry.blob is not None
+        source = self._origin.source(key)
+        return self.holdings.bring(entry.blob, source, key, entry.path, entry.streamed)
+
     async def delete(self, digest: str, idle_s: float = 0.0) -> bool:
         """Removes a tree, and the blobs that no other tree of this node names.
 
@@ -186,6 +222,7 @@ class Node:
             if asked or digest not in self._named:
                 return False
             self._asked_at.pop(digest, None)
+            self._shown.pop(digest, None)
             unused = self._named.pop(digest) - self.kept()
             (self._manifests / f"{digest}.json").unlink(missing_ok=True)
             tree = self._trees.pop(digest, None)
@@ -217,14 +254,7 @@ class Node:
         tree = self._trees[digest] = Tree(digest, manifest, folder, linked)
         files = [entry for entry in manifest.entries if entry.blob is not None]
         for entry in sorted(files, key=lambda entry: entry.streamed):
-            assert entry.blob is not None
-            tree.holdings[entry.path] = self.holdings.bring(
-                entry.blob,
-                self._origin.source(tree.digests[entry.path]),
-                key=tree.digests[entry.path],
-                name=entry.path,
-                streamed=entry.streamed,
-            )
+            tree.holdings[entry.path] = self._bring_file(entry, tree.digests[entry.path])
         tree.ready = asyncio.create_task(self._make_ready(tree))
         tree.whole = asyncio.create_task(self._make_whole(tree))
         tree.ready.add_done_callback(_retrieve)

@@ -94,7 +94,7 @@ class Pulls:
             raise UnknownUrl(
                 f"{url} is a folder of {len(location.versions)} files; open one of them"
             )
-        return self._bring(location.versions[0])
+        return self.bring(location.versions[0])
 
     async def close(self) -> None:
         tasks = [pull.task for pull in self._pulls.values()] + list(self._settling.values())
@@ -104,7 +104,7 @@ class Pulls:
 
     async def _run(self, pull: Pull) -> None:
         location = await self._find(pull.url)
-        pull.holdings = [self._bring(version) for version in location.versions]
+        pull.holdings = [self.bring(version) for version in location.versions]
         pull.before = pull.traffic
         pull.location = location
         for holding in pull.holdings:
@@ -124,7 +124,12 @@ class Pulls:
         await asyncio.to_thread(self._ledger.set_location, location)
         return location
 
-    def _bring(self, version: Version) -> Holding:
+    def locations(self) -> list[Location]:
+        """What was found at the URLs that are kept here."""
+        return self._ledger.locations()
+
+    def bring(self, version: Version) -> Holding:
+        """Begins to bring one file in a version that was found, or joins who does."""
         blob = self._ledger.blob(version)
         source = self._schemes.of(version.url).source(version)
         if blob is not None:

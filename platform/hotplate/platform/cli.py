@@ -135,6 +135,7 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
+    agent.add_argument("--mount", help="DIR to show the files in, or 'no' (DATA/view if allowed)")
     agent.set_defaults(run=_agent)
 
 
@@ -250,6 +251,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             origin_url=arguments.origin,
             peers=_peers(arguments.peers),
             peers_from=arguments.peers_from,
+            mount=_mount(arguments),
             disk_limit_bytes=_size("--disk", arguments.disk),
             disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
             token=_token(arguments.token_file) if arguments.token_file else "",
@@ -265,6 +267,12 @@ def _peers(text: str) -> tuple[str, ...]:
         if not host or not port.isdigit() or int(port) > 65535:
             raise BadSetting(f"--peers {peer} is no HOST:PORT: write HOST:PORT,HOST:PORT,…")
     return peers
+
+
+def _mount(arguments: argparse.Namespace) -> Path | None:
+    if arguments.mount == "no":
+        return None
+    return Path(arguments.mount or DataDir.at(arguments.data).root / "view").resolve()
 
 
 def _size(flag: str, text: str) -> int:
