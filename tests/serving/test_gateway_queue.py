@@ -91,6 +91,23 @@ async def test_who_cannot_be_in_time_is_told_at_once_when_to_come_again(kitchen:
     assert (said.refused, said.refusals) == (1, {"no_capacity": 1})
 
 
+async def test_how_slow_a_body_comes_says_nothing_of_how_long_requests_take(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nsl")
+    queue = kitchen.server.queue
+    await until(lambda: queue.in_flight == 1)
+    [replica] = queue.replicas
+    await asyncio.sleep(0.4)
+    caller.send_raw(b"owly")
+    assert (await caller.answer()).body == b"slowly"
+    await until(lambda: not replica.taken)
+    assert queue.service.seen == 1
+    assert queue.service.mean_s < 0.3
+
+
 async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Kitchen) -> None:
     await kitchen.serve(organization_header="X-Organization", weights=(("acme", 1.0),))
     await kitchen.wake()

@@ -142,6 +142,8 @@ class Exchange:
     def end_body(self, trailers: Sequence[Field]) -> None:
         self.request_done = True
         self._trailers = trailers
+        if self.ticket is not None:
+            self.ticket.whole_at = self.server.loop.time()
         if self.upstream is not None and self.front is not None and self.request.chunked:
             self.upstream.write(last_chunk(trailers))
 

@@ -43,7 +43,7 @@ class Limits:
     """Time that may pass between two pieces of a body; above it 408."""
     take_s: float = 30.0
     """A caller that takes no byte of its answer for this long is cut off."""
-    sweep_s: float = 5.0
+    sweep_s: float = 2.0
     """How often slow and idle callers are looked for, while there are any callers."""
     linger_s: float = 2.0
     """Time in which the rest of an unwanted body is thrown away, so that the answer arrives."""

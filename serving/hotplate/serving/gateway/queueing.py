@@ -176,8 +176,11 @@ class SlotQueue(Generic[Holder]):
             self._let_out(ticket)
             return self._after_release(now)
         self.completed += 1
-        granted_at = ticket.granted_at
-        self.service.learn(now - granted_at, (ticket.answered_at or now) - granted_at, now)
+        since, answered_at = ticket.granted_at, ticket.answered_at or now
+        if ticket.whole_at > since:  # how slow a caller is says nothing of the others
+            since = ticket.whole_at
+            answered_at = max(answered_at, since)
+        self.service.learn(now - since, answered_at - since, now)
         replica = ticket.replica
         if self.line.count and replica is not None and self._slots.passes_on(replica):
             self._end(ticket, replica, now, typical=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ Holder = TypeVar("Holder")
 
 USUAL_PRIORITY: Final = 3
 """RFC 9218's: 0 goes first, 7 last."""
+
+EARLIER: Final = -math.inf
 
 # Where a ticket is; not an enum, because every request is asked several times.
 ENDED: Final = 0
@@ -41,6 +44,7 @@ class Ticket(Generic[Holder]):
         "share",
         "size_bytes",
         "timeout_s",
+        "whole_at",
     )
 
     def __init__(
@@ -71,6 +75,8 @@ class Ticket(Generic[Holder]):
         """Its time ran out in its replica."""
         self.answered_at = 0.0
         """When its answer began; 0 = it has not."""
+        self.whole_at = EARLIER
+        """When the last of it came, where that was after its submission."""
         self.share: Share[Holder] | None = None
 
     # Kept by the queue, from its submission on:
