@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -214,3 +215,33 @@ async def test_a_body_that_breaks_off_is_fetched_again_and_counted(tmp_path: Pat
         async with agent(tmp_path / "data") as client:
             found = await client.pull(f"{web.url}/m")
         assert web.sent_bytes == len(WEIGHTS) + 3 == found["from_origin_bytes"]
+
+
+async def test_a_peer_knows_the_files_and_digests_of_an_origin_that_is_down(tmp_path: Path) -> None:
+    with WebServer({"/m/a": WEIGHTS, "/m/b": CONFIG}) as web:
+        url = f"{web.url}/m"
+        async with agent(tmp_path / "one", token="t") as one:
+            await one.pull(url)
+            known = await one.location(url)
+            peers = (one.url.removeprefix("http://"), "127.0.0.1:9")
+            async with agent(tmp_path / "two", token="t", peers=peers, stall_s=1) as two:
+                web.ways.refuses = 503
+                pulling = asyncio.create_task(two.pull(url))
+                await asyncio.wait({pulling}, timeout=5)
+                assert await two.location(url) == known and None not in known["chunks"]
+                pulling.cancel()
+                await asyncio.wait({pulling})
+
+
+async def test_a_peers_digests_are_what_a_first_fetch_is_verified_by(tmp_path: Path) -> None:
+    with WebServer({"/m": WEIGHTS}) as web:
+        url = f"{web.url}/m"
+        async with agent(tmp_path / "one") as one:
+            await one.pull(url)
+            web.files["/m"] = bytes(len(WEIGHTS))  # and says that it is the same
+            peers = (one.url.removeprefix("http://"),)
+            async with agent(tmp_path / "two", peers=peers) as two:
+                with contextlib.suppress(ChunkCorrupt):  # else the peer gave the right bytes
+                    await two.pull(url)
+                assert await two.location(url) == await one.location(url)
+                assert (await two.verify())["bad"] == []

@@ -28,6 +28,7 @@ from hotplate.cache.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node
 from hotplate.cache.origin import FsspecOrigin, NoOrigin
+from hotplate.cache.peer_ledgers import PeerLedgers
 from hotplate.cache.pulls import Pulls
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.view import View
@@ -113,7 +114,8 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         ledger = Ledger(data / "ledger")
         node = Node(data, origin, disk, holdings, ledger)
         node.sweep()
-        pulls = Pulls(holdings, ledger, Schemes())
+        peers = PeerLedgers(lambda: settings.peers, settings.token)
+        pulls = Pulls(holdings, ledger, Schemes(), peers)
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))

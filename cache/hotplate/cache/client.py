@@ -85,6 +85,10 @@ class AgentClient:
         `from_origin_bytes`, `from_peers_bytes`, `complete`."""
         return await self._call("GET", f"/v1/pulls?url={quote(url, safe='')}")
 
+    async def location(self, url: str) -> dict[str, Any]:
+        """What the node's ledger says of a URL: `location`, `files`, `chunks`."""
+        return await self._call("GET", f"/v1/locations?url={quote(url, safe='')}")
+
     async def held(self) -> list[dict[str, Any]]:
         """What the node has: `name`, `kind` (url or tree), `files`, `bytes`, `memory_bytes`,
         `disk_bytes`, `pinned`."""

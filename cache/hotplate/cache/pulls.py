@@ -12,6 +12,7 @@ from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
 from hotplate.cache.locations import Location, Version
 from hotplate.cache.manifest import Blob, Draft
+from hotplate.cache.peer_ledgers import PeerLedgers
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.traffic import Traffic
 
@@ -49,9 +50,12 @@ class Pull:
 class Pulls:
     """The pulls of this node, by URL."""
 
-    def __init__(self, holdings: Holdings, ledger: Ledger, schemes: Schemes) -> None:
+    def __init__(
+        self, holdings: Holdings, ledger: Ledger, schemes: Schemes, peers: PeerLedgers
+    ) -> None:
         self._holdings = holdings
         self._ledger = ledger
+        self._peers = peers
         self._schemes = schemes
         self._pulls: dict[str, Pull] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
@@ -117,12 +121,25 @@ class Pulls:
         try:
             location = await asyncio.to_thread(files.find, url)
         except OriginUnavailable:
-            known = self._ledger.location(url)
+            known = self._ledger.location(url) or await self._ask_peers(url)
             if known is None:
                 raise
             return known
         await asyncio.to_thread(self._ledger.set_location, location)
+        if any(self._ledger.blob(version) is None for version in location.versions):
+            await self._ask_peers(url, location)
         return location
+
+    async def _ask_peers(self, url: str, here: Location | None = None) -> Location | None:
+        """Learns the digests that peers know of a URL's files; the files that one has seen."""
+        for seen, blobs in await self._peers.ask(url):
+            here = here or seen
+            for version in here.versions:
+                if version in blobs:
+                    await asyncio.to_thread(self._ledger.set_blob, version, blobs[version])
+        if here is not None:
+            await asyncio.to_thread(self._ledger.set_location, here)
+        return here
 
     def locations(self) -> list[Location]:
         """What was found at the URLs that are kept here."""
