@@ -18,7 +18,7 @@ from hotplate.autoscaler.simulator.timeline import timeline
 HOUR_S = 3600.0
 
 
-def busy_trace(seed: int = 1, deployments: int = 3, requests: int = 2000) -> dict[str, Arrivals]:
+def busy_trace(seed: int = 1, deployments: int = 3, requests: int = 700) -> dict[str, Arrivals]:
     rng = random.Random(seed)
     trace = {}
     for number in range(deployments):
@@ -130,10 +130,10 @@ def most_at_once(fleets: Sequence[Fleet]) -> int:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_more_replicas_than_there_are_instances(name: str) -> None:
-    trace = busy_trace(requests=400)
+    trace = busy_trace(requests=200)
     outcome, fleets = simulate(name, trace, Setup(20.0, instances=3))
     assert most_at_once(fleets) == 3
-    assert outcome.requests == 1200
+    assert outcome.requests == 600
     _, free = simulate(name, trace, Setup(20.0))
     assert most_at_once(free) > 3
 
