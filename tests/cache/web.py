@@ -27,6 +27,8 @@ class Ways:
     """The status of every answer, when set."""
     moved: dict[str, str] = field(default_factory=dict)
     """Path → URL to redirect to."""
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Path → more headers of its answers."""
 
 
 class WebServer:
@@ -38,6 +40,8 @@ class WebServer:
         self.ways = Ways(**ways)
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and range of every request."""
+        self.authorized: list[str] = []
+        """The `Authorization` of every request."""
         self.sent_bytes = 0
         """Of bodies of files."""
         self.connections = 0
@@ -117,6 +121,7 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
         def answer(self) -> None:
             ways = server.ways
             span = self.headers.get("Range", "")
+            server.authorized.append(self.headers.get("Authorization", ""))
             server.note(self.command, self.path, span)
             if ways.refuses or (self.command == "HEAD" and not ways.head):
                 return self.end(ways.refuses or 405)
@@ -152,7 +157,7 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
         def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             ways = server.ways
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in (headers | server.ways.headers.get(self.path, {})).items():
                 self.send_header(name, value)
             if ways.lengths:
                 self.send_header("Content-Length", str(len(body)))
@@ -175,7 +180,7 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
 
         def end(self, status: int, body: bytes = b"", **headers: str) -> None:
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in (headers | server.ways.headers.get(self.path, {})).items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

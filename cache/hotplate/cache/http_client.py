@@ -130,9 +130,13 @@ class HttpClient:
 
     @contextlib.contextmanager
     def ask(
-        self, method: str, url: str, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        leave: bool = True,
     ) -> Iterator[Answer]:
-        """The answer after redirects, whatever its status.
+        """The answer after redirects (to another host if `leave`), whatever its status.
 
         `Authorization`, and a user in the URL, go to that host only. Raises OriginUnavailable,
         UnknownUrl for a redirect that leads nowhere.
@@ -146,11 +150,13 @@ class HttpClient:
                 sent.pop("Authorization", None)
             with self._exchange(method, url, parts, sent) as answer:
                 target = answer.headers.get("location")
-                if answer.status not in _REDIRECT or target is None:
+                further = urljoin(url, target or "")
+                stays = urlsplit(further).netloc == parts.netloc
+                if answer.status not in _REDIRECT or target is None or not (leave or stays):
                     yield answer
                     return
                 answer.skip()
-                url = urljoin(url, target)
+                url = further
         raise UnknownUrl(f"{hide(start.geturl())} redirects more than {_REDIRECTS} times")
 
     def close(self) -> None:

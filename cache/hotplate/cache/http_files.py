@@ -60,7 +60,7 @@ class HttpFiles:
                     folder = self._look(f"{url}/")
                     if isinstance(folder, str):
                         return folder
-            raise _refusal(url, status)
+            raise refusal(url, status)
         return self._try(url)
 
     def _try(self, url: str) -> Version | str:
@@ -73,7 +73,7 @@ class HttpFiles:
             if answer.status == 416:
                 return Version(url, 0, tag)
             if answer.status != 200:
-                raise _refusal(url, answer.status)
+                raise refusal(url, answer.status)
             if urlsplit(answer.url).path.endswith("/"):
                 return answer.url
             return Version(url, answer.skip() if answer.length is None else answer.length, tag)
@@ -86,7 +86,7 @@ class HttpFiles:
                 raise UnknownUrl(f"{hide(folder)} has more than {_FOLDERS} folders")
             with self._client.ask("GET", at) as answer:
                 if answer.status != 200:
-                    raise _refusal(at, answer.status)
+                    raise refusal(at, answer.status)
                 page = answer.read_all(_PAGE_BYTES).decode(errors="replace")
             for link in _links(page, at):
                 if not link.endswith("/"):
@@ -196,7 +196,7 @@ class HttpSource:
 
     def _failure(self, status: int) -> CacheError:
         return (
-            changed(self._version) if status in (412, 416) else _refusal(self._version.name, status)
+            changed(self._version) if status in (412, 416) else refusal(self._version.name, status)
         )
 
 
@@ -227,7 +227,8 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def _refusal(url: str, status: int) -> CacheError:
+def refusal(url: str, status: int) -> CacheError:
+    """What a status means that is none of success."""
     if status in (404, 410):
         return UnknownUrl(f"there is nothing at {hide(url)} (status {status}); check the URL")
     if status in (401, 403):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
+from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownUrl
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
@@ -105,6 +105,7 @@ class Pulls:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._schemes.close()
 
     async def _run(self, pull: Pull) -> None:
         location = await self._find(pull.url)
@@ -167,7 +168,9 @@ class Pulls:
         content = holding.content
         blob = content.blob() if isinstance(content, Draft) else content
         assert isinstance(blob, Blob)
-        await asyncio.to_thread(self._ledger.set_blob, version, blob)
+        if await asyncio.to_thread(self._ledger.set_blob, version, blob) != blob:
+            await self._holdings.drop(blob.digest)
+            raise ChunkCorrupt(f"{version.name} is not what it was when it was first fetched")
 
     async def _settled(self, versions: Iterable[Version]) -> None:
         tasks = {self._settling[one.key] for one in versions if one.key in self._settling}

@@ -6,6 +6,7 @@ from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.fsspec_files import FsspecFiles
 from hotplate.cache.http_client import HttpClient
 from hotplate.cache.http_files import HttpFiles
+from hotplate.cache.hub_files import HubFiles
 from hotplate.cache.local_files import LocalFiles
 from hotplate.cache.locations import Files
 from hotplate.cache.s3_files import S3Files
@@ -16,10 +17,15 @@ class Schemes:
 
     def __init__(self) -> None:
         self._local = LocalFiles()
-        client = HttpClient()
+        self._client = client = HttpClient()
         self._http = HttpFiles(client)
         self._s3 = S3Files(client)
+        self._hub = HubFiles(client)
         self._others = FsspecFiles()
+
+    def close(self) -> None:
+        """Ends idle connections."""
+        self._client.close()
 
     def of(self, url: str) -> Files:
         """Raises UnknownUrl for what means something else on each machine or in each process."""
@@ -34,4 +40,6 @@ class Schemes:
             return self._http
         if scheme in ("s3", "s3a"):
             return self._s3
+        if scheme == "hf":
+            return self._hub
         return self._others

@@ -1,0 +1,142 @@
+"""Models of a Hugging Face hub: `hf://ORG/NAME@REVISION[/FOLDER][?endpoint=URL]`.
+
+A revision is frozen to its commit when it is looked up, and files are known by that: whatever a
+branch becomes, their versions stay. Endpoint and token are `HF_ENDPOINT` and `HF_TOKEN` of the
+agent's environment, where the URL names no other endpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import parse_qs, quote, unquote
+
+from hotplate.cache.errors import OriginUnavailable, UnknownUrl
+from hotplate.cache.http_client import Answer, HttpClient
+from hotplate.cache.http_files import HttpSource, refusal, tag_of
+from hotplate.cache.locations import Location, Version
+from hotplate.cache.origin import Source
+
+_ENDPOINT = "https://huggingface.co"
+_INFO_BYTES = 64 << 20
+_ASKED_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class HubUrl:
+    """A model at a hub, or one of its files."""
+
+    model_id: str
+    revision: str = "main"
+    path: str = ""
+    endpoint: str = ""
+    """Empty for the agent's own."""
+
+    def __str__(self) -> str:
+        at = f"hf://{self.model_id}@{quote(self.revision, safe='')}"
+        path = f"/{self.path}" if self.path else ""
+        return at + path + (f"?endpoint={quote(self.endpoint, safe='')}" if self.endpoint else "")
+
+    @staticmethod
+    def of(url: str) -> HubUrl:
+        """Raises UnknownUrl for what is no model's URL."""
+        body, _, query = url.removeprefix("hf://").removeprefix("models/").partition("?")
+        if "@" in body:
+            model_id, _, rest = body.partition("@")
+            revision, _, path = rest.partition("/")
+        else:
+            parts = body.split("/")
+            model_id, revision, path = "/".join(parts[:2]), "main", "/".join(parts[2:])
+        if model_id.count("/") > 1 or not all(model_id.split("/")) or not revision:
+            raise UnknownUrl(f"{url} is no model of a hub: write hf://ORG/NAME@REVISION")
+        endpoint = parse_qs(query).get("endpoint", [""])[0]
+        return HubUrl(model_id, unquote(revision), path, endpoint)
+
+
+class HubFiles:
+    """Files of models at a hub."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+        self._endpoint = os.environ.get("HF_ENDPOINT") or _ENDPOINT
+        self._token = os.environ.get("HF_TOKEN", "")
+
+    def find(self, url: str) -> Location:
+        asked = HubUrl.of(url)
+        commit, names = self._info(asked)
+        below = f"{asked.path}/"
+        names = [one for one in names if not asked.path or f"{one}/".startswith(below)]
+        if not names:
+            raise UnknownUrl(f"there is no file at {url}; check the URL")
+        files = [HubUrl(asked.model_id, commit, name, asked.endpoint) for name in sorted(names)]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            return Location(url, tuple(pool.map(self._version, files)))
+
+    def source(self, version: Version) -> Source:
+        file = HubUrl.of(version.url)
+        # Bytes may come from elsewhere, which tags them in its own way: a commit never changes.
+        return HttpSource(
+            self._client,
+            version,
+            lambda: self._address(file),
+            self._headers(file),
+            tagged=False,
+        )
+
+    def _info(self, asked: HubUrl) -> tuple[str, list[str]]:
+        """The commit that the revision is now, and the names of its files."""
+        where = f"{self._root(asked)}/api/models/{asked.model_id}/revision"
+        url = f"{where}/{quote(asked.revision, safe='')}"
+        with self._ask("GET", url, asked) as answer:
+            data = answer.read_all(_INFO_BYTES)
+        try:
+            info = json.loads(data)
+            names = [str(one["rfilename"]) for one in info["siblings"]]
+            commit = str(info["sha"])
+        except (KeyError, TypeError, ValueError) as exc:
+            raise OriginUnavailable(
+                f"{url} answered something other than a model's files ({exc!r})"
+            ) from exc
+        for name in names:
+            if {"", ".", ".."} & set(name.split("/")):
+                raise OriginUnavailable(f"{url} names a file {name!r}, which leaves its folder")
+        return commit, names
+
+    def _version(self, file: HubUrl) -> Version:
+        with self._ask("HEAD", self._address(file), file) as answer:
+            headers = answer.headers
+        commit = headers.get("x-repo-commit", file.revision)
+        length = headers.get("x-linked-size") or headers.get("content-length", "")
+        if commit != file.revision or not length.isdigit():
+            raise OriginUnavailable(
+                f"{file} is of commit {commit} and has {length or 'no'} bytes, says the hub; "
+                "ask again"
+            )
+        tag = headers.get("x-linked-etag") or tag_of(headers)
+        return Version(str(file), int(length), tag)
+
+    @contextmanager
+    def _ask(self, method: str, url: str, of: HubUrl) -> Iterator[Answer]:
+        """Redirects are followed on the hub only: what is elsewhere does not know the commit."""
+        with self._client.ask(method, url, self._headers(of), leave=False) as answer:
+            if answer.status not in (200, 302, 307):
+                raise refusal(url, answer.status)
+            yield answer
+
+    def _address(self, file: HubUrl) -> str:
+        return (
+            f"{self._root(file)}/{file.model_id}/resolve/"
+            f"{quote(file.revision, safe='')}/{quote(file.path)}"
+        )
+
+    def _root(self, at: HubUrl) -> str:
+        return (at.endpoint or self._endpoint).rstrip("/")
+
+    def _headers(self, at: HubUrl) -> dict[str, str]:
+        """The token is for the agent's own hub only: any bento may name another one."""
+        own = not at.endpoint or at.endpoint.rstrip("/") == self._endpoint.rstrip("/")
+        return {"Authorization": f"Bearer {self._token}"} if own and self._token else {}

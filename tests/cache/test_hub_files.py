@@ -1,0 +1,109 @@
+"""Models of a hub that follows the Hugging Face hub's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hotplate.cache.errors import OriginUnavailable, UnknownUrl
+from hotplate.cache.http_client import HttpClient
+from hotplate.cache.hub_files import HubFiles, HubUrl
+from hotplate.cache.locations import Version
+from hotplate.cache.manifest import CHUNK_BYTES
+from tests.cache.fakes import random_bytes
+from tests.cache.hub import COMMIT, Hub
+from tests.cache.test_pulls import agent
+
+WEIGHTS = random_bytes(CHUNK_BYTES + 5, 61)
+FILES = {"model.safetensors": WEIGHTS, "config.json": b"{}", "onnx/a b.bin": b"onnx"}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with Hub("org/name", FILES) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        yield hub
+
+
+@pytest.fixture
+def hub_files() -> Iterator[Callable[[], HubFiles]]:
+    """Makes them as an agent that is started now does."""
+    client = HttpClient()
+    yield lambda: HubFiles(client)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("hf://org/name", HubUrl("org/name")),
+        ("hf://org/name/onnx/x", HubUrl("org/name", "main", "onnx/x")),
+        ("hf://gpt2@v1", HubUrl("gpt2", "v1")),
+        ("hf://org/name@refs%2Fpr%2F1/a", HubUrl("org/name", "refs/pr/1", "a")),
+        ("hf://org/name@main?endpoint=http%3A%2F%2Fh", HubUrl("org/name", endpoint="http://h")),
+    ],
+)
+def test_a_url_names_a_model_a_revision_and_a_path(text: str, url: HubUrl) -> None:
+    assert HubUrl.of(text) == url and HubUrl.of(str(url)) == url
+
+
+@pytest.mark.parametrize("text", ["hf://", "hf://a/b/c@main", "hf:///x", "hf://org/name@"])
+def test_what_names_no_model_is_refused(text: str) -> None:
+    with pytest.raises(UnknownUrl, match="write hf://ORG/NAME@REVISION"):
+        HubUrl.of(text)
+
+
+def test_a_revision_is_frozen_to_its_commit(hub: Hub, hub_files: Callable[[], HubFiles]) -> None:
+    files = hub_files()
+    found = files.find("hf://org/name@main")
+    assert found.versions == files.find("hf://org/name@refs%2Fpr%2F1").versions
+    model = Version(f"hf://org/name@{COMMIT}/model.safetensors", len(WEIGHTS), '"sha 8388613"')
+    assert model in found.versions and len(found.versions) == len(FILES)
+    (onnx,) = files.find("hf://org/name@main/onnx").versions
+    assert onnx.url == f"hf://org/name@{COMMIT}/onnx/a b.bin"
+
+
+async def test_a_model_is_pulled_from_the_hub_and_where_it_sends_us(
+    tmp_path: Path, hub: Hub
+) -> None:
+    total = sum(map(len, FILES.values()))
+    async with agent(tmp_path / "data") as client:
+        found = await client.pull("hf://org/name")
+        assert (
+            (found["bytes"], found["from_origin_bytes"])
+            == (total, total)
+            == (total, hub.sent_bytes)
+        )
+        assert (await client.pull(f"hf://org/name@{COMMIT}"))["from_origin_bytes"] == 0
+        hub.close()
+        assert (await client.pull("hf://org/name"))["from_origin_bytes"] == 0
+
+
+def test_the_token_goes_to_our_own_hub_only(
+    hub: Hub, hub_files: Callable[[], HubFiles], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    files = hub_files()
+    view = memoryview(bytearray(10))
+    for version in files.find("hf://org/name").versions:
+        files.source(version).read_into(0, view[: version.size_bytes])
+    assert hub.web.authorized and all(one == "Bearer hf_secret" for one in hub.web.authorized)
+    assert hub.store.authorized and not any(hub.store.authorized)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    before = len(hub.web.authorized)
+    hub_files().find(f"hf://org/name?endpoint={hub.url}")
+    assert not any(hub.web.authorized[before:])
+
+
+def test_a_model_or_hub_that_is_not_there_is_a_sentence(
+    hub: Hub, hub_files: Callable[[], HubFiles]
+) -> None:
+    files = hub_files()
+    with pytest.raises(UnknownUrl, match="there is nothing at"):
+        files.find("hf://org/other")
+    with pytest.raises(UnknownUrl, match="there is no file at"):
+        files.find("hf://org/name@main/nowhere")
+    with pytest.raises(OriginUnavailable, match="does not answer"):
+        files.find("hf://org/name?endpoint=http://127.0.0.1:9")
