@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 CHUNK_BYTES = mmap.PAGESIZE
@@ -76,6 +76,9 @@ class ArrivingFile:
     def __init__(self, blob: ArrivingBlob) -> None:
         self._blob = blob
         self.size_bytes = len(blob.data)
+        self.chunk_bytes = CHUNK_BYTES
+        self.fd = os.dup(blob.descriptor)
+        self.wanted: list[tuple[int, int]] = []
         self.closed = False
         self._map = mmap.mmap(
             blob.descriptor,
@@ -89,11 +92,20 @@ class ArrivingFile:
         chunks = set(range(start // CHUNK_BYTES, -(-stop // CHUNK_BYTES)))
         self._block((start, stop), lambda: chunks <= self._blob.arrived)
 
+    def want(self, spans: Iterable[tuple[int, int]]) -> None:
+        self.wanted += spans
+
+    def wait_all(self) -> None:
+        self.wait(0, self.size_bytes)
+
     def wait_linked(self) -> None:
         self._block((0, 0), lambda: self._blob.linked)
 
     def close(self) -> None:
         self.closed = True
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def _block(self, span: tuple[int, int], done: Callable[[], bool]) -> None:
         blob = self._blob

@@ -24,6 +24,7 @@ from hotplate.serving import weights
 from hotplate.serving.streaming.reader import StreamedFile
 from hotplate.serving.streaming.stock import stock_safe_open
 from tests.cache.fakes import OriginServer, PacedOrigin, blob_of, publish
+from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
 from tests.serving.arriving import ArrivingTree
 
 TENSORS = {"late": torch.arange(4.0), "early": torch.arange(6.0, dtype=torch.float64)}
@@ -109,15 +110,15 @@ def test_a_missing_file_raises_what_the_library_raises(tree: ArrivingTree) -> No
         weights.safe_open(tree.folder / "no.safetensors", "pt")
 
 
-@pytest.mark.parametrize("data", [b"\x05\0\0\0\0\0\0\0[1,2]", b"123"], ids=["header", "too short"])
+@pytest.mark.parametrize("data", [b"\x05\0\0\0\0\0\0\0[1,2]", b"123"], ids=["header", "too long"])
 def test_the_library_has_the_last_word_on_a_bad_header(
     tree: ArrivingTree, in_background: Callable[..., Future[Any]], data: bytes
 ) -> None:
-    blob = tree.add("bad.safetensors", data)
-    blob.release()
+    blob = tree.add("bad.safetensors", data + bytes(PAGE_BYTES))
+    blob.release(0)
     opening = in_background(weights.safe_open, blob.path, "pt")
-    assert blob.wait_until_blocked() == (0, 0)
-    blob.link()
+    assert blob.wait_until_blocked() == (0, len(blob.data))
+    blob.release()
     with pytest.raises(SafetensorError, match="Error while deserializing header"):
         opening.result(5)
 
@@ -242,7 +243,8 @@ def test_a_forked_worker_waits_on_its_own_and_leaves_its_parents_lease(tmp_path:
         from safetensors.numpy import save
         from hotplate.cache import reader
         from hotplate.serving.weights import safe_open
-        from tests.serving.arriving import ArrivingTree
+        from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
+from tests.serving.arriving import ArrivingTree
         folder = Path(os.environ["HOTPLATE_TREES"])
         tree = ArrivingTree(folder)
         reader.open_file = tree.open_file
@@ -274,7 +276,8 @@ def test_an_unmodified_transformers_model_streams(tmp_path: Path) -> None:
         import torch
         from transformers import BertConfig, BertModel, AutoModel
         from hotplate.cache import reader
-        from tests.serving.arriving import ArrivingTree
+        from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
+from tests.serving.arriving import ArrivingTree
 
         torch.manual_seed(0)
         config = BertConfig(vocab_size=500, hidden_size=32, num_hidden_layers=2,

@@ -11,6 +11,7 @@ import mmap
 import os
 import socket
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 _MAP_NORESERVE = 0x4000
@@ -25,24 +26,29 @@ class RemoteFile:
     anything refers to it, after `close` and after the agent's death too. Thread-safe.
     """
 
-    def __init__(self, connection: socket.socket, path: str) -> None:
-        """Raises OSError with the agent's sentence."""
-        self.path = path
+    def __init__(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        """`request` is the opening line, by `open` or `open_url`.
+
+        Raises OSError with the agent's sentence.
+        """
+        self.path = str(request.get("open", request.get("open_url")))
         self._socket = connection
         self._buffer = bytearray()
         self._sending = threading.Lock()
         self._news = threading.Condition()
         self._error = ""
         self._linked = False
-        _send(connection, {"open": path})
-        opening, fd = self._receive_opening()
+        self._has_path = "open" in request
+        _send(connection, request)
+        opening, self.fd = self._receive_opening()
         try:
             self.size_bytes = int(opening["size"])
-            self.view = _map(fd, self.size_bytes)
-        finally:
-            os.close(fd)
-        self._chunk_bytes = int(opening["chunk"])
-        self._missing = set(range(-(-self.size_bytes // self._chunk_bytes)))
+            self.chunk_bytes = int(opening["chunk"])
+            self.view = _map(self.fd, self.size_bytes)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        self._missing = set(range(-(-self.size_bytes // self.chunk_bytes)))
         self._missing.difference_update(opening["done"])
         self._complete = not self._missing
         self._asked: set[int] = set()
@@ -53,6 +59,16 @@ class RemoteFile:
         """Whether every byte is verified."""
         return self._complete
 
+    def want(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Asks for these byte ranges, in this order, before all else; does not wait."""
+        chunks = dict.fromkeys(one for start, stop in spans for one in self._chunks(start, stop))
+        with self._news:
+            asked = [one for one in chunks if one in self._missing and one not in self._asked]
+            self._asked.update(asked)
+        if asked:
+            with self._sending, contextlib.suppress(OSError):  # the listener tells why
+                _send(self._socket, {"want": asked})
+
     def wait(self, start: int, stop: int) -> None:
         """Blocks until the bytes from `start` up to `stop` are verified; they come first.
 
@@ -60,17 +76,14 @@ class RemoteFile:
         """
         if self._complete or stop <= start:
             return
-        first, last = start // self._chunk_bytes, (stop - 1) // self._chunk_bytes
+        self.want([(start, stop)])
+        needed = self._chunks(start, stop)
         with self._news:
-            missing = self._missing.intersection(range(first, last + 1))
-            asked = sorted(missing - self._asked)
-            self._asked.update(asked)
-        if asked:
-            with self._sending, contextlib.suppress(OSError):  # the listener tells why
-                _send(self._socket, {"want": asked})
-        with self._news:
-            while not self._missing.isdisjoint(missing):
+            while not self._missing.isdisjoint(needed):
                 self._wait_for_news()
+
+    def _chunks(self, start: int, stop: int) -> range:
+        return range(start // self.chunk_bytes, -(-stop // self.chunk_bytes))
 
     def wait_all(self) -> None:
         """Blocks until every byte is verified. Raises OSError."""
@@ -89,6 +102,9 @@ class RemoteFile:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def __enter__(self) -> RemoteFile:
         return self
@@ -133,7 +149,7 @@ class RemoteFile:
         return message
 
     def _listen(self) -> None:
-        while not (self._complete and self._linked):
+        while not (self._complete and (self._linked or not self._has_path)):
             message = self._next_line()
             with self._news:
                 if message is None:
@@ -154,6 +170,19 @@ def open_file(socket_path: str, path: str) -> RemoteFile:
 
     Raises OSError when there is no agent, or it has no such file.
     """
+    return _open(socket_path, {"open": os.path.realpath(path)})
+
+
+def open_url(socket_path: str, url: str, token: str = "", only_wanted: bool = False) -> RemoteFile:
+    """Opens the file at an fsspec URL, which the agent brings here if it is not there yet.
+
+    `token` is the agent's. With `only_wanted` the agent brings only what somebody asks for.
+    Raises OSError as above.
+    """
+    return _open(socket_path, {"open_url": url, "token": token, "only_wanted": only_wanted})
+
+
+def _open(socket_path: str, request: dict[str, Any]) -> RemoteFile:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with contextlib.ExitStack() as undo:
         undo.callback(connection.close)
@@ -163,7 +192,7 @@ def open_file(socket_path: str, path: str) -> RemoteFile:
             connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(socket_path)}")
         finally:
             os.close(folder)
-        file = RemoteFile(connection, os.path.realpath(path))
+        file = RemoteFile(connection, request)
         undo.pop_all()
         return file
 

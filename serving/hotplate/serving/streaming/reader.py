@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
 from safetensors import SafetensorError
 
+from hotplate.serving.streaming.device import device_for
 from hotplate.serving.streaming.header import (
     LENGTH_BYTES,
-    Entry,
     Header,
     data_start,
-    elements,
     parse_header,
 )
+from hotplate.serving.streaming.passage import passage
+from hotplate.serving.streaming.plan import Plan
 from hotplate.serving.streaming.source import Source
-from hotplate.serving.streaming.stock import read_one
+from hotplate.serving.streaming.staging import Staging
+from hotplate.serving.streaming.tensor import (
+    TORCH_DTYPES,
+    ForeignTensor,
+    StreamedTensor,
+    TorchTensor,
+)
 
 TORCH_FRAMEWORKS = frozenset(("pt", "torch", "pytorch"))
-
-_TORCH_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
-    "I16": "int16",
-    "U16": "uint16",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I32": "int32",
-    "U32": "uint32",
-    "F32": "float32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F64": "float64",
-    "C64": "complex64",
-}
 
 
 def read_header(source: Source) -> Header:
@@ -66,6 +51,7 @@ class StreamedFile:
         self._source = source
         self._framework = framework
         self._device = device
+        self._staging: Staging | None = None
         self._lease: memoryview | None = source.lease()
 
     def __enter__(self) -> StreamedFile:
@@ -78,6 +64,8 @@ class StreamedFile:
         trace: TracebackType | None,
     ) -> None:
         self._header = self._lease = None
+        if self._staging is not None:
+            self._staging.close()
 
     def keys(self) -> list[str]:
         """Names, sorted."""
@@ -99,8 +87,8 @@ class StreamedFile:
             raise SafetensorError(f"File does not contain tensor {name}")
         assert self._lease is not None
         data = self._lease[entry.start : entry.stop]
-        if self._framework in TORCH_FRAMEWORKS and entry.dtype in _TORCH_DTYPES:
-            return TorchTensor(self._source, entry, data, self._device)
+        if self._framework in TORCH_FRAMEWORKS and entry.dtype in TORCH_DTYPES:
+            return TorchTensor(self._source, entry, data, self._device, self._staged())
         return ForeignTensor(self._source, entry, data, self._framework, self._device)
 
     def get_tensor(self, name: str) -> Any:
@@ -111,115 +99,34 @@ class StreamedFile:
         """Every tensor by name, in the order of their bytes."""
         return {name: self.get_tensor(name) for name in self.offset_keys()}
 
+    def stream(self, plan: Plan) -> Iterator[tuple[str, Any]]:
+        """(name, tensor) of what the plan wants, in the order of their bytes.
+
+        Raises ValueError before the first for a plan that does not fit, OSError for bytes that
+        cannot be had.
+        """
+        parts = []
+        for name, entry in self._opened().tensors.items():
+            index = plan.index(name, entry.shape)
+            if index is not None:
+                parts.append((name, self.get_slice(name), index))
+        if plan != Plan():
+            self._source.want(span for _, one, index in parts for span in one.spans(index))
+        staging = self._staged()
+        if staging is not None:
+            yield from passage(staging, parts)
+        else:
+            for name, one, index in parts:
+                yield name, one[index] if index else one.whole()
+
+    def _staged(self) -> Staging | None:
+        """The way to the device; None where tensors are views of the map, or simply copied."""
+        if self._staging is None and self._device not in (None, "cpu"):
+            device = device_for(self._device)
+            self._staging = None if device is None else Staging(device)
+        return self._staging
+
     def _opened(self) -> Header:
         if self._header is None:
             raise SafetensorError("File is closed")
         return self._header
-
-
-class StreamedTensor(ABC):
-    """One tensor of a streamed file, before its bytes are needed."""
-
-    def __init__(self, source: Source, entry: Entry, data: memoryview) -> None:
-        self._source = source
-        self._entry = entry
-        self._data = data
-
-    def get_shape(self) -> list[int]:
-        return list(self._entry.shape)
-
-    def get_dtype(self) -> str:
-        """As the header names it, for example `BF16`."""
-        return self._entry.dtype
-
-    @abstractmethod
-    def whole(self) -> Any:
-        """The tensor, when all its bytes are there."""
-
-    @abstractmethod
-    def __getitem__(self, index: Any) -> Any:
-        """A part of it, as safetensors' own slices give it."""
-
-    def _wait(self, start: int = 0, stop: int | None = None) -> None:
-        """For bytes `start:stop` of this tensor, by default all."""
-        stop = len(self._data) if stop is None else stop
-        self._source.wait(self._entry.start + start, self._entry.start + stop)
-
-
-class TorchTensor(StreamedTensor):
-    """Becomes a `torch.Tensor`: a view of the map on the CPU, a copy on other devices."""
-
-    def __init__(self, source: Source, entry: Entry, data: memoryview, device: Any) -> None:
-        super().__init__(source, entry, data)
-        self._device = device
-
-    def whole(self) -> Any:
-        self._wait()
-        return self._place(self._view())
-
-    def __getitem__(self, index: Any) -> Any:
-        if not self._aligned() or not _is_basic(index):
-            self._wait()
-            return self._place(self._view()[index])
-        view = self._view()
-        part = view[index]  # indexes and strides only: no byte is read here
-        self._wait(*_extent(view, part))
-        return self._place(part)
-
-    def _view(self) -> Any:
-        import torch
-
-        dtype = getattr(torch, _TORCH_DTYPES[self._entry.dtype])
-        if not elements(self._entry):
-            return torch.empty(self._entry.shape, dtype=dtype)
-        # Kernels may rely on alignment, which the format does not promise: then copy.
-        data = self._data if self._aligned() else bytearray(self._data)
-        return torch.frombuffer(data, dtype=dtype).reshape(self._entry.shape)
-
-    def _aligned(self) -> bool:
-        count = elements(self._entry)
-        return not count or self._entry.start % (len(self._data) // count) == 0
-
-    def _place(self, tensor: Any) -> Any:
-        """The one way to a device: staging through pinned memory belongs here."""
-        return tensor if self._device in (None, "cpu") else tensor.to(self._device)
-
-
-class ForeignTensor(StreamedTensor):
-    """Becomes another framework's tensor, made by the stock library from a copy in memory."""
-
-    def __init__(
-        self, source: Source, entry: Entry, data: memoryview, framework: str, device: Any
-    ) -> None:
-        super().__init__(source, entry, data)
-        self._framework = framework
-        self._device = device
-
-    def whole(self) -> Any:
-        self._wait()
-        with read_one(self._entry, self._data, self._framework, self._device) as (file, name):
-            return file.get_tensor(name)
-
-    def __getitem__(self, index: Any) -> Any:
-        self._wait()
-        with read_one(self._entry, self._data, self._framework, self._device) as (file, name):
-            return file.get_slice(name)[index]
-
-
-def _is_basic(index: Any) -> bool:
-    """Whether indexing with it gives a view, without reading the tensor."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        part is None or part is Ellipsis or type(part) is int or isinstance(part, slice)
-        for part in parts
-    )
-
-
-def _extent(view: Any, part: Any) -> tuple[int, int]:
-    """First and last byte + 1 that `part` takes of `view`, relative to it."""
-    if not part.numel():
-        return 0, 0
-    start = part.data_ptr() - view.data_ptr()
-    steps = zip(part.shape, part.stride())  # noqa: B905  (strict is Python 3.10)
-    last = sum((length - 1) * stride for length, stride in steps)
-    return start, start + (last + 1) * part.element_size()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from hotplate.serving.streaming.span import clock
@@ -17,20 +18,34 @@ AGENT_SOCKET = "HOTPLATE_AGENT_SOCKET"
 """Environment: the agent's Unix socket."""
 SUFFIX = ".safetensors"
 """Only these files are streamed; all others are complete before a replica starts."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 
 
 class RemoteFile(Protocol):
     """What is needed of `hotplate.cache.reader.RemoteFile`."""
 
+    fd: int
+    """Open for reading, until `close`; -1 then."""
+
     @property
     def size_bytes(self) -> int: ...
+
+    @property
+    def chunk_bytes(self) -> int:
+        """What the file comes in."""
 
     @property
     def view(self) -> memoryview:
         """The whole file, mapped private and writable; bytes that have not arrived are zero."""
 
+    def want(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Ask for these bytes before all others, in this order; does not wait."""
+
     def wait(self, start: int, stop: int) -> None:
         """Block until these bytes are verified. Raises OSError if they cannot be had."""
+
+    def wait_all(self) -> None:
+        """Block until every byte is verified. Raises OSError as above."""
 
     def wait_linked(self) -> None:
         """Block until the path itself is the complete file. Raises OSError as above."""
@@ -49,13 +64,44 @@ class Source:
         self._remote = self._connect()
         self._view = self._remote.view
         self.size_bytes = self._remote.size_bytes
+        self.chunk_bytes = self._remote.chunk_bytes
         clock.opened(path, self.size_bytes)
+
+    def want(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Ask for these bytes before all others, in this order; does not wait."""
+        self._connected().want(spans)
 
     def wait(self, start: int, stop: int) -> None:
         """Block until bytes `start:stop` are there. Raises OSError if they cannot be had."""
         if start < stop:
             self._connected().wait(start, stop)
             clock.waited()
+
+    def read_into(self, start: int, view: memoryview) -> None:
+        """Fill `view` with the bytes from `start`, which `wait` has returned for.
+
+        Faster than by way of the map, where they are read once. Raises OSError.
+        """
+        fd, read_bytes = self._connected().fd, 0
+        while read_bytes < len(view):
+            count = os.preadv(fd, [view[read_bytes:]], start + read_bytes)
+            if not count:
+                raise OSError(f"{self.path}: the file ends at byte {start + read_bytes}")
+            read_bytes += count
+
+    def close(self) -> None:
+        """Let nobody wait any longer, and end the lease; bytes that are mapped stay."""
+        _close(self._remote, self._pid)
+
+    def whole(self) -> str:
+        """Block until every byte is there, and give a path of the complete file.
+
+        The path is good while this source is. Raises OSError as `wait`.
+        """
+        remote = self._connected()
+        remote.wait_all()
+        clock.waited()
+        return f"/proc/self/fd/{remote.fd}"
 
     def wait_linked(self) -> None:
         """Block until the path itself is the complete file. Raises OSError as `wait`."""
@@ -90,12 +136,16 @@ def _close(remote: RemoteFile, pid: int) -> None:
         remote.close()
 
 
-def open_source(path: Any) -> Source | None:
+def open_source(path: Any, only_wanted: bool = False) -> Source | None:
     """The agent's file at `path`, or None where the path is not the agent's to stream.
 
-    None also for a complete file while the agent does not answer: it can be read as it is.
-    Raises OSError for one that is still arriving while the agent does not answer.
+    `path` may be a URL: then the agent is the one that `HOTPLATE_AGENT` names, and with
+    `only_wanted` it brings only what is waited or asked for. None also for a complete file while
+    the agent does not answer: it can be read as it is. Raises OSError for a URL, and for a file
+    that is still arriving, while the agent does not answer.
     """
+    if is_url(path):
+        return _open_url(path, only_wanted)
     socket_path = os.environ.get(AGENT_SOCKET)
     real_path = streamed_path(path)
     if socket_path is None or real_path is None:
@@ -108,6 +158,21 @@ def open_source(path: Any) -> Source | None:
         if is_placeholder(real_path):
             raise
         return None
+
+
+def is_url(path: Any) -> bool:
+    """Whether it is a URL as fsspec writes them, `zip::s3://…` too."""
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def _open_url(url: str, only_wanted: bool) -> Source:
+    if sys.byteorder != "little":
+        raise OSError(f"{url}: only machines with the file's byte order can stream it")
+    from hotplate.cache.reader import open_url  # as above
+    from hotplate.serving.streaming.agent import find_door
+
+    door = find_door(url)
+    return Source(url, lambda: open_url(door.socket_path, url, door.token, only_wanted))
 
 
 def streamed_path(path: Any) -> str | None:

@@ -1,0 +1,77 @@
+"""Where the node's agent lends files to a plain process: asked over its HTTP interface."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from typing import NamedTuple
+
+ADDRESS = "HOTPLATE_AGENT"
+"""Environment: `HOST:PORT` of the agent on this machine."""
+TOKEN_FILE = "HOTPLATE_AGENT_TOKEN_FILE"
+"""Environment: the file with the agent's token, where it has one."""
+_ANSWER_S = 30.0
+"""An agent that serves hundreds of replicas may be busy; one that is gone refuses at once."""
+
+
+class Door(NamedTuple):
+    """What opens files by URL."""
+
+    socket_path: str
+    token: str
+
+
+def find_door(url: str) -> Door:
+    """The Unix socket of the agent that `HOTPLATE_AGENT` names, and its token.
+
+    Raises OSError with a sentence that begins with `url`, which is what somebody asked for.
+    """
+    address = os.environ.get(ADDRESS, "")
+    host, _, port = address.rpartition(":")
+    if not address:
+        raise OSError(f"{url}: a URL needs a node agent; set {ADDRESS}=HOST:PORT")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise OSError(f"{url}: {ADDRESS}={address} is not HOST:PORT")
+    token = _token(url)
+    try:
+        status, said = _ask(host.strip("[]"), int(port), token)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise OSError(
+            f"{url}: no agent answers at {address} ({error}); start `hotplate agent` there or "
+            f"correct {ADDRESS}"
+        ) from error
+    if status == 401:
+        raise OSError(f"{url}: the agent at {address} wants its token; set {TOKEN_FILE}=FILE")
+    if status != 200 or not isinstance(said, dict) or not isinstance(said.get("socket"), str):
+        raise OSError(
+            f"{url}: what answers at {address} (status {status}) is no agent of this kind"
+        )
+    if not os.path.exists(said["socket"]):
+        raise OSError(
+            f"{url}: the agent at {address} lends files on its own machine only, by its socket "
+            f"{said['socket']}, which is not on this one"
+        )
+    return Door(said["socket"], token)
+
+
+def _token(url: str) -> str:
+    path = os.environ.get(TOKEN_FILE)
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OSError(f"{url}: {TOKEN_FILE}={path} cannot be read ({error})") from error
+
+
+def _ask(host: str, port: int, token: str) -> tuple[int, object]:
+    connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_S)
+    try:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", "/v1/status", headers=headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()

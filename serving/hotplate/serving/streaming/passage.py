@@ -1,0 +1,73 @@
+"""Tensors on their way to a device, in the file's order, some ahead of whoever takes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from hotplate.serving.streaming.header import Entry
+from hotplate.serving.streaming.staging import Bytes, Landing, Run, Staging, runs
+from hotplate.serving.streaming.tensor import StreamedTensor, TorchTensor, typed
+
+AHEAD_BYTES = 256 << 20
+"""Of the device's memory for what nobody has taken yet: 5 ms of a PCIe 5 link."""
+
+Part = tuple[str, StreamedTensor, Any]
+"""A tensor's name, the tensor, and what to index it with."""
+
+
+class _Flight(NamedTuple):
+    """What has begun, and gives (name, tensor) when it is done."""
+
+    size_bytes: int
+    landing: Landing | None
+    tensors: Iterator[tuple[str, Any]]
+
+
+def passage(staging: Staging, parts: Iterable[Part]) -> Iterator[tuple[str, Any]]:
+    """(name, tensor on the device) for each part. Raises OSError if bytes cannot be had."""
+    under_way: deque[_Flight] = deque()
+    ahead_bytes = 0
+    try:
+        for flight in _begun(staging, parts):
+            under_way.append(flight)
+            ahead_bytes += flight.size_bytes
+            while ahead_bytes > AHEAD_BYTES:
+                ahead_bytes -= under_way[0].size_bytes
+                yield from under_way.popleft().tensors
+        while under_way:
+            yield from under_way.popleft().tensors
+    finally:
+        for flight in under_way:
+            if flight.landing is not None:
+                flight.landing.cancel()
+
+
+def _begun(staging: Staging, parts: Iterable[Part]) -> Iterator[_Flight]:
+    """One flight after another, each begun when it is asked for."""
+    for ours, group in itertools.groupby(parts, lambda part: isinstance(part[1], TorchTensor)):
+        if not ours:
+            for name, one, index in group:
+                yield _Flight(0, None, _read(name, one, index))
+            continue
+        for run in runs(_packed(group), staging.slot_bytes):
+            landing = staging.land(run.data, run.start, run.stop)
+            yield _Flight(run.stop - run.start, landing, _landed(run, landing))
+
+
+def _packed(parts: Iterable[Part]) -> Iterator[tuple[str, Entry, Bytes]]:
+    for name, one, index in parts:
+        assert isinstance(one, TorchTensor)
+        yield name, *one.packed(index)
+
+
+def _read(name: str, one: StreamedTensor, index: Any) -> Iterator[tuple[str, Any]]:
+    yield name, one[index] if index else one.whole()
+
+
+def _landed(run: Run, landing: Landing) -> Iterator[tuple[str, Any]]:
+    memory = landing.memory()
+    for name, entry in run.entries:
+        yield name, typed(memory[entry.start - run.start : entry.stop - run.start], entry)
