@@ -47,6 +47,17 @@ def test_a_landed_blob_is_a_read_only_file_named_by_its_digest(disk: DiskTier) -
     assert disk.used_bytes == len(CONTENT)
 
 
+def test_it_is_lent_before_and_after_it_is_kept(disk: DiskTier) -> None:
+    landing = start(disk, CONTENT)
+    landing.view[:] = CONTENT
+    for kept in (False, True):
+        if kept:
+            landing.keep(BLOB.digest)
+        fd = landing.lend()
+        assert os.pread(fd, len(CONTENT), 0) == CONTENT
+        os.close(fd)
+
+
 def test_nothing_is_there_before_it_is_kept(disk: DiskTier) -> None:
     landing = start(disk, CONTENT)
     assert not disk.has(BLOB.digest, len(CONTENT))

@@ -86,7 +86,9 @@ class DiskLanding:
         """What is there already, to be verified."""
         self._disk = disk
         self._name = name
+        self._lent_name = name
         self._claim = claim
+        self._naming = threading.Lock()
         self._mapping = threading.Lock()
         self._map: mmap.mmap | None = None
 
@@ -103,7 +105,8 @@ class DiskLanding:
 
     def lend(self) -> int:
         """A new read-only descriptor; the caller closes it. Raises CacheError."""
-        return self._disk.lend(self._name)
+        with self._naming:  # or it might be renamed between a look at the name and the opening
+            return self._disk.lend(self._lent_name)
 
     def keep(self, digest: str) -> None:
         """The bytes are complete and verified: from now on they are that blob's file.
@@ -113,7 +116,9 @@ class DiskLanding:
         """
         if self._claim is not None:
             try:
-                self._disk.keep(self._name, digest, self._claim)
+                with self._naming:
+                    self._disk.keep(self._name, digest, self._claim)
+                    self._lent_name = digest
             except OSError as exc:
                 raise disk_error(self._disk.root, self.size_bytes, exc) from exc
 
