@@ -20,6 +20,16 @@ def test_what_a_reader_wants_comes_first() -> None:
     assert chunks.next(0.0) == 0
 
 
+def test_only_what_is_wanted_comes_until_all_is_to() -> None:
+    chunks = Chunks("a", 3)
+    chunks.whole = False
+    chunks.want([1])
+    assert [chunks.next(0.0) for _ in range(2)] == [1, None]
+    assert chunks.wakes_at() is None, "nobody need look again before somebody wants more"
+    chunks.whole = True
+    assert [chunks.next(0.0) for _ in range(3)] == [0, 2, None]
+
+
 def test_a_wish_for_what_is_here_or_never_was_changes_nothing() -> None:
     chunks = Chunks("a", 2)
     index = chunks.next(0.0)

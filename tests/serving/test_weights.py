@@ -243,8 +243,7 @@ def test_a_forked_worker_waits_on_its_own_and_leaves_its_parents_lease(tmp_path:
         from safetensors.numpy import save
         from hotplate.cache import reader
         from hotplate.serving.weights import safe_open
-        from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
-from tests.serving.arriving import ArrivingTree
+        from tests.serving.arriving import ArrivingTree
         folder = Path(os.environ["HOTPLATE_TREES"])
         tree = ArrivingTree(folder)
         reader.open_file = tree.open_file
@@ -276,8 +275,7 @@ def test_an_unmodified_transformers_model_streams(tmp_path: Path) -> None:
         import torch
         from transformers import BertConfig, BertModel, AutoModel
         from hotplate.cache import reader
-        from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
-from tests.serving.arriving import ArrivingTree
+        from tests.serving.arriving import ArrivingTree
 
         torch.manual_seed(0)
         config = BertConfig(vocab_size=500, hidden_size=32, num_hidden_layers=2,

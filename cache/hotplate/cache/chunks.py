@@ -36,6 +36,8 @@ class Chunks:
         self.name = name
         self.count = count
         self.stall_s = stall_s
+        self.whole = True
+        """Whether all of it is to come, or only what readers want."""
         self._missing = dict.fromkeys(range(count))
         self._wanted: dict[int, None] = {}
         self._fetching: set[int] = set()
@@ -58,7 +60,7 @@ class Chunks:
     def next(self, now: float, wanted_only: bool = False) -> int | None:
         """Takes the chunk to fetch now, or None; it is then the caller's until it reports."""
         first = (index for index in self._wanted if index in self._missing)
-        rest = () if wanted_only else self._missing
+        rest = () if wanted_only or not self.whole else self._missing
         for candidates in (first, rest):
             for index in candidates:
                 if self._not_before.get(index, now) <= now:
@@ -107,7 +109,8 @@ class Chunks:
 
     def wakes_at(self) -> float | None:
         """When a chunk held back after a failure may be tried again."""
-        return min((self._not_before.get(index, 0.0) for index in self._missing), default=None)
+        held_back = (at for index, at in self._not_before.items() if index in self._missing)
+        return min(held_back, default=None)
 
     def stalls_at(self) -> float | None:
         """When the attempts under way will have gone without progress for too long."""

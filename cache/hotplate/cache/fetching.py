@@ -87,6 +87,12 @@ class Fetcher:
             fetch.chunks.want(indices)
             self._work.notify_all()
 
+    def take_whole(self, fetch: Fetch) -> None:
+        """From now on brings all of it, not only what readers want."""
+        with self._work:
+            fetch.chunks.whole = True
+            self._work.notify_all()
+
     def cancel(self, fetch: Fetch) -> None:
         """Takes no further chunk of it and reports nothing more."""
         with self._work:

@@ -23,6 +23,8 @@ class Holding:
         self.key = key
         """The blob's digest, or a draft's name until its digests are known."""
         self.name = name
+        self.whole = True
+        """Whether all of it is to come, or only what its readers ask for."""
         self.done: list[int] = []
         """Verified chunks, in the order in which they were verified."""
         self.verified_bytes = 0

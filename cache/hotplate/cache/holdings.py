@@ -58,19 +58,33 @@ class Holdings:
         return iter(list(dict.fromkeys(self._held.values())))  # a draft has two names by now
 
     def bring(
-        self, content: Content, origin: Source, key: str, name: str, streamed: bool
+        self,
+        content: Content,
+        origin: Source,
+        key: str,
+        name: str,
+        streamed: bool,
+        whole: bool = True,
     ) -> Holding:
         """Starts to bring a file's content here, or joins who did.
 
-        `key` is a blob's digest, or what a draft is known by; `name` is how errors call it.
+        `key` is a blob's digest, or what a draft is known by; `name` is how errors call it. One
+        that is not brought whole is what its readers ask for, and goes with the last of them.
         """
         holding = self._held.get(key)
         if holding is not None and not self._lost(holding):
+            self._widen(holding, whole)
             return holding
         holding = self._held[key] = Holding(content, origin, key, name)
+        holding.whole = whole
         holding.used = next(self._uses)
         holding.task = asyncio.get_running_loop().create_task(self._bring(holding, streamed))
         return holding
+
+    def _widen(self, holding: Holding, whole: bool) -> None:
+        holding.whole = holding.whole or whole
+        if whole and holding.fetch is not None:
+            self._fetcher.take_whole(holding.fetch)
 
     @property
     def disk_trouble(self) -> str:
@@ -110,6 +124,9 @@ class Holdings:
         finally:
             holding.leases -= 1
             holding.used = next(self._uses)
+            if not holding.leases and not holding.whole and not holding.complete:
+                self._held.pop(holding.key, None)
+                await self._stop(holding)
             forgotten = self._held.get(holding.key) is not holding
             if not holding.leases and (forgotten or holding.error is not None):
                 await self.memory_room.free(holding)
@@ -297,10 +314,12 @@ class Holdings:
             if not outcome.done():
                 outcome.set_exception(error)
 
+        chunks = Chunks(holding.name, len(holding.content.chunks), self._stall_s)
+        chunks.whole = holding.whole
         fetch = holding.fetch = Fetch(
             content=holding.content,
             origin=holding.origin,
-            chunks=Chunks(holding.name, len(holding.content.chunks), self._stall_s),
+            chunks=chunks,
             destination=place,
             on_verified=lambda index: _call(loop, arrived, index),
             on_failed=lambda error: _call(loop, failed, error),

@@ -3,8 +3,9 @@
 One connection is one lease on one file. Lines of JSON:
 
     replica → {"open": "<path below the trees' folder>"}
-              or {"open_url": "<URL of one file>", "token": "<the agent's>"}: whoever has the
-              agent's token may open any URL; such a file is never linked
+              or {"open_url": "<URL of one file>", "token": "<the agent's>", "only_wanted": bool}:
+              whoever has the agent's token may open any URL; such a file is never linked. One of
+              which only what is wanted is to come is forgotten when its last reader leaves
     agent   → {"size": n, "chunk": 8388608, "done": [verified chunks]} + a read-only descriptor
     agent   → {"done": [i, …]} as chunks are verified, {"complete": true} after the last one,
               {"linked": true} once the path itself is the complete file,
@@ -101,7 +102,8 @@ class Lending:
             if not hmac.compare_digest(given.encode(), self._token.encode()):
                 raise Unauthorized("opening a URL needs the agent's token; set its token file")
             url = str(request["open_url"])
-            return url, frozenset(), await self._pulls.open(url)
+            whole = not request.get("only_wanted", False)
+            return url, frozenset(), await self._pulls.open(url, whole)
         tree, entry = await self._node.locate(str(request["open"]))
         return entry.path, tree.linked, tree.holdings[entry.path]
 

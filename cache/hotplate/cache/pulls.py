@@ -91,14 +91,17 @@ class Pulls:
             await asyncio.wait({pull.task})
         await asyncio.to_thread(self._ledger.forget, url)
 
-    async def open(self, url: str) -> Holding:
-        """Begins to bring the one file at the URL. Raises UnknownUrl for a folder."""
+    async def open(self, url: str, whole: bool = True) -> Holding:
+        """Begins to bring the one file at the URL, or what its readers will want of it.
+
+        Raises UnknownUrl for a folder.
+        """
         location = await self._find(url)
         if len(location.versions) != 1:
             raise UnknownUrl(
                 f"{url} is a folder of {len(location.versions)} files; open one of them"
             )
-        return self.bring(location.versions[0])
+        return self.bring(location.versions[0], whole)
 
     async def close(self) -> None:
         tasks = [pull.task for pull in self._pulls.values()] + list(self._settling.values())
@@ -146,15 +149,15 @@ class Pulls:
         """What was found at the URLs that are kept here."""
         return self._ledger.locations()
 
-    def bring(self, version: Version) -> Holding:
+    def bring(self, version: Version, whole: bool = True) -> Holding:
         """Begins to bring one file in a version that was found, or joins who does."""
         blob = self._ledger.blob(version)
         source = self._schemes.of(version.url).source(version)
         if blob is not None:
             key = blob.digest
-            return self._holdings.bring(blob, source, key, version.name, streamed=True)
+            return self._holdings.bring(blob, source, key, version.name, True, whole)
         draft = Draft(version.size_bytes)
-        holding = self._holdings.bring(draft, source, version.key, version.name, streamed=True)
+        holding = self._holdings.bring(draft, source, version.key, version.name, True, whole)
         if version.key not in self._settling:
             task = asyncio.create_task(self._settle(version, holding))
             self._settling[version.key] = task

@@ -87,6 +87,7 @@ class RemoteFile:
 
     def wait_all(self) -> None:
         """Blocks until every byte is verified. Raises OSError."""
+        self.want([(0, self.size_bytes)])
         with self._news:
             while not self._complete:
                 self._wait_for_news()

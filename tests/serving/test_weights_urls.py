@@ -1,0 +1,196 @@
+"""Weights from a URL in a plain process, through a real agent."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from hotplate.cache.agent import AgentSettings, run
+from hotplate.cache.client import AgentClient
+from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.serving import weights
+from tests.serving.slow_device import SlowDevice
+from tests.serving.test_streaming_reader import bits, random_tensors
+
+ROWS, COLUMNS = 8, CHUNK_BYTES // 2
+"""A row of "wide" is two chunks of float32: half of one is in a chunk of its own."""
+
+
+@pytest.fixture
+async def agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[AgentClient, str]]:
+    """One without a token, and the URL of the folder that it may read."""
+    settings = AgentSettings(tmp_path / "agent", arena_limit_bytes=1 << 30)
+    async with run(settings) as url:
+        client = AgentClient(url)
+        monkeypatch.setenv("HOTPLATE_AGENT", url.removeprefix("http://"))
+        yield client, f"file://{tmp_path}"
+        await client.close()
+
+
+async def fetched_bytes(client: AgentClient) -> int:
+    return int((await client.status())["origin_bytes"])
+
+
+async def test_a_url_gives_what_the_library_gives_for_the_file(
+    agent: tuple[AgentClient, str], tmp_path: Path
+) -> None:
+    client, folder = agent
+    path = tmp_path / "all.safetensors"
+    tensors = random_tensors() | {"large": torch.randn(CHUNK_BYTES // 2 + 1)}
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    url = f"{folder}/all.safetensors"
+
+    def load() -> None:
+        expected = safetensors.torch.load_file(path)
+        for got in (weights.load_file(url), dict(weights.stream(url))):
+            assert got.keys() == expected.keys()
+            assert all(bits(got[name]) == bits(expected[name]) for name in expected)
+        with weights.safe_open(url, "pt") as file:
+            assert file.metadata() == {"format": "pt"}
+            assert file.keys() == sorted(tensors)
+            part = file.get_slice("large")[5:7]
+        part.fill_(1)
+        del file
+        gc.collect()
+        assert part.tolist() == [1, 1]
+        assert bits(weights.load_file(url)["large"]) == bits(tensors["large"])
+
+    await asyncio.to_thread(load)
+    assert await fetched_bytes(client) == path.stat().st_size
+
+
+async def test_a_tensor_outlives_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    safetensors.torch.save_file({"x": torch.arange(9)}, tmp_path / "x.safetensors")
+    async with run(AgentSettings(tmp_path / "agent")) as url:
+        monkeypatch.setenv("HOTPLATE_AGENT", url.removeprefix("http://"))
+        loaded = await asyncio.to_thread(weights.load_file, f"file://{tmp_path}/x.safetensors")
+    assert loaded["x"].add_(1).tolist() == list(range(1, 10))
+
+
+async def test_a_plan_fetches_the_chunks_of_its_parts_and_no_others(
+    agent: tuple[AgentClient, str], tmp_path: Path
+) -> None:
+    client, folder = agent
+    path = tmp_path / "wide.safetensors"
+    wide = torch.arange(ROWS * COLUMNS, dtype=torch.float32).reshape(ROWS, COLUMNS)
+    safetensors.torch.save_file({"wide": wide, "small": torch.zeros(8)}, path)
+    url = f"{folder}/wide.safetensors"
+    plan = {"wide": (0, 2, 3), "small": None}
+    device = SlowDevice()
+
+    def both(plan: Any, expected: torch.Tensor) -> None:
+        on_cpu = dict(weights.stream(url, plan=plan))
+        on_device = dict(weights.stream(url, device, plan))
+        assert list(on_cpu) == list(on_device) == ["wide"]
+        assert bits(on_cpu["wide"]) == bits(on_device["wide"]) == bits(expected)
+
+    await asyncio.to_thread(both, plan, wide[2:3])
+    header_and_row = 1 + 3  # for each of the two, if the first has left before the second came
+    assert 0 < await fetched_bytes(client) <= 2 * header_and_row * CHUNK_BYTES
+    before = await fetched_bytes(client)
+    columns = {"wide": weights.shard(1, 1, 8), "small": None}
+    await asyncio.to_thread(both, columns, wide[:, COLUMNS // 8 : COLUMNS // 4])
+    assert (await fetched_bytes(client)) - before <= 2 * (1 + ROWS) * CHUNK_BYTES
+    device.close()
+    whole = await asyncio.to_thread(weights.load_file, url)
+    assert bits(whole["wide"]) == bits(wide), "what was wanted in part can be had whole"
+
+
+async def test_a_part_comes_whole_when_another_reader_wants_all(
+    agent: tuple[AgentClient, str], tmp_path: Path
+) -> None:
+    client, folder = agent
+    path = tmp_path / "wide.safetensors"
+    wide = torch.zeros(4, CHUNK_BYTES, dtype=torch.uint8)
+    safetensors.torch.save_file({"wide": wide}, path)
+    url = f"{folder}/wide.safetensors"
+    part = weights.stream(url, plan={"wide": (0, 0, 1)})
+    held = await asyncio.to_thread(next, part)
+    assert await fetched_bytes(client) <= 2 * CHUNK_BYTES
+    whole = await asyncio.to_thread(weights.load_file, url)
+    assert bits(whole["wide"]) == bits(wide)
+    assert await fetched_bytes(client) == path.stat().st_size, "no chunk twice"
+    assert held[1].shape == (1, CHUNK_BYTES)
+
+
+async def test_a_bad_header_is_refused_as_by_the_library_and_a_bad_plan_before_any_tensor(
+    agent: tuple[AgentClient, str], tmp_path: Path
+) -> None:
+    _, folder = agent
+    (tmp_path / "bad.safetensors").write_bytes(b"\x05\0\0\0\0\0\0\0[1,2]")
+    (tmp_path / "empty.safetensors").write_bytes(b"")
+    safetensors.torch.save_file({"x": torch.zeros(4)}, tmp_path / "x.safetensors")
+
+    def fail() -> None:
+        for name in ("bad", "empty"):
+            with pytest.raises(SafetensorError, match="deserializing header"):
+                weights.load_file(f"{folder}/{name}.safetensors")
+            with pytest.raises(SafetensorError, match="deserializing header"):
+                next(weights.stream(f"{folder}/{name}.safetensors", plan={"x": None}))
+        with pytest.raises(ValueError, match="plan for x: 0 to 5 is not within the 4"):
+            next(weights.stream(f"{folder}/x.safetensors", plan={"*": (0, 0, 5)}))
+        with pytest.raises(OSError, match=r"nothing\.safetensors"):
+            weights.load_file(f"{folder}/nothing.safetensors")
+
+    await asyncio.to_thread(fail)
+
+
+async def test_a_model_larger_than_the_arena_goes_to_a_device_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = {name: torch.randn(CHUNK_BYTES // 4) for name in "abc"}
+    safetensors.torch.save_file(tensors, tmp_path / "x.safetensors")
+    device = SlowDevice(bytes_per_s=1e9)
+
+    def load() -> None:
+        for name, tensor in weights.stream(f"file://{tmp_path}/x.safetensors", device):
+            assert bits(tensor) == bits(tensors[name])
+
+    async with run(AgentSettings(tmp_path / "agent", arena_limit_bytes=CHUNK_BYTES)) as url:
+        monkeypatch.setenv("HOTPLATE_AGENT", url.removeprefix("http://"))
+        await asyncio.to_thread(load)
+    device.close()
+
+
+async def test_the_agents_token_is_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    safetensors.torch.save_file({"x": torch.arange(3)}, tmp_path / "x.safetensors")
+    url = f"file://{tmp_path}/x.safetensors"
+    async with run(AgentSettings(tmp_path / "agent", token="secret")) as address:
+        monkeypatch.setenv("HOTPLATE_AGENT", address.removeprefix("http://"))
+        with pytest.raises(OSError, match="wants its token; set HOTPLATE_AGENT_TOKEN_FILE=FILE"):
+            await asyncio.to_thread(weights.load_file, url)
+        (tmp_path / "token").write_text("secret\n")
+        monkeypatch.setenv("HOTPLATE_AGENT_TOKEN_FILE", str(tmp_path / "token"))
+        assert (await asyncio.to_thread(weights.load_file, url))["x"].tolist() == [0, 1, 2]
+        monkeypatch.setenv("HOTPLATE_AGENT_TOKEN_FILE", str(tmp_path / "none"))
+        with pytest.raises(OSError, match="cannot be read"):
+            await asyncio.to_thread(weights.load_file, url)
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("", "a URL needs a node agent; set HOTPLATE_AGENT=HOST:PORT"),
+        ("nowhere", "HOTPLATE_AGENT=nowhere is not HOST:PORT"),
+        ("127.0.0.1:1", "no agent answers at 127.0.0.1:1"),
+    ],
+)
+def test_a_url_without_an_agent_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, address: str, sentence: str
+) -> None:
+    monkeypatch.setenv("HOTPLATE_AGENT", address)
+    for use in (weights.load_file, lambda url: weights.safe_open(url, "pt")):
+        with pytest.raises(OSError, match=f"^s3://bucket/model.safetensors: {sentence}"):
+            use("s3://bucket/model.safetensors")
