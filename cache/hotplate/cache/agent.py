@@ -33,6 +33,9 @@ from hotplate.cache.pulls import Pulls
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.view import View
 
+SPARE_BYTES = 2 << 30
+"""What an agent with a node of its own makes ready: most models' first file, in seconds."""
+
 
 @dataclass(frozen=True)
 class AgentSettings:
@@ -55,6 +58,8 @@ class AgentSettings:
     """Where to read more of them: a file of `HOST:PORT` lines, or a DNS name with a port."""
     arena_limit_bytes: int = field(default_factory=memory_limit_bytes)
     """Memory for files, in bytes; a quarter of what there is, since replicas need the rest."""
+    spare_bytes: int = 0
+    """Bytes of the arena that are made ready at the start, before the first model is wanted."""
     disk_limit_bytes: int = 0
     """Bytes of disk for files; 0 = whatever the reserve leaves."""
     disk_reserve_bytes: int = 0
@@ -71,7 +76,8 @@ class AgentSettings:
     def __post_init__(self) -> None:
         if self.fetch_threads < 1:
             raise ValueError(f"fetch_threads: {self.fetch_threads} is below 1")
-        for name in ("arena_limit_bytes", "disk_limit_bytes", "disk_reserve_bytes"):
+        sizes = ("arena_limit_bytes", "spare_bytes", "disk_limit_bytes", "disk_reserve_bytes")
+        for name in sizes:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is below 0")
 
@@ -106,7 +112,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         metrics = Metrics()
         origin = FsspecOrigin(settings.origin_url) if settings.origin_url else NoOrigin()
         mount = huge_mount(data)
-        arena = Arena(settings.arena_limit_bytes, mount)
+        arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
         clock = asyncio.get_running_loop().time
         fetcher = Fetcher(settings.fetch_threads, clock, metrics)
@@ -139,6 +145,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
             await node.close(settings.flush_s)
             await runner.cleanup()
             ledger.close()
+            arena.close()
             if mount is not None:
                 mount.close()
 

@@ -7,48 +7,41 @@ descriptors that can only be read.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
-import mmap
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from hotplate.cache.errors import CacheError, NoSpace
-from hotplate.cache.memory_file import HugeMount, MemoryFile, SealedFile
+from hotplate.cache.memory import Memory
+from hotplate.cache.memory_file import HugeMount
+from hotplate.cache.pages import Pages
+from hotplate.cache.spare import Spare
 
 log = logging.getLogger(__name__)
 
-_MADV_POPULATE_WRITE = 23
-"""Maps a chunk's pages in one call (Linux 5.14): three times faster than a fault for each."""
-
-_libc = ctypes.CDLL(None)
+LARGE_BYTES = 64 << 20
+"""From that size on a file is worth the memory that is ready."""
 
 
 class Region:
     """A blob's memory in the arena: `view` is the agent's writable map of it."""
 
-    def __init__(self, name: str, size_bytes: int, mount: HugeMount | None = None) -> None:
-        """Raises NoSpace when the kernel refuses."""
+    def __init__(
+        self, name: str, size_bytes: int, memory: Memory | None = None, pages: Pages | None = None
+    ) -> None:
+        """In that memory, or in a memfd. Raises NoSpace when the kernel refuses."""
         self.size_bytes = size_bytes
-        with contextlib.ExitStack() as undo:
-            try:
-                self._file: MemoryFile = (
-                    SealedFile(name, size_bytes) if mount is None else mount.create(size_bytes)
-                )
-                undo.callback(self._file.close)
-                self._map = mmap.mmap(self._file.fd, size_bytes)
-                self._file.protect()
-            except OSError as exc:
-                raise NoSpace(
-                    f"no memory for {name} of {size_bytes} bytes ({exc.strerror})"
-                ) from exc
-            undo.pop_all()
-        with contextlib.suppress(OSError):  # refused where the kernel has no huge pages
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        self.view = memoryview(self._map)
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self._memory = memory or Memory(name, size_bytes)
+        self._pages = pages or Pages()
+        try:
+            os.ftruncate(self._memory.file.fd, size_bytes)
+            self._memory.file.protect()
+        except OSError as exc:
+            self._memory.close()
+            raise NoSpace(f"no memory for {name} of {size_bytes} bytes ({exc.strerror})") from exc
+        self.view = self._memory.view[:size_bytes]
 
     def reserve(self, offset: int, length: int) -> None:
         """Allocates that part before it is written; without this a full memory kills the agent.
@@ -56,39 +49,37 @@ class Region:
         Done chunk by chunk on the fetching threads, because the kernel zeroes what it gives and
         a whole model would delay its first byte by seconds. Raises NoSpace.
         """
-        try:
-            os.posix_fallocate(self._file.fd, offset, length)
-        except OSError as exc:
-            raise NoSpace(
-                f"the node's memory is full: {length} bytes more were refused ({exc.strerror}); "
-                "lower the arena's limit"
-            ) from exc
-        # Not mmap.madvise, which keeps the interpreter's lock for as long as this takes. Where
-        # the kernel refuses, pages are mapped one by one as they are written.
-        _libc.madvise(
-            ctypes.c_void_p(self._address + offset), ctypes.c_size_t(length), _MADV_POPULATE_WRITE
-        )
+        self._memory.reserve(offset, length, self._pages)
 
     def lend(self) -> int:
         """A new descriptor that can only be read; the caller closes it. Raises CacheError."""
         try:
-            return self._file.lend()
+            return self._memory.file.lend()
         except OSError as exc:
             raise CacheError(f"a file in memory cannot be opened ({exc.strerror})") from exc
 
     def close(self) -> None:
         """Lets go. The memory lives on for whoever still maps it, or still writes to a slice."""
-        self._file.close()
-        del self.view, self._map
+        del self.view
+        self._memory.close()
 
 
 class Arena:
     """Regions within a limit. Thread-safe."""
 
-    def __init__(self, limit_bytes: int, mount: HugeMount | None = None) -> None:
-        """Without a mount of huge pages, each region is a memfd."""
+    def __init__(
+        self, limit_bytes: int, mount: HugeMount | None = None, spare_bytes: int = 0
+    ) -> None:
+        """Without a mount of huge pages, each region is a memfd.
+
+        `spare_bytes` are made ready for the first large file, before that comes.
+        """
         self.limit_bytes = limit_bytes
         self._mount = mount
+        self._pages = Pages()
+        spare_bytes = min(spare_bytes, limit_bytes)
+        memory = Memory("spare", limit_bytes, mount) if spare_bytes else None
+        self._spare = Spare(memory, spare_bytes)
         self._lock = threading.Lock()
         self._used_bytes = 0
 
@@ -108,9 +99,20 @@ class Arena:
                     f"arena: blob {digest} needs {size_bytes} bytes, {self._used_bytes} of "
                     f"{self.limit_bytes} are used"
                 )
-            region = Region(digest, size_bytes, self._mount)
+            region = Region(digest, size_bytes, self._memory(digest, size_bytes), self._pages)
             self._used_bytes += size_bytes
             return region
+
+    def _memory(self, digest: str, size_bytes: int) -> Memory:
+        """The spare one for a file that is worth it; it goes when it is in the way of others."""
+        spare = self._spare.take() if size_bytes >= LARGE_BYTES else None
+        if spare is None and self.lacks(size_bytes + self._spare.ready_bytes):
+            self._spare.close()
+        return spare or Memory(digest, size_bytes, self._mount)
+
+    def close(self) -> None:
+        """Regions live on."""
+        self._spare.close()
 
     def release(self, region: Region) -> None:
         region.close()

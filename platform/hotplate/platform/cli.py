@@ -239,7 +239,7 @@ def _cache(arguments: argparse.Namespace) -> int:
 
 
 def _agent(arguments: argparse.Namespace) -> None:
-    from hotplate.cache.agent import AgentSettings
+    from hotplate.cache.agent import SPARE_BYTES, AgentSettings
     from hotplate.platform.roles import run_agent
 
     memory_bytes = _size("--memory", arguments.memory)
@@ -252,6 +252,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             peers=_peers(arguments.peers),
             peers_from=arguments.peers_from,
             mount=_mount(arguments),
+            spare_bytes=SPARE_BYTES,
             disk_limit_bytes=_size("--disk", arguments.disk),
             disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
             token=_token(arguments.token_file) if arguments.token_file else "",
