@@ -15,7 +15,7 @@ import pytest
 from hotplate.cache import reader
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient, Tree
-from hotplate.cache.lending import short_path
+from hotplate.cache.door import short_path
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.cache.reader import RemoteFile, open_file

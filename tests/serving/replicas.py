@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,7 @@ class Agent:
         self.arriving = arriving
         self.arrived = asyncio.Event()
         self.error: Exception | None = None
+        self.admitted: dict[str, set[str]] = {}
 
     async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
         if self.error is not None:
@@ -47,6 +48,9 @@ class Agent:
         if not complete and wait == "all":
             await self.arrived.wait()
         return Tree(str(self.folders[manifest]), complete)
+
+    async def admit(self, path: str, manifests: Iterable[str]) -> None:
+        self.admitted[path] = set(manifests)
 
 
 class Phases:
@@ -100,7 +104,6 @@ def runtime_of(folder: Path, agent: Agent) -> BentoRuntime:
     return BentoRuntime(
         Environments(folder / "environments"),
         agent,
-        agent_socket=folder / "agent.sock",
         trees=folder,
         parts=folder / "parts",
     )

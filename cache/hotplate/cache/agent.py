@@ -127,7 +127,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
         lending = Lending(node, pulls, data, settings.token)
         view = View(node, pulls, settings.mount, data)
-        control = Control(node, pulls, ledger, view, metrics, data / SOCKET_NAME)
+        control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME)
         runner = web.AppRunner(
             application(control, settings.token), access_log=None, shutdown_timeout=1
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -66,6 +66,13 @@ class AgentClient:
         """
         answer = await self._call("DELETE", f"/v1/trees/{manifest}?idle_s={idle_s}")
         return bool(answer["deleted"])
+
+    async def admit(self, path: str, manifests: Iterable[str]) -> None:
+        """Opens a socket at `path` through which these trees' files can be read and nothing else.
+
+        It is there as long as its folder is, also over restarts of the agent.
+        """
+        await self._call("PUT", f"/v1/doors?path={quote(path)}&manifests={','.join(manifests)}")
 
     async def check(self) -> None:
         """Returns when the agent answers at all."""

@@ -23,6 +23,7 @@ from hotplate.cache.errors import (
 )
 from hotplate.cache.inventory import Inventory
 from hotplate.cache.ledger import Ledger, location_json
+from hotplate.cache.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
 from hotplate.cache.pulls import Pulls, failure
@@ -54,6 +55,7 @@ def application(control: Control, token: str) -> web.Application:
             web.put(_TREE, control.put_tree),
             web.get(_TREE, control.get_tree),
             web.delete(_TREE, control.delete_tree),
+            web.put("/v1/doors", control.put_door),
             web.put("/v1/pulls", control.put_pull),
             web.get("/v1/pulls", control.get_pull),
             web.get("/v1/locations", control.get_location),
@@ -76,6 +78,7 @@ class Control:
         ledger: Ledger,
         view: View,
         metrics: Metrics,
+        lending: Lending,
         socket_path: Path,
     ) -> None:
         self._node = node
@@ -83,6 +86,7 @@ class Control:
         self._ledger = ledger
         self._view = view
         self._metrics = metrics
+        self._lending = lending
         self._socket_path = socket_path
         self._inventory = Inventory(node, pulls, node.holdings, ledger)
 
@@ -127,6 +131,13 @@ class Control:
             raise web.HTTPBadRequest(reason="idle_s is not a number") from None
         deleted = await self._node.delete(request.match_info["manifest"], idle_s)
         return web.json_response({"deleted": deleted})
+
+    async def put_door(self, request: web.Request) -> web.Response:
+        path = Path(request.query.get("path", ""))
+        if not path.is_absolute():
+            raise web.HTTPBadRequest(reason="path is not absolute")
+        await self._lending.admit(path, request.query.get("manifests", "").split(","))
+        return web.json_response({"path": str(path)})
 
     async def put_pull(self, request: web.Request) -> web.Response:
         began = asyncio.get_running_loop().time()

@@ -5,6 +5,7 @@
 ├── UnknownUrl         nothing that can be read at a URL
 ├── VersionChanged     the file at a URL is another one than when its fetch began
 ├── Unauthorized       a request without the agent's token
+├── TooMany            more connections than one replica may have, or one that says nothing
 ├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
 ├── OriginUnavailable  the origin does not answer, or not in time
@@ -56,6 +57,12 @@ class Unauthorized(CacheError):
     """The agent has a token, and the request does not carry it."""
 
     code = "unauthorized"
+
+
+class TooMany(CacheError):
+    """A replica has more files open than it may, or holds a connection without a request."""
+
+    code = "too_many"
 
 
 class UnknownPart(CacheError):

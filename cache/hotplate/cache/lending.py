@@ -19,64 +19,127 @@ import asyncio
 import contextlib
 import hmac
 import json
-import os
+import logging
+import resource
 import socket
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
-from hotplate.cache.errors import CacheError, Unauthorized
+from hotplate.cache.door import FIRST_LINE_S, Door, Lines
+from hotplate.cache.errors import CacheError, TooMany, Unauthorized
+from hotplate.cache.folder import Folder
 from hotplate.cache.holding import Holding
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.node import Node
 from hotplate.cache.pulls import Pulls
 
-SOCKET_NAME = "agent.sock"
+log = logging.getLogger(__name__)
 
-_LINE_BYTES = 4 << 20
-"""A wish for every chunk of a terabyte fits."""
+SOCKET_NAME = "agent.sock"
+_DOORS = "doors.json"
+
+_MOST_CONNECTIONS = 1024
+"""Through one door. Each takes two descriptors, so it is an eighth of them where they are few."""
+
+_ACCEPT_PAUSE_S = 0.5
+"""Until the next try when there is no descriptor for a connection."""
 
 
 class Lending:
-    """Serves `<folder>/agent.sock`, for its owner only."""
+    """Serves `<folder>/agent.sock` for the operator, and a socket for each replica."""
 
     def __init__(self, node: Node, pulls: Pulls, folder: Path, token: str = "") -> None:
+        """Doors of an earlier run are opened again where their folders are still there."""
         self._node = node
         self._pulls = pulls
         self._token = token
-        self._listener = _listen(folder)
-        self._tasks = {asyncio.create_task(self._accept())}
+        self._folder = Folder(folder)
+        self._tasks: dict[Door, set[asyncio.Task[None]]] = {}
+        self._open_door(folder / SOCKET_NAME, None)
+        for path, manifests in self._kept().items():
+            with contextlib.suppress(OSError):  # that replica has ended
+                self._open_door(Path(path), frozenset(manifests))
+
+    async def admit(self, path: Path, manifests: Iterable[str]) -> None:
+        """Opens a door at `path` that leads to these manifests' files, until its folder goes.
+
+        Raises CacheError where no socket can be.
+        """
+        ended = [door for door in self._tasks if door.path == path or not door.there]
+        await asyncio.gather(*map(self._close_door, ended))
+        try:
+            self._open_door(path, frozenset(manifests))
+            await asyncio.to_thread(self._folder.put, _DOORS, self._doors())
+        except OSError as exc:
+            raise CacheError(f"the agent cannot listen at {path} ({exc.strerror})") from exc
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._listener.close()
+        for tasks in self._tasks.values():
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for door in self._tasks:
+            door.listener.close()  # their names stay: the next run opens them again
 
-    async def _accept(self) -> None:
+    def _open_door(self, path: Path, manifests: frozenset[str] | None) -> None:
+        limit = min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
+        door = Door(path, manifests, limit)
+        self._tasks[door] = {asyncio.create_task(self._accept(door))}
+
+    async def _close_door(self, door: Door) -> None:
+        tasks = self._tasks.pop(door, set())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        door.close()
+
+    def _doors(self) -> bytes:
+        doors = {str(d.path): sorted(d.manifests) for d in self._tasks if d.manifests is not None}
+        return json.dumps(doors).encode()
+
+    def _kept(self) -> dict[str, list[str]]:
+        try:
+            kept: dict[str, list[str]] = json.loads((self._folder.root / _DOORS).read_bytes())
+            return kept
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    async def _accept(self, door: Door) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            connection, _ = await loop.sock_accept(self._listener)
-            task = loop.create_task(self._serve(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # the replica has left
-            lines = _Lines(connection)
             try:
-                await self._lease(lines)
-            except CacheError as error:
-                await lines.send({"error": {"code": error.code, "message": str(error)}})
-            except (ValueError, KeyError, TypeError) as error:
-                message = f"not a request of this socket: {error!r}"
-                await lines.send({"error": {"code": "bad_request", "message": message}})
+                connection, _ = await loop.sock_accept(door.listener)
+            except OSError as exc:  # of too many open files, say: some are closed again
+                log.error("%s: no connection can be taken (%s)", door.path, exc.strerror)
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            task = loop.create_task(self._serve(connection, door))
+            tasks = self._tasks[door]
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            await door.pace(0)
 
-    async def _lease(self, lines: _Lines) -> None:
-        request = await lines.receive()
+    async def _serve(self, connection: socket.socket, door: Door) -> None:
+        with connection, contextlib.suppress(OSError):  # the replica has left
+            lines = Lines(connection, door)
+            try:
+                with door.entered():
+                    await self._lease(lines, door)
+            except CacheError as error:
+                await _refuse(lines, error.code, str(error))
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                await _refuse(lines, "bad_request", f"not a request of this socket: {error!r}")
+
+    async def _lease(self, lines: Lines, door: Door) -> None:
+        try:
+            async with asyncio.timeout(FIRST_LINE_S):
+                request = await lines.receive()
+        except TimeoutError:
+            raise TooMany(f"nothing was asked for in {FIRST_LINE_S:g} s") from None
         if request is None:
             return
-        path, linked, holding = await self._open(request)
+        path, linked, holding = await self._open(request, door)
         async with self._node.holdings.lend(holding) as fd:
             told = len(holding.done)
             opening = {
@@ -95,26 +158,32 @@ class Lending:
                 telling.cancel()
                 hearing.cancel()
 
-    async def _open(self, request: dict[str, Any]) -> tuple[str, Set[str], Holding]:
+    async def _open(self, request: dict[str, Any], door: Door) -> tuple[str, Set[str], Holding]:
         """The file's name, the names that are complete files by now, and what there is of it."""
-        if "open_url" in request:
+        if door.manifests is None:
             given = str(request.get("token", "")) if self._token else ""
             if not hmac.compare_digest(given.encode(), self._token.encode()):
-                raise Unauthorized("opening a URL needs the agent's token; set its token file")
-            url = str(request["open_url"])
-            whole = not request.get("only_wanted", False)
-            return url, frozenset(), await self._pulls.open(url, whole)
-        tree, entry = await self._node.locate(str(request["open"]))
+                raise Unauthorized(
+                    "this socket is the operator's and needs the agent's token; set its token "
+                    "file, or use the socket that a replica is given (HOTPLATE_AGENT_SOCKET)"
+                )
+            if "open_url" in request:
+                url = str(request["open_url"])
+                whole = not request.get("only_wanted", False)
+                return url, frozenset(), await self._pulls.open(url, whole)
+        elif "open_url" in request:
+            raise Unauthorized("a replica opens files of its own revision; a URL is not one")
+        tree, entry = await self._node.locate(str(request["open"]), door.manifests)
         return entry.path, tree.linked, tree.holdings[entry.path]
 
-    async def _hear(self, lines: _Lines, holding: Holding) -> None:
+    async def _hear(self, lines: Lines, holding: Holding) -> None:
         """Takes wishes until the replica leaves."""
         while (request := await lines.receive()) is not None:
             self._node.holdings.want(holding, [int(index) for index in request["want"]])
         raise ConnectionResetError
 
 
-async def _tell(lines: _Lines, linked: Set[str], path: str, holding: Holding, told: int) -> None:
+async def _tell(lines: Lines, linked: Set[str], path: str, holding: Holding, told: int) -> None:
     """Pushes news of the file until there will be none."""
     complete = False
 
@@ -133,58 +202,5 @@ async def _tell(lines: _Lines, linked: Set[str], path: str, holding: Holding, to
     await lines.send({"linked": True})
 
 
-class _Lines:
-    """JSON lines over a non-blocking socket."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self._socket = connection
-        self._loop = asyncio.get_running_loop()
-        self._buffer = bytearray()
-
-    async def receive(self) -> dict[str, Any] | None:
-        """The next line; None when the other side has left. Raises ValueError."""
-        while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > _LINE_BYTES:
-                raise ValueError(f"a line of more than {_LINE_BYTES} bytes")
-            data = await self._loop.sock_recv(self._socket, 1 << 16)
-            if not data:
-                return None
-            self._buffer += data
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 1]
-        value = json.loads(line)
-        if not isinstance(value, dict):
-            raise ValueError("a line that is no JSON object")
-        return value
-
-    async def send(self, value: dict[str, Any], fd: int | None = None) -> None:
-        data = json.dumps(value).encode() + b"\n"
-        if fd is not None:
-            # The first bytes on a fresh connection: its buffer has room for some of them.
-            data = data[socket.send_fds(self._socket, [data], [fd]) :]
-        await self._loop.sock_sendall(self._socket, data)
-
-
-def _listen(folder: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with short_path(folder / SOCKET_NAME) as path:
-        Path(path).unlink(missing_ok=True)  # the lock says that no other agent lives here
-        mask = os.umask(0o177)
-        try:
-            listener.bind(path)
-        finally:
-            os.umask(mask)
-    listener.setblocking(False)
-    listener.listen(128)
-    return listener
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """Another name of `path`, short enough for a socket's address (108 bytes)."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
+async def _refuse(lines: Lines, code: str, message: str) -> None:
+    await lines.send({"error": {"code": code, "message": message}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+from collections.abc import Set
 from pathlib import Path
 
 from hotplate.cache.disk import DiskTier
@@ -157,17 +158,17 @@ class Node:
         except KeyError:
             raise UnknownManifest(f"this node has no tree {digest}; PUT it first") from None
 
-    async def locate(self, path: str) -> tuple[Tree, Entry]:
+    async def locate(self, path: str, allowed: Set[str] | None = None) -> tuple[Tree, Entry]:
         """The tree and entry of a file below the trees' folder, brought here if need be.
 
-        Raises UnknownManifest for any other path.
+        Raises UnknownManifest for any other path, and for trees that are not `allowed`.
         """
         refusal = UnknownManifest(f"{path} is no file of a tree of this node; PUT its tree first")
         try:
             digest, *parts = Path(path).relative_to(self.trees_root).parts
         except ValueError:
             raise refusal from None
-        if digest not in self._named:
+        if digest not in self._named or (allowed is not None and digest not in allowed):
             raise refusal
         tree = await self.bring(digest)
         entry = tree.entries.get("/".join(parts))

@@ -18,6 +18,10 @@ _MAP_NORESERVE = 0x4000
 """A private map of a model larger than free memory must not be refused (mmap(2))."""
 
 
+_WISHES = 4096
+"""Chunks asked for in one line: the agent reads none beyond 64 KiB."""
+
+
 class RemoteFile:
     """A file that the node's agent lends.
 
@@ -65,9 +69,9 @@ class RemoteFile:
         with self._news:
             asked = [one for one in chunks if one in self._missing and one not in self._asked]
             self._asked.update(asked)
-        if asked:
+        for at in range(0, len(asked), _WISHES):
             with self._sending, contextlib.suppress(OSError):  # the listener tells why
-                _send(self._socket, {"want": asked})
+                _send(self._socket, {"want": asked[at : at + _WISHES]})
 
     def wait(self, start: int, stop: int) -> None:
         """Blocks until the bytes from `start` up to `stop` are verified; they come first.

@@ -91,7 +91,6 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
     bentos = BentoRuntime(
         environments,
         agent,
-        agent_socket=data.agent_socket,
         trees=data.folder("agent") / "trees",
         parts=data.folder("parts"),
     )

@@ -75,10 +75,6 @@ class DataDir:
     def blobs_url(self) -> str:
         return f"file://{self.folder('blobs')}"
 
-    @property
-    def agent_socket(self) -> Path:
-        return self.root / "agent" / "agent.sock"
-
     def log(self, role: str) -> Path:
         return self.folder("logs") / f"{role}.log"
 

@@ -6,7 +6,7 @@ imported here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 
@@ -88,6 +88,12 @@ class Agent(Protocol):
 
     async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
         """The files of a manifest. With `"files"`, `*.safetensors` may still be arriving.
+
+        Raises `hotplate.cache.errors.CacheError`.
+        """
+
+    async def admit(self, path: str, manifests: Iterable[str]) -> None:
+        """A socket at `path` that leads to these manifests' files, as long as its folder is there.
 
         Raises `hotplate.cache.errors.CacheError`.
         """

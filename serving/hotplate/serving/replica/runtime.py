@@ -31,6 +31,8 @@ from hotplate.serving.replica.variables import (
     thread_counts,
 )
 
+AGENT_SOCKET = "agent.sock"
+"""The replica's own way to the node's agent, in its own folder: to its models and no others."""
 TEMPORARY = "tmp"
 """The folder for temporary files in a replica's own."""
 WORKER = "hotplate.serving.replica.worker"
@@ -51,8 +53,8 @@ class Command:
 class BentoRuntime:
     """Replicas of bentos on this node.
 
-    `agent_socket` and `trees` are where the node's agent listens and keeps its folders; `parts`
-    is a folder for our own files that replicas import.
+    `trees` is where the node's agent keeps its folders; `parts` is a folder for our own files that
+    replicas import.
     """
 
     def __init__(
@@ -60,13 +62,12 @@ class BentoRuntime:
         environments: Environments,
         agent: Agent,
         *,
-        agent_socket: Path,
         trees: Path,
         parts: Path,
     ) -> None:
         self._environments = environments
         self._agent = agent
-        self._agent_env = {"HOTPLATE_AGENT_SOCKET": str(agent_socket), "HOTPLATE_TREES": str(trees)}
+        self._trees = trees
         self._parts = parts
         self._arriving: set[asyncio.Task[None]] = set()
 
@@ -133,6 +134,7 @@ class BentoRuntime:
         trees = await asyncio.gather(
             *(self._tree(model.manifest, wait="files") for model in workload.models)
         )
+        await self._admit(workload, home.parent)
         for model, tree in zip(workload.models, trees, strict=True):
             add_model(home, model.name, model.version, Path(tree.root))
         arriving = [
@@ -146,6 +148,14 @@ class BentoRuntime:
         task = asyncio.create_task(self._see_arrive(arriving, recorder))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
+
+    async def _admit(self, workload: ServedBento, folder: Path) -> None:
+        try:
+            await self._agent.admit(
+                str(folder / AGENT_SOCKET), [model.manifest for model in workload.models]
+            )
+        except CacheError as error:
+            raise FilesUnavailable(str(error), retry=True) from error
 
     async def _see_arrive(self, manifests: Sequence[str], recorder: Recorder) -> None:
         """Note when the last file is whole; the process's own word on its weights goes over it."""
@@ -180,7 +190,8 @@ class BentoRuntime:
             **service_env,
             **platform_variables(workload, home, python),
             **temporary_folder(folder / TEMPORARY),
-            **self._agent_env,
+            "HOTPLATE_AGENT_SOCKET": str(folder / AGENT_SOCKET),
+            "HOTPLATE_TREES": str(self._trees),
             "HOTPLATE_MODELS": str(home / "models"),
         }
         env |= search_paths(env, python, parts)

@@ -1,0 +1,147 @@
+"""A Unix socket of the agent, what may be asked through it, and how much.
+
+The agent's own is the operator's. Each replica gets one in its own folder, which leads to the
+trees of its revision only; so the socket itself says who asks, and no secret need be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hotplate.cache.allowance import Allowance
+from hotplate.cache.errors import TooMany
+
+LINE_BYTES = 64 << 10
+"""Longest line that is read. A wish for many chunks is several lines."""
+
+FIRST_LINE_S = 10.0
+"""How long a connection may take to say what it wants."""
+
+_LINES_PER_S, _LINES_BURST = 1000, 5000
+"""Of all connections through one door; a KiB counts as a line, and so does a new connection. A
+replica needs one per chunk of 8 MiB. Who sends more is read later."""
+
+
+class Door:
+    """One listening socket, for its owner only."""
+
+    def __init__(self, path: Path, manifests: frozenset[str] | None, limit: int) -> None:
+        """`manifests` are whose files may be opened, None for any; `limit` is of connections."""
+        self.path = path
+        self.manifests = manifests
+        self.limit = limit
+        self.opened = 0
+        self._allowance = Allowance(_LINES_PER_S, _LINES_BURST)
+        self.listener = _listen(path)
+        self._inode = _inode(path)
+
+    @property
+    def there(self) -> bool:
+        """Whether its name still leads to it; a replica's folder goes with the replica."""
+        return _inode(self.path) == self._inode
+
+    def close(self) -> None:
+        self.listener.close()
+        if self.there:
+            self.path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Counts a connection. Raises TooMany."""
+        self.opened += 1
+        try:
+            if self.opened > self.limit:
+                raise TooMany(
+                    f"{self.limit} files are open at {self.path} already, which is its limit; "
+                    "close some"
+                )
+            yield
+        finally:
+            self.opened -= 1
+
+    async def pace(self, size_bytes: int) -> None:
+        """Waits as long as whoever sends so much has to."""
+        now = asyncio.get_running_loop().time()
+        wait_s = self._allowance.wait_s(1 + size_bytes / 1024, now)
+        if wait_s:
+            await asyncio.sleep(wait_s)
+
+
+class Lines:
+    """JSON lines over one connection."""
+
+    def __init__(self, connection: socket.socket, door: Door) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._door = door
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next line; None when the other side has left. Raises ValueError."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > LINE_BYTES:
+                raise ValueError(f"a line of more than {LINE_BYTES} bytes")
+            data = await self._loop.sock_recv(self._socket, 1 << 16)
+            if not data:
+                return None
+            self._buffer += data
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        await self._door.pace(len(line))
+        try:
+            value = json.loads(line)
+        except RecursionError:
+            raise ValueError("a line that nests too deep") from None
+        if not isinstance(value, dict):
+            raise ValueError("a line that is no JSON object")
+        return value
+
+    async def send(self, value: dict[str, Any], fd: int | None = None) -> None:
+        data = json.dumps(value).encode() + b"\n"
+        if fd is not None:
+            # The first bytes on a fresh connection: its buffer has room for some of them.
+            data = data[socket.send_fds(self._socket, [data], [fd]) :]
+        await self._loop.sock_sendall(self._socket, data)
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with short_path(path) as short:
+            Path(short).unlink(missing_ok=True)  # the lock says that no other agent lives here
+            mask = os.umask(0o177)
+            try:
+                listener.bind(short)
+            finally:
+                os.umask(mask)
+        listener.setblocking(False)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """Another name of `path`, short enough for a socket's address (108 bytes)."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

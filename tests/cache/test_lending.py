@@ -1,0 +1,206 @@
+"""What a replica may ask of the agent, how much, and what it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hotplate.cache import door as doors
+from hotplate.cache import lending
+from hotplate.cache.agent import AgentSettings, run
+from hotplate.cache.client import AgentClient
+from hotplate.cache.door import Door, short_path
+from hotplate.cache.errors import CacheError, TooMany
+from hotplate.cache.manifest import Manifest
+from hotplate.cache.reader import open_file
+from tests.cache.fakes import publish, random_bytes
+
+OURS, THEIRS = random_bytes(1000, 1), random_bytes(1000, 2)
+TIMEOUT_S = 8
+
+
+@dataclass
+class Bench:
+    """An agent with a token, and two revisions with a replica each."""
+
+    settings: AgentSettings
+    client: AgentClient
+    ours: Manifest
+    theirs: Manifest
+    our_door: Path
+    their_door: Path
+
+    def file(self, manifest: Manifest) -> str:
+        return f"{self.settings.data_dir}/trees/{manifest.digest}/model.safetensors"
+
+    async def read(self, door: Path, manifest: Manifest) -> bytes:
+        with await asyncio.to_thread(open_file, str(door), self.file(manifest)) as file:
+            await asyncio.to_thread(file.wait_all)
+            return bytes(file.view)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: AgentSettings) -> AsyncIterator[AgentClient]:
+    async with run(settings) as url:
+        client = AgentClient(url, "secret")
+        yield client
+        await client.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    store = tmp_path / "store"
+    ours = publish(store, {"model.safetensors": OURS})
+    theirs = publish(store, {"model.safetensors": THEIRS})
+    folders = [tmp_path / "our replica", tmp_path / "their replica"]
+    settings = AgentSettings(tmp_path / "data", f"file://{store}", token="secret")
+    async with running(settings) as client:
+        for folder, manifest in zip(folders, (ours, theirs), strict=True):
+            folder.mkdir()
+            await client.tree(manifest.digest, wait="all")
+            await client.admit(str(folder / "agent.sock"), [manifest.digest])
+        sockets = [folder / "agent.sock" for folder in folders]
+        yield Bench(settings, client, ours, theirs, *sockets)
+
+
+async def test_a_replica_reads_its_own_revisions_files_and_no_others(bench: Bench) -> None:
+    assert await bench.read(bench.our_door, bench.ours) == OURS
+    assert os.stat(bench.our_door).st_mode & 0o777 == 0o600
+    with pytest.raises(OSError, match="is no file of a tree of this node"):
+        await bench.read(bench.our_door, bench.theirs)
+    assert await bench.read(bench.their_door, bench.theirs) == THEIRS
+
+
+@pytest.mark.parametrize("token", ["", "guessed"])
+async def test_the_agents_own_socket_is_closed_to_replicas(bench: Bench, token: str) -> None:
+    own = bench.settings.data_dir / "agent.sock"
+    for request in ({"open": bench.file(bench.ours)}, {"open_url": "file:///etc/hostname"}):
+        answer = await say(own, json.dumps(request | {"token": token}).encode())
+        assert answer["error"]["code"] == "unauthorized"
+    answer = await say(bench.our_door, b'{"open_url": "file:///etc/hostname", "token": "secret"}')
+    assert answer["error"]["code"] == "unauthorized"
+
+
+async def test_a_replicas_socket_is_there_as_long_as_its_folder(bench: Bench) -> None:
+    shutil.rmtree(bench.their_door.parent)
+    third = bench.our_door.parent / "third.sock"
+    await bench.client.admit(str(third), [bench.ours.digest])
+    kept = json.loads((bench.settings.data_dir / "doors.json").read_bytes())
+    assert set(kept) == {str(bench.our_door), str(third)}
+    with pytest.raises(CacheError, match="the agent cannot listen at"):
+        await bench.client.admit(str(bench.their_door), [bench.theirs.digest])
+
+
+async def test_a_second_agent_takes_no_socket_from_the_first(bench: Bench) -> None:
+    again = AgentSettings(bench.settings.data_dir, bench.settings.origin_url, token="secret")
+    with pytest.raises(CacheError, match="another agent uses"):
+        async with run(again):
+            pass
+    assert await bench.read(bench.our_door, bench.ours) == OURS, "the first one is untouched"
+
+
+async def test_doors_open_again_when_the_agent_starts(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ours, theirs = (publish(store, {"model.safetensors": one}) for one in (OURS, THEIRS))
+    settings = AgentSettings(tmp_path / "data", f"file://{store}", token="secret")
+    path = tmp_path / "agent.sock"
+    async with running(settings) as client:
+        for manifest in (ours, theirs):
+            await client.tree(manifest.digest, wait="all")
+        await client.admit(str(path), [ours.digest])
+    async with running(settings) as client:
+        bench = Bench(settings, client, ours, theirs, path, path)
+        assert await bench.read(path, ours) == OURS
+        with pytest.raises(OSError, match="is no file of a tree"):
+            await bench.read(path, theirs)
+
+
+async def test_a_replica_that_opens_without_end_is_refused_and_starves_nobody(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 64
+    monkeypatch.setattr(lending, "_MOST_CONNECTIONS", limit)
+    await bench.client.admit(str(bench.our_door), [bench.ours.digest])
+    request = json.dumps({"open": bench.file(bench.ours)}).encode()
+    with contextlib.ExitStack() as held:
+        for _ in range(limit):
+            held.enter_context(connected(bench.our_door)).sendall(request + b"\n")
+        refused = await say(bench.our_door, request)
+        assert refused["error"]["code"] == "too_many"
+        assert "64 files are open" in refused["error"]["message"]
+        assert await bench.read(bench.their_door, bench.theirs) == THEIRS
+    async with asyncio.timeout(TIMEOUT_S):
+        while "error" in await say(bench.our_door, request):  # noqa: ASYNC110 (the agent tells no one)
+            await asyncio.sleep(0.01)
+
+
+async def test_who_says_nothing_is_not_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "FIRST_LINE_S", 0.1)
+    assert (await say(bench.our_door, b'{"open"', end=b""))["error"]["code"] == "too_many"
+
+
+@pytest.mark.parametrize("line", [b"[" * 60_000, b"x" * 100_000, b'{"open": 1e999, "a": {}}'])
+async def test_monstrous_lines_are_refused(bench: Bench, line: bytes) -> None:
+    assert (await say(bench.our_door, line))["error"]["code"] in ("bad_request", "unknown_manifest")
+
+
+async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "_LINES_PER_S", 10)
+    monkeypatch.setattr(doors, "_LINES_BURST", 20)
+    await bench.client.admit(str(bench.our_door), [bench.ours.digest])
+    loop = asyncio.get_running_loop()
+    with connected(bench.our_door) as flood:
+        flood.setblocking(False)
+        flood.sendall(json.dumps({"open": bench.file(bench.ours)}).encode() + b"\n")
+        with pytest.raises(TimeoutError):  # the socket's buffer fills: hardly anything is read
+            async with asyncio.timeout(0.5):
+                while True:
+                    await loop.sock_sendall(flood, b'{"want": [0]}\n' * 1000)
+        sent_s = loop.time()
+        assert await bench.read(bench.their_door, bench.theirs) == THEIRS
+        assert loop.time() - sent_s < TIMEOUT_S
+
+
+def test_a_door_counts_who_is_inside(tmp_path: Path) -> None:
+    door = Door(tmp_path / "door", None, limit=1)
+    refusal = pytest.raises(TooMany, match=r"1 files are open at .*door already")
+    with door.entered(), refusal, door.entered():
+        pass
+    with door.entered():
+        pass
+    door.close()
+    assert not door.there and not door.path.exists()
+
+
+@contextlib.contextmanager
+def connected(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as connection, short_path(path) as short:
+        connection.connect(short)
+        yield connection
+
+
+async def say(path: Path, line: bytes, end: bytes = b"\n") -> dict[str, dict[str, str]]:
+    """The first line of the answer."""
+    with short_path(path) as short:
+        reading, writing = await asyncio.open_unix_connection(short)
+    writing.write(line + end)
+    try:
+        answer: dict[str, dict[str, str]] = json.loads(
+            await asyncio.wait_for(reading.readline(), TIMEOUT_S)
+        )
+        return answer
+    finally:
+        writing.close()
