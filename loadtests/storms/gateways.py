@@ -2,7 +2,8 @@
 
 First the deployment's owner is killed -9 again and again, and started again, while closed loops of
 callers ask; then each is replaced by a new one (`--replace`), which must cut nothing. The replica
-is any HTTP server: its handlers take 20 to 200 ms, and run on whoever has left.
+is any HTTP server: its handlers take 20 to 200 ms, one of twenty ten times as long, and run on
+whoever has left.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from tests.serving.load import Load
 
 SLOTS = 2
 SERVICE_S = (0.02, 0.2)
-BACK_S = 2.0
-"""How long there may be no answer after a kill."""
+LONG_SHARE = 0.05
+BACK_S = 4.0
+"""How long there may be no answer after a kill: 2 s, and a long handler's time in each slot."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +137,8 @@ def _owning(gateways: Sequence[GatewayProcess], owning: Sequence[bool]) -> Gatew
 @contextlib.asynccontextmanager
 async def _backend() -> AsyncIterator[Backend]:
     async def work(request: Request, connection: Connection) -> None:
-        await asyncio.sleep(random.uniform(*SERVICE_S))
+        long = random.random() < LONG_SHARE
+        await asyncio.sleep(random.uniform(*SERVICE_S) * (10 if long else 1))
         connection.answer(b"done")
 
     backend = Backend()

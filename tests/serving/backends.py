@@ -81,6 +81,11 @@ class Backend:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def open(self) -> int:
+        """Connections that nobody has ended."""
+        return len(self._tasks)
+
     def on(self, path: str, handler: Handler, *, raw: bool = False) -> None:
         self._handlers[path] = handler
         if raw:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.serving.gateway.fleet import Fleet, heir_of
+from hotplate.serving.gateway.fleet import Fleet, file_name, heir_of
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
 from tests.serving.backends import Backend
@@ -224,3 +224,22 @@ async def test_nobody_but_a_gateway_says_when_an_answer_is_due(pair: Pair) -> No
     caller = await pair.caller(0)
     assert (await caller.ask("/x", hotplate_due="0.001")).status == 200
     assert "hotplate-due" not in pair.backend.requests[-1].headers
+
+
+async def test_what_another_gateway_keeps_ends_for_the_replica_when_it_ends_here(
+    pair: Pair,
+) -> None:
+    first = await pair.caller(0)
+    assert (await first.ask("/x")).status == 200
+    await pair.join()
+    await pair.owned_by_second()
+    name = file_name(pair.name)
+    caller = await pair.caller(1)
+    assert (await caller.ask("/x")).status == 200
+    keeper, owner = pair.first._keeper, pair.second.fleet
+    assert keeper is not None and owner is not None
+    await until(lambda: (estate := keeper.of(owner.id, name)) and len(estate.kept) == 1)
+    await pair.serve(1, replicas=())
+    await until(lambda: not pair.backend.open)
+    estate = keeper.of(owner.id, name)
+    assert estate is not None and not estate.kept

@@ -19,20 +19,30 @@ from tests.serving.test_gateway_alone import deployment
 
 pytestmark = pytest.mark.timeout(60)
 
-SERVICE_S = 0.25
-"""Longer than it takes to notice a killed gateway, so its handlers run on under the next owner."""
+SERVICE_S = 0.1
+LONG_S = 1.0
+"""Longer than it takes to notice a killed gateway, and than by what requests took before."""
+
+
+class Slow(Backend):
+    """Handlers take their time, whoever has left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.service_s = SERVICE_S
+        self.long = 0
+        """Handlers that have begun and take long."""
+        self.on("/work", self._work)
+
+    async def _work(self, request: Request, connection: Connection) -> None:
+        self.long += self.service_s == LONG_S
+        await asyncio.sleep(self.service_s)
+        connection.answer(request.headers["x-forwarded-for"].encode())
 
 
 @pytest.fixture
-async def backend() -> AsyncIterator[Backend]:
-    """Handlers take their time, whoever has left."""
-
-    async def work(request: Request, connection: Connection) -> None:
-        await asyncio.sleep(SERVICE_S)
-        connection.answer(request.headers["x-forwarded-for"].encode())
-
-    backend = Backend()
-    backend.on("/work", work)
+async def backend() -> AsyncIterator[Slow]:
+    backend = Slow()
     await backend.start()
     yield backend
     backend.gate.set()
@@ -48,14 +58,15 @@ async def owner_of(*gateways: GatewayProcess) -> tuple[GatewayProcess, GatewayPr
 
 
 async def agreed(*gateways: GatewayProcess) -> None:
-    """Waits until they name one owner: the one whom all of them make it, who know each other."""
+    """Waits until they know each other and name one owner: the one whom all of them make it."""
     for gateway in gateways:
         await gateway.ready()
     async with asyncio.timeout(5):
         while True:
             healths = [(await gateway.admin("/healthz"))[1] for gateway in gateways]
             owners = {health["owners"].get("chat") for health in healths}
-            if owners == {heir_of("chat", [health["gateway"] for health in healths])}:
+            known = all(len(health["peers"]) == len(gateways) - 1 for health in healths)
+            if known and owners == {heir_of("chat", [each["gateway"] for each in healths])}:
                 return
             await asyncio.sleep(0.02)
 
@@ -78,7 +89,7 @@ async def two_gateways(
 
 
 async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
-    backend: Backend, tmp_path: Path
+    backend: Slow, tmp_path: Path
 ) -> None:
     port = free_port()
     async with two_gateways(tmp_path, backend, port) as (owner, other), Load(port, 16) as load:
@@ -87,8 +98,10 @@ async def test_a_killed_owner_is_replaced_and_no_slot_is_given_twice(
         _, theirs = await other.admin("/deployments/chat/queue")
         assert mine["slots"] == theirs["slots"] == 2
         assert backend.peak == 2
+        backend.service_s = LONG_S
+        await until(lambda: backend.long == 2)
+        backend.service_s = SERVICE_S
         finished = backend.finished
-        assert backend.running > 0
         owner.process.send_signal(signal.SIGKILL)
         await owner.process.wait()
         killed_at = load.now

@@ -5,6 +5,7 @@ holds it, however that ends:
 
     <id>.gateway            held by a gateway while it takes part; in it stands what it serves
     <id>.sock, <id>.hand    where it takes requests, and listening sockets, from the others
+    <id>.keep               where it takes what is to outlive them
     <deployment>.owner      held by the deployment's owner, whose id is in it
     <deployment>.<id>.slots held by a gateway that owns it, or has requests of it running still
 
@@ -27,6 +28,7 @@ OWNER = ".owner"
 SLOTS = ".slots"
 SOCKET = ".sock"
 HAND = ".hand"
+KEEP = ".keep"
 RETIRES = "retires"
 """Stands in a gateway's file in place of what it serves."""
 
@@ -73,6 +75,9 @@ class Fleet:
     def hand_of(self, gateway: str) -> Path:
         return self.folder / (gateway + HAND)
 
+    def keep_of(self, gateway: str) -> Path:
+        return self.folder / (gateway + KEEP)
+
     @property
     def staying(self) -> Sequence[str]:
         """The others that do not retire, oldest first."""
@@ -118,7 +123,7 @@ class Fleet:
             names = [entry.name for entry in entries if entry.name.endswith(MEMBER)]
         serving: dict[str, frozenset[str]] = {}
         for member in sorted(name.removesuffix(MEMBER) for name in names):
-            if member != self.id and self._lives(member):
+            if member != self.id and self.lives(member):
                 with suppress(OSError):
                     said = (self.folder / (member + MEMBER)).read_text()
                     serving[member] = frozenset(said.split())
@@ -134,6 +139,11 @@ class Fleet:
         if name in self._own:
             members.append(self.id)
         return heir_of(deployment, members)
+
+    def next_heir(self, deployment: str) -> str:
+        """The same if this gateway were gone."""
+        name = file_name(deployment)
+        return heir_of(deployment, [m for m, served in self._serving.items() if name in served])
 
     def claim(self, deployment: str) -> Claim | None:
         """Ownership, if nobody has it."""
@@ -159,6 +169,15 @@ class Fleet:
             return ""
         return said if said != self.id else ""
 
+    def lives(self, gateway: str) -> bool:
+        """Whether the gateway's process does; what a dead one has left is removed."""
+        path = self.folder / (gateway + MEMBER)
+        if is_held(path):
+            return True
+        for left in (path, self.socket_of(gateway), self.hand_of(gateway), self.keep_of(gateway)):
+            left.unlink(missing_ok=True)
+        return False
+
     def _say(self, own: frozenset[str]) -> None:
         if own != self._own:
             self._own = own
@@ -166,15 +185,6 @@ class Fleet:
             content = "\n".join(sorted(own)).encode()
             os.pwrite(self._member, content, 0)
             os.ftruncate(self._member, len(content))
-
-    def _lives(self, gateway: str) -> bool:
-        path = self.folder / (gateway + MEMBER)
-        if is_held(path):
-            return True
-        path.unlink(missing_ok=True)
-        self.socket_of(gateway).unlink(missing_ok=True)
-        self.hand_of(gateway).unlink(missing_ok=True)
-        return False
 
 
 def process_of(gateway: str) -> int:

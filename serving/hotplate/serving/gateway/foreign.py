@@ -1,8 +1,9 @@
 """Slots that requests of other gateways have: a new owner must not give them away a second time.
 
 An old owner that lives counts its slots down itself. One that was killed has left handlers that
-nobody waits for. Our worker says how many handlers run. Of any other server nobody can know, so
-its slots are held back for as long as a request took at most of late, from the last one on.
+nobody waits for. Our worker says how many handlers run. Of any other server the connections tell
+that the old owner has bequeathed (`keeper.py`). Where there are none nobody can know, so its slots
+are held back for as long as a request took at most of late, from the last one on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from hotplate.serving.gateway.asking import ask_running
 from hotplate.serving.gateway.fleet import SLOTS, is_held
+from hotplate.serving.gateway.keeper import Keeper
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.taken_slots import Taken, key_of, read_taken
 
@@ -32,13 +34,16 @@ MARGIN_S = 0.05
 class Foreign:
     """Counts them for one deployment. `changed` is called when `slots` has become another."""
 
-    def __init__(self, folder: Path, deployment: str, own: Path) -> None:
+    def __init__(
+        self, folder: Path, deployment: str, own: Path, keeper: Keeper | None = None
+    ) -> None:
         """`deployment` as in file names; `own` is the file that this gateway keeps itself."""
         self.slots: Mapping[str, int] = {}
         """By replica id; replicas without are left out."""
         self._folder = folder
         self._deployment = deployment
         self._own = own
+        self._keeper = keeper
         self._running: dict[str, tuple[int | None, float]] = {}
         """What the workers said (None: that they cannot say) and when, by replica id."""
         self._watching: asyncio.Task[None] | None = None
@@ -51,11 +56,14 @@ class Foreign:
             held = is_held(path)
             with suppress(OSError):
                 taken = read_taken(path)
-                left = self._left(taken, route, now, held=held)
+                gateway = path.name[len(self._deployment) + 1 : -len(SLOTS)]
+                left = self._left(taken, route, now, "" if held else gateway)
                 for replica, count in left.items():
                     slots[replica] = slots.get(replica, 0) + count
                 if not held and not left:
                     path.unlink(missing_ok=True)
+                    if self._keeper is not None:
+                        self._keeper.settled(gateway, self._deployment)
         self.slots = slots
         return bool(files)
 
@@ -99,19 +107,27 @@ class Foreign:
         found = self._folder.glob(f"{self._deployment}.*{SLOTS}")
         return [path for path in found if path != self._own]
 
-    def _left(self, taken: Taken, route: Route, now: float, *, held: bool) -> Mapping[str, int]:
-        """Of what one gateway had taken, what may still be."""
+    def _left(self, taken: Taken, route: Route, now: float, killed: str) -> Mapping[str, int]:
+        """Of what one gateway had taken, what may still be; `killed` is its id where it is dead."""
         left: dict[str, int] = {}
-        longest_s = taken.slowest_s * MARGIN + MARGIN_S if taken.slowest_s else route.timeout_s
+        quiet_s = taken.slowest_s * MARGIN + MARGIN_S if taken.slowest_s else route.timeout_s
+        estate = None
+        if killed and self._keeper is not None:
+            estate = self._keeper.of(killed, self._deployment)
         for replica in route.replicas:
             count, at = taken.slots.get(key_of(replica.id), (0, 0.0))
-            if not held and count:
+            if killed and count:
                 running, asked_at = self._running.get(replica.id, (0, 0.0))
                 if replica.worker and running is not None:
                     fresh = now - asked_at < AGAIN_S
                     count = min(count, running) if fresh else replica.concurrency
-                elif not now - longest_s < at <= now:  # a time to come is of before a reboot
-                    count = 0
+                else:
+                    told = 0
+                    if estate is not None:
+                        most_s = max(quiet_s, route.timeout_s)
+                        told, count = estate.left(replica.id, count, now, quiet_s, most_s)
+                    recent = now - quiet_s < at <= now  # a time to come is of before a reboot
+                    count = told + count if recent else told
             if count:
                 left[replica.id] = count
         return left

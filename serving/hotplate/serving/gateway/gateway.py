@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.access_log import AccessLog
+from hotplate.serving.gateway.bequest import Bequest
 from hotplate.serving.gateway.door import Door
 from hotplate.serving.gateway.fleet import Fleet
 from hotplate.serving.gateway.handover import Inbox, hand_over
+from hotplate.serving.gateway.keeper import Keeper
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.routes import Change, DemandReport, Route, RouteTable
@@ -60,6 +62,7 @@ class Gateway:
         """What this gateway is to each deployment, where there may be several."""
         self._door: Door | None = None
         self._inbox: Inbox | None = None
+        self._keeper: Keeper | None = None
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -85,6 +88,8 @@ class Gateway:
         await self._door.open()
         self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self._take_socket)
         self._inbox.open()
+        self._keeper = Keeper(self.fleet)
+        self._keeper.open()
         self.fleet.join()
         self._looking = asyncio.create_task(self._follow_fleet())
 
@@ -153,6 +158,8 @@ class Gateway:
             self._door.close()
         if self._inbox is not None:
             self._inbox.close()
+        if self._keeper is not None:
+            self._keeper.close()
         if self.fleet is not None:
             self.fleet.leave()
         if self._access_log is not None:
@@ -197,13 +204,13 @@ class Gateway:
     async def _serve(self, route: Route) -> None:
         server = self._servers.get(route.name)
         if server is None:
-            peers = None if self.fleet is None else self.fleet.look
-            server = RouteServer(
-                route, self.limits, partial(self._changed, route.name), peers, self._access_log
-            )
+            fleet, changed = self.fleet, partial(self._changed, route.name)
+            peers = None if fleet is None else fleet.look
+            bequest = None if fleet is None else Bequest(fleet, route.name)
+            server = RouteServer(route, self.limits, changed, peers, self._access_log, bequest)
             self._servers[route.name] = server
-            if self.fleet is not None:
-                self._standings[route.name] = Standing(self.fleet, server)
+            if fleet is not None and bequest is not None:
+                self._standings[route.name] = Standing(fleet, server, bequest, self._keeper)
         server.desk = None if route.internal else self.desk
         if self.fleet is None:
             server.follow(route)

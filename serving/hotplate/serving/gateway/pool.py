@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.answer_head import AnswerHead
+from hotplate.serving.gateway.bequest import Bequest
 from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.health import Health
 from hotplate.serving.gateway.limits import Limits
@@ -25,9 +26,15 @@ class Pool:
     """It is another gateway, which is to know when a caller leaves."""
 
     def __init__(
-        self, replica: ReplicaRoute, ready_path: str, limits: Limits, told: Callable[[Pool], None]
+        self,
+        replica: ReplicaRoute,
+        ready_path: str,
+        limits: Limits,
+        told: Callable[[Pool], None],
+        bequest: Bequest | None = None,
     ) -> None:
-        """`told` is called as the replica goes out, or for another reason, or comes in again."""
+        """`told` is called as the replica goes out, or for another reason, or comes in again.
+        Its connections are in the `bequest`, if there is one."""
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
@@ -40,6 +47,9 @@ class Pool:
         self._idle: list[Upstream] = []
         self.heads: HeadMemo[AnswerHead] = HeadMemo()
         """Of its answers."""
+        self._bequest = bequest
+        self._bequeathed: dict[Upstream, int] = {}
+        """The connections' numbers there."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -74,6 +84,8 @@ class Pool:
             self._sweep = self._loop.call_later(self._limits.upstream_idle_s, self._close_idle)
 
     def forget(self, upstream: Upstream) -> None:
+        if self._bequest is not None and upstream in self._bequeathed:
+            self._bequest.closed(self._bequeathed.pop(upstream))
         if upstream in self._idle:
             self._idle.remove(upstream)
 
@@ -135,6 +147,9 @@ class Pool:
         host, port = self._host_and_port
         upstream = Upstream(self)
         await self._loop.create_connection(lambda: as_protocol(upstream), host, port)
+        descriptor = upstream.descriptor
+        if self._bequest is not None and descriptor >= 0:
+            self._bequeathed[upstream] = self._bequest.opened(self.id, descriptor)
         return upstream
 
     async def _dial(self) -> Streams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
+from hotplate.serving.gateway.bequest import Bequest
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.pool import Pool
 from hotplate.serving.gateway.relay import RelayPool
@@ -13,10 +14,14 @@ from hotplate.serving.gateway.routes import ReplicaRoute, Route
 class Pools:
     """One pool per replica, by its id."""
 
-    def __init__(self, limits: Limits, told: Callable[[Pool], None]) -> None:
-        """`told` is called when a replica goes out, or comes in again."""
+    def __init__(
+        self, limits: Limits, told: Callable[[Pool], None], bequest: Bequest | None = None
+    ) -> None:
+        """`told` is called when a replica goes out, or comes in again. Connections to servers that
+        are not our workers are in the `bequest`."""
         self._limits = limits
         self._told = told
+        self._bequest = bequest
         self._pools: dict[str, Pool] = {}
 
     def of(self, replica_id: str) -> Pool:
@@ -46,4 +51,5 @@ class Pools:
     def _new(self, route: Route, replica: ReplicaRoute) -> Pool:
         if route.relayed:
             return RelayPool(replica, route.name, self._limits, self._told)
-        return Pool(replica, route.ready_path, self._limits, self._told)
+        bequest = None if replica.worker else self._bequest
+        return Pool(replica, route.ready_path, self._limits, self._told, bequest)

@@ -17,6 +17,7 @@ from hotplate.serving.gateway.admission import (
     pickle_refused,
 )
 from hotplate.serving.gateway.alarm import Alarm
+from hotplate.serving.gateway.bequest import Bequest
 from hotplate.serving.gateway.callers import Callers
 from hotplate.serving.gateway.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.counters import RouteCounters
@@ -63,8 +64,9 @@ class RouteServer:
         changed: Callable[[Change], None],
         peers: Peers | None = None,
         access_log: AccessLog | None = None,
+        bequest: Bequest | None = None,
     ) -> None:
-        """`peers`: gateways that may listen where it does."""
+        """`peers`: gateways that may listen where it does; `bequest`: for the next owner."""
         self.route = route
         self.limits = limits
         self.loop = asyncio.get_running_loop()
@@ -89,7 +91,7 @@ class RouteServer:
             peers=peers,
         )
         self.heads: HeadMemo[RequestHead] = HeadMemo()
-        self._pools = Pools(limits, self._health_changed)
+        self._pools = Pools(limits, self._health_changed, bequest)
         self._deadlines = Alarm(self._ring)
         self.incoming = Incoming(self)
         self._ended = asyncio.Event()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from hotplate.serving.gateway.bequest import Bequest
 from hotplate.serving.gateway.fleet import SLOTS, Claim, Fleet, file_name
 from hotplate.serving.gateway.foreign import Foreign
+from hotplate.serving.gateway.keeper import Keeper
 from hotplate.serving.gateway.relay import relayed
 from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.routes import Route
@@ -18,7 +20,10 @@ log = logging.getLogger(__name__)
 class Standing:
     """Puts the deployment's route in force as it is for its owner, or for the others."""
 
-    def __init__(self, fleet: Fleet, server: RouteServer) -> None:
+    def __init__(
+        self, fleet: Fleet, server: RouteServer, bequest: Bequest, keeper: Keeper | None
+    ) -> None:
+        """`bequest` is of the server's connections, `keeper` of what others have bequeathed."""
         self._fleet = fleet
         self._server = server
         self._route = server.route
@@ -26,7 +31,8 @@ class Standing:
         self._file = fleet.folder / f"{name}.{fleet.id}{SLOTS}"
         self._taken: TakenSlots | None = None
         """Kept from when it is owned until nothing of that time runs any more."""
-        self._foreign = Foreign(fleet.folder, name, self._file)
+        self._bequest = bequest
+        self._foreign = Foreign(fleet.folder, name, self._file, keeper)
         self._claim: Claim | None = None
         self._owner = ""
         """Who owns it if this gateway does not; empty = nobody does."""
@@ -50,6 +56,7 @@ class Standing:
 
     def look(self) -> None:
         """Follows what has become of the other gateways."""
+        self._bequest.follow()
         if not self._server.closing and self._settled_at != self._fleet.changes:
             self._settle()
         if self._taken is not None and not self.owned and not self._server.queue.in_flight:
@@ -70,8 +77,10 @@ class Standing:
     def close(self) -> None:
         """The process parts with it for good; what may run still stays written down."""
         self.end()
+        nothing_runs = not self._server.queue.in_flight
+        self._bequest.close(in_order=nothing_runs)
         if self._taken is not None:
-            self._taken.close(remove=not self._server.queue.in_flight)
+            self._taken.close(remove=nothing_runs)
 
     # Inside
 

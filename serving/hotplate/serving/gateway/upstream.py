@@ -105,6 +105,14 @@ class Upstream(Tap):
         self._transport.abort()
 
     @property
+    def descriptor(self) -> int:
+        """The socket's; -1 = it has ended."""
+        if self._transport.is_closing():
+            return -1
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    @property
     def usable(self) -> bool:
         """Whether an idle connection can carry a request: anything readable on it, its end above
         all, means no. This keeps a request from being sent into a connection closed meanwhile."""

@@ -1,0 +1,92 @@
+"""A connection to a replica whose gateway was killed: has the handler that it is for ended?
+
+The connection itself was kept (`keeper.py`), so the replica notices nothing and goes on. An answer
+that begins now is read to its end, and with it the handler has ended. Of one that had begun before,
+nobody knows how much is to come: it has ended with its last chunk, or the connection, or when it
+has been quiet for long. Pure, but for what the kernel says of the socket.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import httptools
+
+LAST_TIMES_AT = 44
+"""Where `tcpi_last_data_sent` is in Linux' `tcp_info`; `tcpi_last_data_recv` is 8 bytes behind."""
+SLACK_MS = 20
+"""Those are told in ticks of the kernel's clock."""
+HEAD = b"HTTP/1."
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Orphan:
+    """What is known of it."""
+
+    def __init__(self, *, asked: bool, now: float) -> None:
+        """`asked`: a request may have been sent on it behind all that was answered."""
+        self.ended = False
+        self.answered = False
+        """A whole answer came: a handler has ended. Whose connection ends may have had none."""
+        self._asked = asked
+        self._since = self._heard_at = now
+        self._interim = False
+        self._answers = False
+        """Something of an answer has come."""
+        self._parser: httptools.HttpResponseParser | None = None
+
+    def take(self, data: bytes, now: float) -> None:
+        """More of an answer came; nothing = the connection has ended."""
+        self._heard_at = now
+        if not data:
+            self._end(answered=self._answers)
+            return
+        if not self._answers:
+            self._answers = True
+            if self._asked and HEAD.startswith(data[: len(HEAD)]):
+                self._parser = httptools.HttpResponseParser(self)
+        if self._parser is None:
+            if data.endswith(LAST_CHUNK):
+                self._end(answered=True)
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._end(answered=True)  # nobody goes on with it
+
+    def is_open(self, now: float, *, quiet_s: float, most_s: float) -> bool:
+        """Whether its handler may run: at most `most_s` without a word, for an answer that began
+        `quiet_s` after its last piece."""
+        if self.ended:
+            return False
+        if self._asked and not self._answers:
+            return now - self._since < most_s
+        return now - self._heard_at < quiet_s
+
+    # httptools
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        self._interim = self._parser.get_status_code() < 200
+
+    def on_message_complete(self) -> None:
+        if not self._interim:
+            self._end(answered=True)
+
+    # Inside
+
+    def _end(self, *, answered: bool) -> None:
+        self.answered = self.answered or answered
+        self.ended = True
+
+
+def is_asked(sock: socket.socket) -> bool:
+    """Whether what was sent last on a TCP connection may be later than what came last."""
+    if not hasattr(socket, "TCP_INFO"):
+        return True
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_TIMES_AT + 12)
+    if len(info) < LAST_TIMES_AT + 12:
+        return True
+    sent_ms_ago, _, came_ms_ago = struct.unpack_from("III", info, LAST_TIMES_AT)
+    return bool(sent_ms_ago <= came_ms_ago + SLACK_MS)
