@@ -9,7 +9,8 @@ import pytest
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.http_client import HttpClient
-from hotplate.cache.hub_files import HubFiles, HubUrl
+from hotplate.cache.hub_files import HubFiles
+from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.locations import Version
 from hotplate.cache.manifest import CHUNK_BYTES
 from tests.cache.fakes import random_bytes
@@ -63,6 +64,15 @@ def test_a_revision_is_frozen_to_its_commit(hub: Hub, hub_files: Callable[[], Hu
     assert model in found.versions and len(found.versions) == len(FILES)
     (onnx,) = files.find("hf://org/name@main/onnx").versions
     assert onnx.url == f"hf://org/name@{COMMIT}/onnx/a b.bin"
+
+
+def test_patterns_choose_files() -> None:
+    url = HubUrl.of("hf://o/n@main?include=*.json&include=onnx/&exclude=*b.bin")
+    assert url == HubUrl("o/n", include=("*.json", "onnx/"), exclude=("*b.bin",))
+    assert HubUrl.of(str(url)) == url
+    assert [name for name in (*FILES, "onnx/c") if url.names(name)] == ["config.json", "onnx/c"]
+    with pytest.raises(UnknownUrl, match="asks for only"):
+        HubUrl.of("hf://o/n@main?only=x")
 
 
 async def test_a_model_is_pulled_from_the_hub_and_where_it_sends_us(

@@ -18,6 +18,7 @@ def write_bento(
     requirements: str = "",
     services: Sequence[dict[str, Any]] = ({"name": "Echo"},),
     models: Sequence[str] = (),
+    hub_models: Sequence[dict[str, Any]] = (),
     envs: Sequence[dict[str, str]] = (),
     image: dict[str, Any] | None = None,
 ) -> Path:
@@ -29,6 +30,7 @@ def write_bento(
     entry = services[0]["name"]
     created = "2026-01-01T00:00:00+00:00"
     infos = [{"tag": tag, "module": "", "creation_time": created} for tag in models]
+    infos += hub_models
     about = {
         "service": f"service:{entry}",
         "name": entry.lower(),

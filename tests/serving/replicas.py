@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import yaml
 
+from hotplate.cache.errors import CacheError
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.recipe import read_recipe
 from hotplate.serving.replica.runtime import BentoRuntime, Command
@@ -40,6 +41,8 @@ class Agent:
         self.arrived = asyncio.Event()
         self.error: Exception | None = None
         self.admitted: dict[str, set[str]] = {}
+        self.hub: Mapping[str, str] | None = None
+        self.pulled: list[str] = []
 
     async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
         if self.error is not None:
@@ -51,6 +54,12 @@ class Agent:
 
     async def admit(self, path: str, manifests: Iterable[str]) -> None:
         self.admitted[path] = set(manifests)
+
+    async def pull_to_disk(self, url: str) -> Mapping[str, str]:
+        self.pulled.append(url)
+        if self.hub is None:
+            raise CacheError("the hub does not answer")
+        return self.hub
 
 
 class Phases:

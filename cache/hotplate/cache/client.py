@@ -87,6 +87,15 @@ class AgentClient:
         `from_origin_bytes`, `from_peers_bytes`. Takes as long as that takes."""
         return await self._call("PUT", f"/v1/pulls?url={quote(url, safe='')}")
 
+    async def pull_to_disk(self, url: str) -> dict[str, str]:
+        """As `pull`; where each file lies on the node's disk, by the file's URL.
+
+        A file that is not linked to soon may go from there for others.
+        """
+        answer = await self._call("PUT", f"/v1/pulls?url={quote(url, safe='')}&wait=disk")
+        files: dict[str, str] = answer["files"]
+        return files
+
     async def pull_progress(self, url: str) -> dict[str, Any]:
         """How far a pull has got: `bytes_total` (None while it is listed), `bytes_verified`,
         `from_origin_bytes`, `from_peers_bytes`, `complete`."""

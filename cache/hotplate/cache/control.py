@@ -26,7 +26,7 @@ from hotplate.cache.ledger import Ledger, location_json
 from hotplate.cache.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
-from hotplate.cache.pulls import Pulls, failure
+from hotplate.cache.pulls import Pull, Pulls, failure
 from hotplate.cache.view import View
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -141,17 +141,29 @@ class Control:
 
     async def put_pull(self, request: web.Request) -> web.Response:
         began = asyncio.get_running_loop().time()
-        pull = self._pulls.start(_url(request))
+        to_disk = request.query.get("wait") == "disk"
+        pull = self._pulls.start(_url(request), streamed=not to_disk)
         before = pull.traffic
         await self._pulls.ended(pull)
+        files = await self._on_disk(pull) if to_disk else {}
         return web.json_response(
-            {
+            files
+            | {
                 "bytes": pull.size_bytes,
                 "seconds": asyncio.get_running_loop().time() - began,
                 "from_origin_bytes": pull.traffic.origin_bytes - before.origin_bytes,
                 "from_peers_bytes": pull.traffic.peers_bytes - before.peers_bytes,
             }
         )
+
+    async def _on_disk(self, pull: Pull) -> dict[str, Any]:
+        """Where each file of a pull lies, once it does; raises CacheError when the disk is full."""
+        assert pull.location is not None  # it has ended
+        files = {}
+        for version, holding in zip(pull.location.versions, pull.holdings, strict=True):
+            await holding.until_on_disk()
+            files[version.url] = str(self._node.holdings.disk.path(holding.key))
+        return {"files": files}
 
     async def get_pull(self, request: web.Request) -> web.Response:
         pull = self._pulls.get(_url(request))

@@ -1,4 +1,4 @@
-"""Models of a Hugging Face hub: `hf://ORG/NAME@REVISION[/FOLDER][?endpoint=URL]`.
+"""Models of a Hugging Face hub.
 
 A revision is frozen to its commit when it is looked up, and files are known by that: whatever a
 branch becomes, their versions stay. Endpoint and token are `HF_ENDPOINT` and `HF_TOKEN` of the
@@ -12,49 +12,18 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.http_client import Answer, HttpClient
 from hotplate.cache.http_files import HttpSource, refusal, tag_of
+from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.locations import Location, Version
 from hotplate.cache.origin import Source
 
 _ENDPOINT = "https://huggingface.co"
 _INFO_BYTES = 64 << 20
 _ASKED_AT_ONCE = 8
-
-
-@dataclass(frozen=True)
-class HubUrl:
-    """A model at a hub, or one of its files."""
-
-    model_id: str
-    revision: str = "main"
-    path: str = ""
-    endpoint: str = ""
-    """Empty for the agent's own."""
-
-    def __str__(self) -> str:
-        at = f"hf://{self.model_id}@{quote(self.revision, safe='')}"
-        path = f"/{self.path}" if self.path else ""
-        return at + path + (f"?endpoint={quote(self.endpoint, safe='')}" if self.endpoint else "")
-
-    @staticmethod
-    def of(url: str) -> HubUrl:
-        """Raises UnknownUrl for what is no model's URL."""
-        body, _, query = url.removeprefix("hf://").removeprefix("models/").partition("?")
-        if "@" in body:
-            model_id, _, rest = body.partition("@")
-            revision, _, path = rest.partition("/")
-        else:
-            parts = body.split("/")
-            model_id, revision, path = "/".join(parts[:2]), "main", "/".join(parts[2:])
-        if model_id.count("/") > 1 or not all(model_id.split("/")) or not revision:
-            raise UnknownUrl(f"{url} is no model of a hub: write hf://ORG/NAME@REVISION")
-        endpoint = parse_qs(query).get("endpoint", [""])[0]
-        return HubUrl(model_id, unquote(revision), path, endpoint)
 
 
 class HubFiles:
@@ -68,8 +37,7 @@ class HubFiles:
     def find(self, url: str) -> Location:
         asked = HubUrl.of(url)
         commit, names = self._info(asked)
-        below = f"{asked.path}/"
-        names = [one for one in names if not asked.path or f"{one}/".startswith(below)]
+        names = [name for name in names if asked.names(name)]
         if not names:
             raise UnknownUrl(f"there is no file at {url}; check the URL")
         files = [HubUrl(asked.model_id, commit, name, asked.endpoint) for name in sorted(names)]

@@ -22,6 +22,7 @@ class Pull:
     """All files of one URL on their way here."""
 
     url: str
+    streamed: bool = True
     location: Location | None = None
     """None while it is being listed."""
     holdings: list[Holding] = field(default_factory=list)
@@ -60,12 +61,15 @@ class Pulls:
         self._pulls: dict[str, Pull] = {}
         self._settling: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, url: str) -> Pull:
-        """Begins to bring the URL's files, or joins who is bringing them."""
+    def start(self, url: str, streamed: bool = True) -> Pull:
+        """Begins to bring the URL's files, or joins who is bringing them.
+
+        `streamed`: to memory first, where there is room; else straight to disk.
+        """
         url = url.rstrip("/")
         pull = self._pulls.get(url)
         if pull is None or pull.task.done():
-            pull = self._pulls[url] = Pull(url)
+            pull = self._pulls[url] = Pull(url, streamed)
             pull.task = asyncio.create_task(self._run(pull))
             pull.task.add_done_callback(_retrieve)
         return pull
@@ -112,7 +116,7 @@ class Pulls:
 
     async def _run(self, pull: Pull) -> None:
         location = await self._find(pull.url)
-        pull.holdings = [self.bring(version) for version in location.versions]
+        pull.holdings = [self.bring(one, streamed=pull.streamed) for one in location.versions]
         pull.before = pull.traffic
         pull.location = location
         for holding in pull.holdings:
@@ -149,15 +153,15 @@ class Pulls:
         """What was found at the URLs that are kept here."""
         return self._ledger.locations()
 
-    def bring(self, version: Version, whole: bool = True) -> Holding:
+    def bring(self, version: Version, whole: bool = True, streamed: bool = True) -> Holding:
         """Begins to bring one file in a version that was found, or joins who does."""
         blob = self._ledger.blob(version)
         source = self._schemes.of(version.url).source(version)
         if blob is not None:
             key = blob.digest
-            return self._holdings.bring(blob, source, key, version.name, True, whole)
+            return self._holdings.bring(blob, source, key, version.name, streamed, whole)
         draft = Draft(version.size_bytes)
-        holding = self._holdings.bring(draft, source, version.key, version.name, True, whole)
+        holding = self._holdings.bring(draft, source, version.key, version.name, streamed, whole)
         if version.key not in self._settling:
             task = asyncio.create_task(self._settle(version, holding))
             self._settling[version.key] = task

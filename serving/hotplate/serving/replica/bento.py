@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache.hub_url import HubUrl
 from hotplate.serving.replica.description import read_description
 from hotplate.serving.replica.errors import BentoUnusable
 
@@ -20,6 +21,8 @@ class Bento:
     """`python_version`, `commands`, `post_commands` …"""
     envs: tuple[Mapping[str, Any], ...] = ()
     """Variables of the entry service: `name`, `value` ("" = required), `stage`."""
+    hub_models: tuple[HubUrl, ...] = ()
+    """Models that stay at a hub, each frozen to a commit."""
 
 
 def read_bento(folder: Path) -> Bento:
@@ -41,4 +44,20 @@ def read_bento(folder: Path) -> Bento:
         raise BentoUnusable(
             "The bento.yaml of the bento is damaged (image or envs); build the bento again."
         )
-    return Bento(folder, image, tuple(envs))
+    return Bento(folder, image, tuple(envs), tuple(_hub_models(about.get("models"))))
+
+
+def _hub_models(models: Any) -> Iterator[HubUrl]:
+    """Those that BentoML would download from a hub before the service starts."""
+    for model in models if isinstance(models, list) else ():
+        about = model.get("metadata") if isinstance(model, dict) else None
+        if not isinstance(about, dict) or model.get("registry") != "huggingface":
+            continue
+        if about.get("model_id") and about.get("revision"):
+            yield HubUrl(
+                str(about["model_id"]),
+                str(about["revision"]),
+                endpoint=str(about.get("endpoint") or ""),
+                include=tuple(about.get("include") or ()),
+                exclude=tuple(about.get("exclude") or ()),
+            )

@@ -97,3 +97,6 @@ class Agent(Protocol):
 
         Raises `hotplate.cache.errors.CacheError`.
         """
+
+    async def pull_to_disk(self, url: str) -> Mapping[str, str]:
+        """All files of a URL, each's path on this node by its own URL. Raises CacheError."""

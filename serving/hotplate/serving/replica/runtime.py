@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
+from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.room import full, is_full
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
-from hotplate.serving.replica.home import add_model, copy_bento
+from hotplate.serving.replica.home import add_hub_model, add_model, copy_bento
 from hotplate.serving.replica.inherited import for_replica
 from hotplate.serving.replica.journal import FILE_NAME, Journal, Phase
 from hotplate.serving.replica.parts import make_parts
@@ -33,8 +35,12 @@ from hotplate.serving.replica.variables import (
 
 AGENT_SOCKET = "agent.sock"
 """The replica's own way to the node's agent, in its own folder: to its models and no others."""
+log = logging.getLogger(__name__)
+
 TEMPORARY = "tmp"
 """The folder for temporary files in a replica's own."""
+HUB = "hub"
+"""The folder of a replica's own that is its Hugging Face cache."""
 WORKER = "hotplate.serving.replica.worker"
 
 
@@ -116,6 +122,8 @@ class BentoRuntime:
         env = service_variables(workload, bento.envs)
         copying = _to_its_end(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(copying)
+        for model in bento.hub_models:
+            side_by_side.create_task(self._seed_hub(model, folder / HUB))
         environment = await self._environments.ensure(
             bento.folder, bento.image, build_variables(workload, bento.envs)
         )
@@ -157,6 +165,17 @@ class BentoRuntime:
         except CacheError as error:
             raise FilesUnavailable(str(error), retry=True) from error
 
+    async def _seed_hub(self, model: HubUrl, cache: Path) -> None:
+        """Have a hub's model where BentoML looks for it first, so that the hub may be down.
+
+        What cannot be had so, BentoML asks the hub for itself: with the deployment's own token.
+        """
+        try:
+            files = await self._agent.pull_to_disk(str(model))
+            await _to_its_end(add_hub_model, cache, model, files)
+        except (CacheError, OSError) as error:
+            log.warning("%s is left to BentoML to download: %s", model, error)
+
     async def _see_arrive(self, manifests: Sequence[str], recorder: Recorder) -> None:
         """Note when the last file is whole; the process's own word on its weights goes over it."""
         try:
@@ -194,6 +213,8 @@ class BentoRuntime:
             "HOTPLATE_TREES": str(self._trees),
             "HOTPLATE_MODELS": str(home / "models"),
         }
+        if (folder / HUB).is_dir():
+            env.setdefault("BENTOML_HF_CACHE_DIR", str(folder / HUB))
         env |= search_paths(env, python, parts)
         unused = sorted(name for name in workload.env if is_reserved(name))
         return Command(
@@ -215,10 +236,10 @@ class BentoRuntime:
         )
 
 
-async def _to_its_end(work: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:
     """Runs `work` in a thread and, when cancelled, still waits until it has ended: the folder that
     it writes to is about to be removed."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, source, target))
+    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
         await asyncio.shield(running)
     finally:
