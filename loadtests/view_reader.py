@@ -1,0 +1,70 @@
+"""Reads files as a program that knows nothing of the agent, and times it.
+
+    python -m loadtests.view_reader read|mmap|load ROUNDS PATH…
+
+Says `{}` when it is ready, begins when a line comes in, and says how many seconds each path took,
+round by round; the paths take turns. `load` is safetensors' own `load_file`, every tensor copied
+into memory that was touched before.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import sys
+import time
+
+import numpy
+
+BLOCK_BYTES = 8 << 20
+PAGE_BYTES = 4096
+
+
+def read(path: str, memory: memoryview) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    at = 0
+    while count := os.preadv(fd, [memory[:BLOCK_BYTES]], at):
+        at += count
+    os.close(fd)
+
+
+def read_mapped(path: str, memory: memoryview) -> None:
+    """Touches every page once."""
+    fd = os.open(path, os.O_RDONLY)
+    mapped = mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    numpy.frombuffer(mapped, dtype=numpy.uint8)[::PAGE_BYTES].sum()
+    os.close(fd)
+
+
+def load(path: str, memory: memoryview) -> None:
+    from safetensors.numpy import load_file
+
+    target = numpy.frombuffer(memory, dtype=numpy.uint8)
+    at = 0
+    for tensor in load_file(path).values():
+        flat = tensor.reshape(-1).view(numpy.uint8)
+        target[at : at + len(flat)] = flat
+        at += len(flat)
+
+
+WAYS = {"read": read, "mmap": read_mapped, "load": load}
+
+
+def main(way: str, rounds: str, *paths: str) -> None:
+    size_bytes = max(BLOCK_BYTES, os.path.getsize(paths[0]) if way == "load" else 0)
+    memory = memoryview(bytearray(size_bytes))
+    print("{}", flush=True)
+    sys.stdin.readline()
+    seconds: list[list[float]] = []
+    for _ in range(int(rounds)):
+        seconds.append([])
+        for path in paths:
+            began = time.perf_counter()
+            WAYS[way](path, memory)
+            seconds[-1].append(time.perf_counter() - began)
+    print(json.dumps({"seconds": seconds}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
