@@ -31,6 +31,9 @@ class FakeEnvironments:
     def __init__(self) -> None:
         self.asked: list[tuple[Set[str], int]] = []
 
+    def manifests(self) -> Set[str]:
+        return {"environment"}
+
     async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]:
         self.asked.append((wanted, spare))
         return {}
@@ -79,11 +82,12 @@ async def test_a_sweep_leaves_what_is_wanted_and_what_is_asked_for_meanwhile(
 ) -> None:
     caplog.set_level("INFO")
     agent, environments = FakeAgent({"a": 90, "b": 90, "c": 90}, busy="c"), FakeEnvironments()
+    agent.trees["environment"] = 90
     origin = FakeOrigin()
     sweeper = sweeper_of({"a"}, agent, environments, origin)
     await sweeper.sweep()
     await sweeper.sweep_origin()
-    assert set(agent.trees) == {"a", "c"}
+    assert set(agent.trees) == {"a", "c", "environment"}
     assert environments.asked == [({"a"}, 2)]
     assert origin.asked == [{"a"}]
     assert "1 manifests and 0 blobs that no version names are removed" in caplog.text

@@ -2,14 +2,16 @@
 
 <url>/blobs/<digest[:2]>/<digest>         a file's content, whole
 <url>/manifests/<digest>.json             a tree of files
+<url>/environments/<key>.json, …          which manifest an environment or a cache is
 <url>/parts/<upload id>/<number>          a multipart upload that is under way
 <url>/incoming/<random>                   what is being written and has no name yet
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
 from hotplate.cache.parts import Parts, PartWriter
 from hotplate.cache.storage import Draft, Storage, open_storage
 
+_NOTE = re.compile(r"(environments|compiled)/[0-9a-f]{32,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -104,6 +107,22 @@ class BlobStore:
         if blake3(data).hexdigest() != digest:
             raise ChunkCorrupt(f"manifest {digest} at {self.url} is corrupt; push it again")
         return Manifest.from_bytes(data)
+
+    def put_note(self, name: str, value: Mapping[str, Any]) -> None:
+        """Keeps a few facts under a name like `environments/<key>`, in place of earlier ones."""
+        with self._storage.create() as upload:
+            upload.write(json.dumps(value, sort_keys=True).encode())
+            upload.close()
+            upload.publish(_note_path(name))
+
+    def get_note(self, name: str) -> dict[str, Any] | None:
+        """The facts of that name; None when there are none that can be read."""
+        data = self._storage.read(_note_path(name))
+        try:
+            value = json.loads(data) if data is not None else None
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
 
     def part_writer(self, upload_id: str, number: int) -> PartWriter:
         """A part of a multipart upload; replaces one of that number when committed."""
@@ -207,6 +226,12 @@ class BlobWriter(Draft):
 
 def _blob_path(digest: str) -> str:
     return f"blobs/{digest[:2]}/{digest}"
+
+
+def _note_path(name: str) -> str:
+    if not _NOTE.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a note")
+    return f"{name}.json"
 
 
 def _manifest_path(digest: str) -> str:

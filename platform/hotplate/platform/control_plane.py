@@ -54,6 +54,7 @@ from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.store import Store
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.runtime import BentoRuntime
+from hotplate.serving.replica.shelf import Shelf
 from hotplate.serving.replica.slots import slots
 
 if TYPE_CHECKING:
@@ -87,7 +88,11 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")),
         arena_bytes=arena_bytes(settings.arena_bytes),
     )
-    environments = Environments(data.folder("environments"), disk_reserve_bytes=reserve_bytes)
+    # A store of this machine alone has no other node to build for, and would hold a second copy.
+    shelf = Shelf(blobs, agent) if settings.blobs_url else None
+    environments = Environments(
+        data.folder("environments"), disk_reserve_bytes=reserve_bytes, shelf=shelf
+    )
     bentos = BentoRuntime(
         environments,
         agent,

@@ -29,6 +29,8 @@ class Agent(Protocol):
 
 
 class Environments(Protocol):
+    def manifests(self) -> Set[str]: ...
+
     async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]: ...
 
 
@@ -73,7 +75,9 @@ class Sweeper:
     async def sweep(self) -> None:
         """This node, once. Raises CacheError where the agent cannot be asked, OSError of a disk."""
         idle_s = await self._agent.idle_s()
-        for manifest, reason in unused(idle_s, self._wanted(), self._unused_files_s).items():
+        wanted = self._wanted()
+        kept = None if wanted is None else wanted | self._environments.manifests()
+        for manifest, reason in unused(idle_s, kept, self._unused_files_s).items():
             # Whoever asks for it in this moment is heard by the agent first.
             if await self._agent.delete(manifest, idle_s=self._unused_files_s):
                 log.info("files %s are removed from this node: %s", manifest, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import for_build
 from hotplate.serving.replica.recipe import Recipe, read_recipe
+from hotplate.serving.replica.shelf import Shelf, Taken
 from hotplate.serving.replica.usage import Usage, superfluous
 
 BUILD_LOG = "build.log"
@@ -50,16 +52,26 @@ class Environments:
 
     `<root>/<digest>/<attempt>/` is a virtual environment; `<root>/<digest>/ready`, written last,
     names the attempt that succeeded. An attempt that a kill left behind, and which may still be
-    written by its `uv`, is never built upon. `<root>/.used/` says who uses which.
+    written by its `uv`, is never built upon. `<root>/<digest>/taken` names an environment that
+    another node has built. `<root>/.used/` says who uses which.
     """
 
-    def __init__(self, root: Path, uv: str | None = None, disk_reserve_bytes: int = 0) -> None:
-        """`disk_reserve_bytes` of the disk are left free; 0 = the usual."""
+    def __init__(
+        self,
+        root: Path,
+        uv: str | None = None,
+        disk_reserve_bytes: int = 0,
+        shelf: Shelf | None = None,
+    ) -> None:
+        """`disk_reserve_bytes` of the disk are left free; 0 = the usual. What is on the `shelf` is
+        not built, and what is built is put there."""
         self._root = root
         self._room = Room(root, disk_reserve_bytes)
         self._uv = uv or find_uv_bin()
         self._usage = Usage(root / ".used")
+        self._shelf = shelf
         self._building: dict[str, asyncio.Task[Path]] = {}
+        self._putting: set[asyncio.Task[None]] = set()
 
     async def ensure(
         self, bento: Path, image: Mapping[str, Any], build_env: Mapping[str, str]
@@ -105,13 +117,13 @@ class Environments:
 
     async def close(self) -> None:
         """Stop what is being built."""
-        building = list(self._building.values())
+        building = [*self._building.values(), *self._putting]
         for task in building:
             task.cancel()
         await asyncio.gather(*building, return_exceptions=True)
 
     def _start(self, recipe: Recipe) -> asyncio.Task[Path]:
-        task = asyncio.create_task(self._build(recipe))
+        task = asyncio.create_task(self._take_or_build(recipe))
         self._building[recipe.digest] = task
 
         def done(task: asyncio.Task[Path]) -> None:
@@ -128,7 +140,43 @@ class Environments:
             python = self._root / digest / attempt / "bin" / "python"
             if python.exists():  # its interpreter may have been uninstalled
                 return python
+        with suppress(OSError, ValueError, KeyError):  # its agent may be down, or not show it yet
+            python = Path(self._taken(digest)["python"])
+            if python.exists():
+                return python
         return None
+
+    def manifests(self) -> set[str]:
+        """Of the environments that were taken from other nodes, and are to stay."""
+        found = set()
+        for folder in self._root.glob("*/taken"):
+            with suppress(OSError, ValueError, KeyError):
+                found.add(str(self._taken(folder.parent.name)["manifest"]))
+        return found
+
+    def _taken(self, digest: str) -> dict[str, str]:
+        taken: dict[str, str] = json.loads((self._root / digest / "taken").read_bytes())
+        return taken
+
+    async def _take_or_build(self, recipe: Recipe) -> Path:
+        """Raises `EnvironmentFailed`."""
+        taken = await self._shelf.take(recipe.digest) if self._shelf is not None else None
+        if taken is not None:
+            await asyncio.to_thread(self._note_taken, recipe.digest, taken)
+            return taken.python
+        python = await self._build(recipe)
+        if self._shelf is not None:
+            put = asyncio.create_task(self._shelf.put(recipe.digest, python.parent.parent))
+            self._putting.add(put)
+            put.add_done_callback(self._putting.discard)
+        return python
+
+    def _note_taken(self, digest: str, taken: Taken) -> None:
+        folder = self._root / digest
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / "taken.draft"
+        draft.write_text(json.dumps({"manifest": taken.manifest, "python": str(taken.python)}))
+        draft.replace(folder / "taken")
 
     async def _build(self, recipe: Recipe) -> Path:
         """Raises `EnvironmentFailed`."""
@@ -188,9 +236,9 @@ class _Build:
         recipe = self.recipe
         for command in recipe.skipped_commands:
             self._write(f"# not run, it is for a container's system: {command}\n")
-        await self._step(
-            "uv venv", [self._uv, "venv", "--python", recipe.python_version, str(self.attempt)]
-        )
+        # Another node has it in another folder.
+        venv = [self._uv, "venv", "--relocatable", "--python", recipe.python_version]
+        await self._step("uv venv", [*venv, str(self.attempt)])
         install = [self._uv, "pip", "install", "--python", str(self.python)]
         sources = recipe.bento / "src"  # local wheels are named relative to it
         await self._step(

@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from hotplate.serving.replica.errors import BentoUnusable
 
-RECIPE_VERSION = "1"
+RECIPE_VERSION = "2"
 """Raised when we build differently, so that older environments are not taken for it."""
 REQUIREMENTS = "env/python/requirements.txt"
 
