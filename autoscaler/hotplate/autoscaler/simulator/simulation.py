@@ -125,15 +125,10 @@ class Simulation:
             self._at(replica.ready_at, Kind.READY, fleet, replica)
 
     def _released(self, now: float) -> None:
-        """An instance is free: who has waited longest for one may have it."""
+        """An instance is free: who has waited longest for one has it, if it is still wished."""
         self._used -= 1
-        for _ in range(len(self._lacking)):
-            fleet = self._lacking.popleft()
-            before = self._used
-            self._follow(fleet, now)
-            if self._used > before:
-                self._due(fleet, now)
-                return
+        while self._lacking and self._used < self._instances:
+            self._follow(self._lacking.popleft(), now)
 
     def _due(self, fleet: Fleet, at: float) -> None:
         """The fleet's next decision is at that time, if not before."""
