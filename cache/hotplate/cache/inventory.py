@@ -56,7 +56,7 @@ class Inventory:
         self._ledger = ledger
 
     async def items(self) -> list[Item]:
-        """All that is here, or on its way."""
+        """All that something is here of, or on its way."""
         manifests = await asyncio.to_thread(self._manifests)
         held = {one.key: one for one in self._holdings}
         items = []
@@ -68,7 +68,7 @@ class Inventory:
         for digest, manifest in manifests.items():
             keys = [blob.digest for blob in manifest.blobs()]
             items.append(self._item(digest, "tree", keys, manifest.size_bytes, held))
-        return items
+        return [item for item in items if item is not None]
 
     def _manifests(self) -> dict[str, Manifest]:
         """Those that are kept here, and whole."""
@@ -80,9 +80,12 @@ class Inventory:
 
     def _item(
         self, name: str, kind: str, keys: list[str], size_bytes: int, held: dict[str, Holding]
-    ) -> Item:
+    ) -> Item | None:
+        """None for what has gone from here, or never came."""
         sizes = self._holdings.disk.sizes()
-        known = [held[key] for key in keys if key in held]
+        known = [held[key] for key in keys if key in held and held[key].error is None]
+        if keys and not known and not any(key in sizes for key in keys):
+            return None
         return Item(
             name=name,
             kind=kind,

@@ -27,6 +27,8 @@ class Ledger:
         """Raises OSError when the file cannot be read or written."""
         self._path = path
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._written = self._synced = 0
         self._blobs: dict[str, Blob] = {}
         self._locations: dict[str, Location] = {}
         with contextlib.suppress(FileNotFoundError):
@@ -54,39 +56,46 @@ class Ledger:
 
     def set_blob(self, version: Version, blob: Blob) -> Blob:
         """Keeps what a first complete fetch found; the answer is what an earlier one did."""
-        with self._lock:
-            if version.key not in self._blobs:
-                self._append(_blob_fact(version.key, blob))
-            return self._blobs[version.key]
+        if version.key not in self._blobs:
+            self._append(_blob_fact(version.key, blob))
+        return self._blobs[version.key]
 
     def set_location(self, location: Location) -> None:
         """Keeps what is at a URL now."""
-        with self._lock:
-            if self._locations.get(location.url) != location:
-                self._append(location_json(location))
+        if self._locations.get(location.url) != location:
+            self._append(location_json(location))
 
     def forget(self, url: str) -> None:
         """The URL's content is no longer kept here; its digests are, to verify it by."""
-        with self._lock:
-            if url in self._locations:
-                self._append({"forget": url})
+        if url in self._locations:
+            self._append({"forget": url})
 
     def close(self) -> None:
         os.close(self._file)
 
     def _append(self, fact: dict[str, Any]) -> None:
+        """Returns when the fact is safe. What many threads write at once is synced at once."""
         line = _line(fact)
         try:
-            if os.write(self._file, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file)
+            with self._lock:
+                if os.write(self._file, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self._written += 1
+                number = self._written
+            with self._syncing:
+                if self._synced < number:
+                    written = self._written
+                    os.fsync(self._file)
+                    self._synced = written
         except OSError as exc:
             raise CacheError(f"{self._path} cannot be written ({exc.strerror})") from exc
-        self._learn(fact)
+        with self._lock:
+            self._learn(fact)
 
     def _learn(self, fact: dict[str, Any]) -> None:
         if "chunks" in fact:
-            self._blobs[fact["key"]] = Blob(fact["size"], tuple(fact["chunks"]))
+            # Of two fetches that ended at once, the first to be written down is right.
+            self._blobs.setdefault(fact["key"], Blob(fact["size"], tuple(fact["chunks"])))
         elif "forget" in fact:
             self._locations.pop(fact["forget"], None)
         else:

@@ -119,8 +119,12 @@ class Pulls:
         pull.holdings = [self.bring(one, streamed=pull.streamed) for one in location.versions]
         pull.before = pull.traffic
         pull.location = location
-        for holding in pull.holdings:
-            await holding.until(lambda holding=holding: holding.complete)  # type: ignore[misc]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for holding in pull.holdings:
+                    group.create_task(_arrival(holding))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         await self._settled(location.versions)
 
     async def _find(self, url: str) -> Location:
@@ -171,7 +175,7 @@ class Pulls:
 
     async def _settle(self, version: Version, holding: Holding) -> None:
         """Notes the digests of a draft once all of it is here."""
-        await holding.until(lambda: holding.complete)
+        await _arrival(holding)
         content = holding.content
         blob = content.blob() if isinstance(content, Draft) else content
         assert isinstance(blob, Blob)
@@ -183,6 +187,10 @@ class Pulls:
         tasks = {self._settling[one.key] for one in versions if one.key in self._settling}
         if tasks:
             await asyncio.gather(*map(asyncio.shield, tasks))
+
+
+async def _arrival(holding: Holding) -> None:
+    await holding.until(lambda: holding.complete)
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

@@ -96,7 +96,9 @@ def _add_cache(commands: Commands) -> None:
         if named:
             question.add_argument("name", metavar=named, help="URL, path or digest")
         question.add_argument("--agent", help="HOST:PORT of the agent (HOTPLATE_AGENT)")
-        question.add_argument("--token-file", help="file with the cluster's token")
+        question.add_argument(
+            "--token-file", help="file with the cluster's token (HOTPLATE_AGENT_TOKEN_FILE)"
+        )
         question.add_argument("--json", action="store_true", help="one line of JSON")
         question.set_defaults(run=_cache, question=name)
 
@@ -235,7 +237,8 @@ def _cache(arguments: argparse.Namespace) -> int:
     agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
     if not agent:
         raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
-    return answer(arguments, agent, _token(arguments.token_file) if arguments.token_file else "")
+    token_file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
+    return answer(arguments, agent, _token(token_file) if token_file else "")
 
 
 def _agent(arguments: argparse.Namespace) -> None:
