@@ -125,6 +125,11 @@ async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
             "1h",
             "hotplate/task-drain-s is a number of seconds from 0 to 86400, not '1h'",
         ),
+        (
+            "hotplate/organization-header",
+            "X Organization",
+            "hotplate/organization-header is the name of a header field, not 'X Organization'",
+        ),
         ("hotplate/may-run-twice", True, "True is not a string"),
     ],
 )

@@ -64,6 +64,14 @@ def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], tw
     assert [route.may_run_twice for route in made] == [twice, twice]
 
 
+def test_a_label_says_where_callers_name_their_organization_but_for_services_that_call() -> None:
+    label = {"key": "hotplate/organization-header", "value": "X-Organization"}
+    of = deployment(revision(1), revision(1), labels=(label,))
+    members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
+    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    assert [route.organization_header for route in made] == ["X-Organization", ""]
+
+
 def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> None:
     of = deployment(revision(2), revision(2))
     there = [replica("old", 1, address="a:1"), replica("new", 2, address="a:2")]

@@ -8,14 +8,17 @@ from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import (
     ColdStart,
+    Content,
     DecisionRecord,
     Deployment,
     Kind,
     Outcome,
+    Turn,
     User,
     Wanted,
 )
 from hotplate.platform.store.store import Store
+from hotplate.platform.store.task_state import End, Start
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -175,6 +178,34 @@ def test_a_secret_that_somebody_else_has_is_refused(store: Store, user: User) ->
         store.revoke_token(other.organization.id, token.uid)
     store.revoke_token(user.organization.id, token.uid)
     assert store.find_token("the-secret") is None
+
+
+def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
+    store = Store(database_url)
+    deployment = make(store, store.ensure_user("acme", "ada", "ada@example.com"), "echo")
+    content, turn = Content(b"POST /toil\r\n", b"\x00\xff", 5 << 30, 1), Turn("beta", 6)
+    for name in ("one", "two"):
+        store.add_task(name, "acme/echo", "/toil", content, turn)
+    assert store.task_input("one") == ("/toil", content, turn)
+
+    def gone(gateway: str) -> bool:
+        return False
+
+    store.change_task("one", Start("g1"), gone)
+    with pytest.raises(Conflict):
+        store.change_task("one", Start("g2"), gone)
+    offered = [(task.id, task.gateway, task.turn) for task in store.open_tasks()]
+    assert offered == [("one", "g1", turn), ("two", "", turn)]
+    ended = store.change_task("one", End("g1", 200), gone, answer=content, note="it is told")
+    assert ended.completed_at is not None
+    assert store.task_answer("one") == content
+    assert store.task_counts(deployment.id) == {"completed": 1, "pending": 1}
+    assert store.old_tasks(ended.completed_at + timedelta(seconds=1), 10) == ["one"]
+    store.forget_deployment(deployment.id)
+    assert sorted(store.old_tasks(AT, 10)) == ["one", "two"], "nobody's"
+    store.forget_tasks(["one", "two"])
+    assert store.old_tasks(AT, 10) == []
+    store.close()
 
 
 def test_the_store_works_the_same_on_every_database(database_url: str) -> None:

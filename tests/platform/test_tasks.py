@@ -163,17 +163,19 @@ async def test_a_task_belongs_to_the_gateway_that_started_it_until_that_is_gone(
     first, second = await desk.line("g1"), await desk.line("g2")
     for line in (first, second):
         assert (await line.receive_json())["run"] == [
-            {"id": task_id, "route": ROUTE, "lost": False}
+            {"id": task_id, "route": ROUTE, "lost": False, "organization": "", "priority": 3}
         ]
     assert (await desk.start(task_id, "g1"))[0] == 200
-    assert (await second.receive_json())["drop"] == [task_id]
+    while not (dropped := (await second.receive_json())["drop"]):
+        pass  # all that is open is offered once more, a moment after the start
+    assert dropped == [task_id]
     assert (await desk.start(task_id, "g2"))[0] == 409
     assert await desk.end(task_id, b"", "g2") == 409
 
     await first.close()
     async with asyncio.timeout(5):
         assert (await second.receive_json())["run"] == [
-            {"id": task_id, "route": ROUTE, "lost": True}
+            {"id": task_id, "route": ROUTE, "lost": True, "organization": "", "priority": 3}
         ]
     head = b"502 Bad Gateway\r\nContent-Type: application/json\r\n"
     assert await desk.end(task_id, b"{}", "g2", head, note="the gateway ended") == 200
@@ -181,6 +183,21 @@ async def test_a_task_belongs_to_the_gateway_that_started_it_until_that_is_gone(
     assert (await desk.call("status", task_id=task_id))[1]["status"] == "failed"
     assert await desk.end(task_id, b"late", "g1") == 409
     assert await desk.call("get", task_id=task_id) == (502, {})
+
+
+async def test_whose_a_task_is_and_how_urgent_is_told_with_it_and_with_its_retry(
+    desk: Desk,
+) -> None:
+    line = await desk.line("g1")
+    turn = {"organization": "acme", "priority": "6"}
+    _, said = await desk.call("submit", framed(HEAD) + b"{}", **turn)
+    await desk.start(said["task_id"])
+    assert await desk.end(said["task_id"], b"") == 200
+    await desk.call("retry", task_id=said["task_id"])
+    again = await desk.line("g2")
+    for told in (await line.receive_json(), await again.receive_json()):
+        [offer] = told["run"]
+        assert (offer["organization"], offer["priority"]) == ("acme", 6)
 
 
 async def test_a_gateway_that_comes_back_is_told_what_is_wanted_no_more(desk: Desk) -> None:

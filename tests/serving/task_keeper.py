@@ -23,6 +23,8 @@ class Kept:
     answer: bytes = b""
     """A frame."""
     note: str = ""
+    turn: dict[str, Any] = field(default_factory=dict)
+    """Whose it is, as its submission said."""
     ends: int = 0
     """How often its end was told and taken."""
 
@@ -65,7 +67,10 @@ class TaskKeeper:
         await self._runner.cleanup()
 
     async def offer(self, task_id: str, route: str, *, lost: bool = False) -> None:
-        await self.tell({"run": [{"id": task_id, "route": route, "lost": lost}], "drop": []})
+        offer = {"id": task_id, "route": route, "lost": lost}
+        if task_id in self.tasks:
+            offer |= self.tasks[task_id].turn
+        await self.tell({"run": [offer], "drop": []})
 
     async def drop(self, task_id: str) -> None:
         await self.tell({"run": [], "drop": [task_id]})
@@ -85,7 +90,7 @@ class TaskKeeper:
         await line.receive_json()
         self._lines.add(line)
         offers = [
-            {"id": task_id, "route": "acme/echo", "lost": False}
+            {"id": task_id, "route": "acme/echo", "lost": False} | kept.turn
             for task_id, kept in self.tasks.items()
             if kept.status == "pending"
         ]
@@ -106,7 +111,9 @@ class TaskKeeper:
         except (OSError, EOFError, web.RequestPayloadError):
             return self._no()
         task_id = f"{len(self.tasks):032x}"
-        self.tasks[task_id] = Kept(head, body)
+        said = request.query
+        turn = {"organization": said["organization"], "priority": int(said["priority"])}
+        self.tasks[task_id] = Kept(head, body, turn=turn)
         await self.offer(task_id, request.query["route"])
         return self._said({"task_id": task_id, "status": "pending"})
 

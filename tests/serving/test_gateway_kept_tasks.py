@@ -161,6 +161,22 @@ async def test_more_tasks_than_slots_never_run_at_once(hall: Hall) -> None:
     assert hall.kitchen.backend.finished == 30
 
 
+async def test_tasks_are_their_organizations_and_as_urgent_as_they_were_submitted(
+    hall: Hall,
+) -> None:
+    await hall.kitchen.serve(organization_header="X-Organization")
+    await hall.submit(x_organization="acme", priority="u=6")
+    await hall.submit(x_organization="acme", priority="u=1")
+    await hall.submit()
+    queue = hall.kitchen.server.queue
+    await until(lambda: queue.queued == 3)
+    waiting = [(ticket.organization, ticket.priority) for ticket in queue.waiting]
+    assert sorted(waiting) == [("", 3), ("acme", 1), ("acme", 6)]
+    assert waiting.index(("acme", 1)) < waiting.index(("acme", 6))
+    await hall.kitchen.wake()
+    await until(lambda: queue.idle)
+
+
 async def test_the_report_says_which_slots_tasks_have(hall: Hall) -> None:
     """A replica with tasks is not cut when it is replaced."""
 

@@ -3,6 +3,7 @@ pure. It drops fields that it does not know, and labels reach us as they are wri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from hotplate.platform.api.fields import suggestion
 from hotplate.platform.errors import Invalid
 
 PREFIX = "hotplate/"
+FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 LONGEST_S = 86400
 """A handler may take no longer."""
 
@@ -21,6 +23,9 @@ class LabelSettings:
 
     may_run_twice: bool = False
     """Its requests and tasks do no harm when a replica that died has run some of one already."""
+    organization_header: str = ""
+    """The header field in which callers, trusted to, say which organization asks; empty = all are
+    one."""
     task_drain_s: int = 3600
     """How long a replica of a replaced revision may go on with its tasks."""
 
@@ -41,6 +46,10 @@ def _flag(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text)
 
 
+def _field_name(text: str) -> str | None:
+    return text if FIELD_NAME.fullmatch(text) else None
+
+
 def _seconds(text: str) -> int | None:
     known = text.isascii() and text.isdecimal() and len(text) < 10
     return int(text) if known and int(text) <= LONGEST_S else None
@@ -57,6 +66,7 @@ _SETTINGS = {
     PREFIX + setting.field.replace("_", "-"): setting
     for setting in (
         _Setting("may_run_twice", _flag, "'true' or 'false'"),
+        _Setting("organization_header", _field_name, "the name of a header field"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
     )
 }

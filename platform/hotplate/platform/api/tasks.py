@@ -25,10 +25,11 @@ from hotplate.cache.parts import PART_NUMBER_MAX
 from hotplate.platform.api.task_contents import INPUT_PART, TaskContents
 from hotplate.platform.controller.task_lines import TaskLines
 from hotplate.platform.errors import BodyCut, Conflict, Invalid, NotFound
-from hotplate.platform.store.records import Content, Task
+from hotplate.platform.store.records import Content, Task, Turn
 from hotplate.platform.store.store import Store
 from hotplate.platform.store.task_state import Cancel, End, Start, Status
 from hotplate.serving.gateway.task_calls import frame_head, framed
+from hotplate.serving.gateway.waiting import USUAL_PRIORITY
 
 log = logging.getLogger("hotplate.tasks")
 
@@ -88,16 +89,20 @@ class Tasks:
 
     async def _submit(self, request: web.Request, route: str) -> web.StreamResponse:
         task_id = uuid4().hex
+        asked = request.query
+        turn = Turn(asked.get("organization", ""), int(asked.get("priority", USUAL_PRIORITY)))
         content = await self._take(request, task_id, INPUT_PART)
-        return await self._add(task_id, route, request.query["path"], content)
+        return await self._add(task_id, route, asked["path"], content, turn)
 
-    async def _add(self, task_id: str, route: str, path: str, content: Content) -> web.Response:
+    async def _add(
+        self, task_id: str, route: str, path: str, content: Content, turn: Turn
+    ) -> web.Response:
         try:
-            task = await self._store.run(self._store.add_task, task_id, route, path, content)
+            task = await self._store.run(self._store.add_task, task_id, route, path, content, turn)
         except BaseException:  # a cancelled request too: nobody else knows what it left
             await self._contents.drop([task_id])
             raise
-        await self._lines.offer(task_id, route)
+        await self._lines.offer(task_id, route, turn)
         return _said(200, {"task_id": task_id, "status": task.status})
 
     async def _get(self, request: web.Request, task: Task) -> web.StreamResponse:
@@ -118,10 +123,10 @@ class Tasks:
     async def _retry(self, route: str, task: Task) -> web.StreamResponse:
         if not Status(task.status).ended:
             raise Conflict(f"task {task.id} is not completed yet")
-        path, content = await self._store.run(self._store.task_input, task.id)
+        path, content, turn = await self._store.run(self._store.task_input, task.id)
         task_id = uuid4().hex
         again = await self._contents.copy(task.id, task_id, content)
-        return await self._add(task_id, route, path, again)
+        return await self._add(task_id, route, path, again, turn)
 
     # What gateways say
 
@@ -131,7 +136,7 @@ class Tasks:
         gateway = request.query["gateway"]
         await self._store.run(self._store.change_task, task_id, Start(gateway), self._lines.gone)
         await self._lines.withdraw(task_id, gateway)
-        _, content = await self._store.run(self._store.task_input, task_id)
+        _, content, _ = await self._store.run(self._store.task_input, task_id)
         return await self._send(request, task_id, content)
 
     async def end(self, request: web.Request) -> web.StreamResponse:

@@ -60,7 +60,14 @@ def routes_of(
                 routes.append(
                     _public(deployment, revision, service, replicas, draining, tokens, addresses)
                 )
-    return [replace(route, may_run_twice=asked.may_run_twice) for route in routes]
+    return [
+        replace(
+            route,
+            may_run_twice=asked.may_run_twice,
+            organization_header="" if route.internal else asked.organization_header,
+        )
+        for route in routes
+    ]
 
 
 def _public(

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from hotplate.platform.errors import Invalid
-from hotplate.platform.store.records import OfferedTask
+from hotplate.platform.store.records import OfferedTask, Turn
 from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.tasks")
@@ -45,10 +45,10 @@ class TaskLines:
             return False
         return self._loop.time() >= self._left_at.get(gateway, self._began_at) + self._lost_s
 
-    async def offer(self, task_id: str, route: str) -> None:
+    async def offer(self, task_id: str, route: str, turn: Turn) -> None:
         """A task is to be run. While no gateway is there, the next one is told as it comes."""
         for gateway in list(self._lines):
-            await self._say(gateway, run=[OfferedTask(task_id, route, "")])
+            await self._say(gateway, run=[OfferedTask(task_id, route, "", turn)])
 
     async def withdraw(self, task_id: str, starter: str = "") -> None:
         """A task waits no more: it was cancelled, or the `starter` runs it."""
@@ -124,7 +124,10 @@ class TaskLines:
         socket = self._lines.get(gateway)
         if socket is None or not (run or drop):
             return
-        offered = [{"id": task.id, "route": task.route, "lost": bool(task.gateway)} for task in run]
+        offered = [
+            {"id": task.id, "route": task.route, "lost": bool(task.gateway)} | vars(task.turn)
+            for task in run
+        ]
         try:
             await socket.send_json({"run": offered, "drop": list(drop)})
         except ConnectionError as error:  # it is told all of it when it comes back

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from hotplate.serving.gateway.waiting import USUAL_PRIORITY
+
 
 class Kind(StrEnum):
     """What a repository holds."""
@@ -214,6 +216,16 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """Whose a task is in the queue, and how urgent, as its submission said."""
+
+    organization: str = ""
+    """Of callers, where they are trusted to name one."""
+    priority: int = USUAL_PRIORITY
+    """RFC 9218's urgency, 0 to 7."""
+
+
+@dataclass(frozen=True)
 class OfferedTask:
     """A task that is to be run by a gateway."""
 
@@ -222,6 +234,7 @@ class OfferedTask:
     """`organization/deployment`"""
     gateway: str
     """The one that had started it; empty = nobody."""
+    turn: Turn
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,9 @@ class TaskRow(Table):
         ForeignKey("deployments.id", ondelete="SET NULL"), index=True
     )
     path: Mapped[str]
+    caller: Mapped[str] = mapped_column(default="")
+    """The organization among its callers."""
+    priority: Mapped[int]
     status: Mapped[str] = mapped_column(index=True)
     gateway: Mapped[str] = mapped_column(default="")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)

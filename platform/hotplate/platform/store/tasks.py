@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.history import add_event_row
-from hotplate.platform.store.records import Artifact, Content, OfferedTask, Task, Wanted
+from hotplate.platform.store.records import Artifact, Content, OfferedTask, Task, Turn, Wanted
 from hotplate.platform.store.revisions import deployment_record
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, TaskRow, utc_now
 from hotplate.platform.store.task_state import Event, Standing, Status, after
@@ -24,13 +24,15 @@ NOT_FOUND = "task_id not found"
 class Tasks(Database):
     """Large bodies lie in the blob store; what is read here is never one of them."""
 
-    def add_task(self, task_id: str, route: str, path: str, content: Content) -> Task:
+    def add_task(self, task_id: str, route: str, path: str, content: Content, turn: Turn) -> Task:
         """Keeps what was submitted; from now on it will be run. Raises NotFound for the route."""
         with self._session() as session:
             row = TaskRow(
                 id=task_id,
                 deployment_id=_deployment_id(session, route),
                 path=path,
+                caller=turn.organization,
+                priority=turn.priority,
                 status=Status.PENDING,
                 input_head=content.head,
                 input_body=content.body,
@@ -83,12 +85,12 @@ class Tasks(Database):
             session.flush()
             return _record(row)
 
-    def task_input(self, task_id: str) -> tuple[str, Content]:
-        """(the task's path, what was submitted). Raises NotFound."""
+    def task_input(self, task_id: str) -> tuple[str, Content, Turn]:
+        """(the task's path, what was submitted, its turn). Raises NotFound."""
         with self._session() as session:
             row = _row(session, None, task_id)
             content = Content(row.input_head, row.input_body, row.input_bytes, row.input_part)
-            return row.path, content
+            return row.path, content, Turn(row.caller, row.priority)
 
     def task_answer(self, task_id: str) -> Content:
         """Raises NotFound."""
@@ -99,7 +101,14 @@ class Tasks(Database):
     def open_tasks(self) -> list[OfferedTask]:
         """Those that have not ended, of all deployments that were not deleted; oldest first."""
         query = (
-            select(TaskRow.id, OrganizationRow.name, DeploymentRow.name, TaskRow.gateway)
+            select(
+                TaskRow.id,
+                TaskRow.caller,
+                TaskRow.priority,
+                TaskRow.gateway,
+                OrganizationRow.name,
+                DeploymentRow.name,
+            )
             .join(DeploymentRow, TaskRow.deployment_id == DeploymentRow.id)
             .join(OrganizationRow, DeploymentRow.organization_id == OrganizationRow.id)
             .where(TaskRow.status.in_(OPEN), DeploymentRow.wanted != Wanted.DELETED)
@@ -107,8 +116,8 @@ class Tasks(Database):
         )
         with self._session() as session:
             return [
-                OfferedTask(task_id, f"{organization}/{deployment}", gateway)
-                for task_id, organization, deployment, gateway in session.execute(query)
+                OfferedTask(task_id, f"{owner}/{name}", gateway, Turn(caller, priority))
+                for task_id, caller, priority, gateway, owner, name in session.execute(query)
             ]
 
     def task_counts(self, deployment_id: int) -> dict[str, int]:

@@ -199,7 +199,7 @@ class RouteServer:
             self._answer_locally(exchange, terms)
             return
         if isinstance(exchange, TaskExchange) and exchange.is_kept(ready=queue.ready):
-            exchange.serve()
+            exchange.serve(terms)
             return
         exchange.prefix = terms.prefix
         ticket: Ticket[Held] = Ticket(
@@ -241,7 +241,8 @@ class RouteServer:
         if self.closing or self.route.refuse or self.route.relayed:
             return False
         queue, now = self.queue, self.loop.time()
-        ticket: Ticket[Held] = Ticket(run, now, inf, inf)
+        whose, urgency = run.organization, run.priority
+        ticket: Ticket[Held] = Ticket(run, now, inf, inf, organization=whose, priority=urgency)
         first = not queue.in_flight and not queue.queued
         run.ticket, run.server = ticket, self
         granted, ended = queue.submit(ticket, now)

@@ -23,6 +23,7 @@ from hotplate.serving.gateway.request_head import TASK_ID
 from hotplate.serving.gateway.task_calls import DOCS, LENGTH_BYTES, TaskCall, frame_head
 from hotplate.serving.gateway.task_result import ResultFolder, TaskResult
 from hotplate.serving.gateway.task_run import ControlPlaneAway, NotWanted, TaskRun
+from hotplate.serving.gateway.waiting import USUAL_PRIORITY
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.gateway import Gateway
@@ -129,10 +130,11 @@ class TaskDesk:
 
     @asynccontextmanager
     async def asked(
-        self, route: str, call: TaskCall, body: AsyncIterator[bytes] | None
+        self, route: str, call: TaskCall, body: AsyncIterator[bytes] | None, **turn: str
     ) -> AsyncIterator[Message]:
-        """The control plane's answer to a call of a task route, or of `DOCS`. Raises TasksAway."""
-        params = {"route": route, "path": call.path}
+        """The control plane's answer to a call of a task route, or of `DOCS`; `turn` says of what
+        is submitted whose it is. Raises TasksAway."""
+        params = {"route": route, "path": call.path, **turn}
         if call.task_id is not None:
             params["task_id"] = call.task_id
         url = self._url + (DOCS if call.verb == DOCS else f"tasks/{call.verb}")
@@ -206,7 +208,14 @@ class TaskDesk:
         for offer in told["run"]:
             task_id = offer["id"]
             if task_id not in self._runs and task_id not in self._deliveries:
-                run = TaskRun(self, task_id, offer["route"], lost=offer["lost"])
+                run = TaskRun(
+                    self,
+                    task_id,
+                    offer["route"],
+                    lost=offer["lost"],
+                    organization=offer.get("organization", ""),
+                    priority=offer.get("priority", USUAL_PRIORITY),
+                )
                 self._runs[task_id] = run
                 if not self._enter(run):
                     self.leave_outside(run)

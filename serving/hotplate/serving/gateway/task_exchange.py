@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.cors import answer_lines
@@ -21,8 +21,7 @@ from hotplate.serving.gateway.task_calls import (
 from hotplate.serving.gateway.task_submission import submission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from hotplate.serving.gateway.admission import Terms
     from hotplate.serving.gateway.front import Front
     from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.task_desk import TaskDesk
@@ -56,12 +55,15 @@ class TaskExchange(Exchange):
 
     # The caller's side
 
-    def serve(self) -> None:
-        """Its turn has come."""
+    def serve(self, terms: Terms) -> None:
+        """Its turn has come; the terms are those of a request like it."""
         if self._call.starts and (full := self._desk.full(self.server)):
             self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
             return
-        self._asking = asyncio.create_task(self._ask())
+        turn = {}
+        if self._call.verb == "submit":
+            turn = {"organization": terms.organization, "priority": str(terms.priority)}
+        self._asking = asyncio.create_task(self._ask(turn))
 
     def take_body(self, data: bytes) -> None:
         super().take_body(data)
@@ -118,10 +120,11 @@ class TaskExchange(Exchange):
         if self._asking is not None and self._asking is not asyncio.current_task():
             self._asking.cancel()
 
-    async def _ask(self) -> None:
+    async def _ask(self, turn: Mapping[str, str]) -> None:
         body = submission(self) if self._call.verb == "submit" else None
+        route = self.server.route.name
         try:
-            async with self._desk.asked(self.server.route.name, self._call, body) as answer:
+            async with self._desk.asked(route, self._call, body, **turn) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
             if self._call.verb == DOCS and not self.answered and self.front is not None:

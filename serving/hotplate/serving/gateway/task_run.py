@@ -17,7 +17,7 @@ from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.task_replica import ReplicaCall, ReplicaLeft
 from hotplate.serving.gateway.task_result import TaskResult
-from hotplate.serving.gateway.waiting import Ticket
+from hotplate.serving.gateway.waiting import USUAL_PRIORITY, Ticket
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.pool import Pool
@@ -50,11 +50,22 @@ class TaskRun:
     size_bytes = 0
     """What waits here of its body: it stays with the control plane until a slot is there."""
 
-    def __init__(self, desk: TaskDesk, task_id: str, route: str, *, lost: bool) -> None:
+    def __init__(
+        self,
+        desk: TaskDesk,
+        task_id: str,
+        route: str,
+        *,
+        lost: bool,
+        organization: str = "",
+        priority: int = USUAL_PRIORITY,
+    ) -> None:
         self.id = task_id
         self.route = route
         self.lost = lost
         """Another gateway had started it and is gone."""
+        self.organization = organization
+        self.priority = priority
         self.ticket: Ticket[Held] | None = None
         self.server: RouteServer | None = None
         """Where it waits or runs."""
