@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 from collections.abc import Set
 from pathlib import Path
 
-from hotplate.cache.disk import DiskTier
+from hotplate.cache.disk import DiskTier, disk_error
 from hotplate.cache.errors import CacheError, UnknownManifest
+from hotplate.cache.folder import Folder
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
 from hotplate.cache.manifest import Entry, Manifest
 from hotplate.cache.origin import Origin, Source, checked_manifest
 from hotplate.cache.trees import TreeFolder
+
+log = logging.getLogger(__name__)
 
 
 class Tree:
@@ -121,15 +125,23 @@ class Node:
 
         A killed agent may have left something half deleted. To be called once, first.
         """
+        damaged = set()
         for path in self._manifests.iterdir():
-            with contextlib.suppress(CacheError):
+            if path.suffix != ".json":
+                path.unlink()  # half written
+                continue
+            try:
                 manifest = checked_manifest(path.stem, path.read_bytes())
                 self._named[path.stem] = set(_blob_digests(manifest).values())
+            except CacheError as error:
+                damaged.add(path.stem)
+                log.warning("%s; its tree stays, and is asked of the origin again", error)
         for folder in self.trees_root.iterdir():
-            if folder.name not in self._named:
+            if folder.name not in self._named and folder.name not in damaged:
                 shutil.rmtree(folder, ignore_errors=True)
-        for digest in set(self._disk.digests()).difference(self.kept()):
-            self._disk.discard(digest)
+        if not damaged:  # else nobody knows what it named
+            for digest in set(self._disk.digests()).difference(self.kept()):
+                self._disk.discard(digest)
 
     def idle_s(self) -> dict[str, float]:
         """For how long nobody has asked for each tree that is kept here, by digest."""
@@ -291,13 +303,13 @@ class Node:
 
     def _manifest(self, digest: str) -> Manifest:
         """The node's own copy, or the origin's, which is then kept."""
-        path = self._manifests / f"{digest}.json"
         with contextlib.suppress(CacheError):
             return self.kept_manifest(digest)
         manifest = self._origin.manifest(digest)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(manifest.to_bytes())
-        partial.replace(path)
+        try:
+            Folder(self._manifests).put(f"{digest}.json", manifest.to_bytes())
+        except OSError as exc:
+            raise disk_error(self._manifests, manifest.size_bytes, exc) from exc
         return manifest
 
 
