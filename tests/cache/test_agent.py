@@ -231,6 +231,30 @@ async def test_a_deleted_tree_leaves_what_others_share(bench: Bench) -> None:
             await client.delete(bench.second.digest)
 
 
+async def test_a_damaged_manifest_costs_no_blob(bench: Bench) -> None:
+    async with bench.client() as client:
+        root = (await client.tree(bench.first.digest, wait="all")).root
+    path = bench.folder / "data" / "manifests" / f"{bench.first.digest}.json"
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(b"damage")
+    bench.origin.reads.clear()
+    async with bench.client() as client:
+        assert content(root, "model.safetensors") == WEIGHTS, "replicas may be reading it"
+        assert (await client.tree(bench.first.digest, wait="all")).complete
+    assert bench.origin.reads == []
+    assert content(path) == bench.first.to_bytes()
+
+
+async def test_an_operator_is_told_that_the_disk_tier_is_too_small(bench: Bench) -> None:
+    async with bench.client(disk_limit_bytes=len(SHARED) + 1000) as client:
+        await client.tree(bench.first.digest)
+        async with asyncio.timeout(8):
+            while not (said := await client.troubles()):  # noqa: ASYNC110 (nobody is told)
+                await asyncio.sleep(0.01)
+        assert len(said) == 1 and "raise the limit (--disk)" in said[0]
+
+
 async def test_only_who_has_the_token_is_let_in(bench: Bench) -> None:
     async with bench.client(token="secret") as friend, client_at(friend.url) as stranger:
         with pytest.raises(CacheError, match="needs its token"):

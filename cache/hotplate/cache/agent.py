@@ -124,6 +124,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         pulls = Pulls(holdings, ledger, Schemes(), peers)
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
+        metrics.mended_chunks.set_function(lambda: holdings.mended_chunks)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
         lending = Lending(node, pulls, data, settings.token)
         view = View(node, pulls, settings.mount, data)

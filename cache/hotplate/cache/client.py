@@ -78,6 +78,11 @@ class AgentClient:
         """Returns when the agent answers at all."""
         await self._call("GET", "/healthz")
 
+    async def troubles(self) -> list[str]:
+        """A sentence for each tier that has no room for what it should keep."""
+        found: list[str] = (await self._call("GET", "/v1/troubles"))["troubles"]
+        return found
+
     async def status(self) -> dict[str, Any]:
         """`socket`, `origin_bytes`, `disk_bytes`, `arena_bytes`, `blobs`, `trees`."""
         return await self._call("GET", "/v1/status")

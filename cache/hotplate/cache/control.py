@@ -51,6 +51,7 @@ def application(control: Control, token: str) -> web.Application:
             web.get("/healthz", control.healthz),
             web.get("/metrics", control.metrics),
             web.get("/v1/status", control.status),
+            web.get("/v1/troubles", control.troubles),
             web.get("/v1/trees", control.list_trees),
             web.put(_TREE, control.put_tree),
             web.get(_TREE, control.get_tree),
@@ -120,6 +121,11 @@ class Control:
         if tree.error is not None:
             raise tree.error
         return web.json_response(_tree_json(tree))
+
+    async def troubles(self, request: web.Request) -> web.Response:
+        holdings = self._node.holdings
+        found = (holdings.disk_trouble, holdings.memory_room.trouble)
+        return web.json_response({"troubles": [one for one in found if one]})
 
     async def list_trees(self, request: web.Request) -> web.Response:
         return web.json_response({"idle_s": self._node.idle_s()})

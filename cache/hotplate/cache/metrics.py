@@ -23,6 +23,7 @@ class Metrics:
         )
         self.arena_bytes = self._gauge("arena_bytes", "Memory of the arena in use")
         self.disk_bytes = self._gauge("disk_bytes", "Bytes of the disk tier")
+        self.mended_chunks = self._gauge("mended_chunks", "Chunks that were wrong on disk")
         self.leases = self._gauge("leases", "Open files of replicas")
 
     def _gauge(self, name: str, help_text: str) -> Gauge:

@@ -42,6 +42,13 @@ def checks(
             )
         return ""
 
+    async def cache() -> str:
+        try:
+            async with asyncio.timeout(AGENT_LIMIT_S):
+                return " ".join(await agent.troubles())
+        except (CacheError, TimeoutError):
+            return ""  # the agent's own check says so
+
     async def database() -> str:
         try:
             await store.run(store.check)
@@ -55,6 +62,7 @@ def checks(
     return [
         Check("the gateway", "GatewayLost", "GatewayBack", gateway),
         Check("the agent", "AgentLost", "AgentBack", agent_answers),
+        Check("the agent's cache", "CacheShort", "CacheEnough", cache),
         Check("the database", "StoreFailed", "StoreBack", database),
         Check("the disk", "DiskShort", "DiskEnough", disk),
     ]
