@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -142,6 +143,22 @@ def test_a_body_that_ends_early_is_an_error_that_says_what_was_read(
         read(files, version, 0, 100)
     assert told.value.body_bytes == 40
     assert read(files, version, 0, 100) == CONTENT[:100]
+
+
+def test_who_waits_for_a_server_is_told_when_the_agent_stops() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = HttpClient()
+        with ThreadPoolExecutor(1) as pool:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+            waiting = pool.submit(HttpFiles(client).find, url)
+            connection, _ = silent.accept()
+            assert connection.recv(100).startswith(b"HEAD /x ")
+            client.close()
+            with pytest.raises(OriginUnavailable, match="does not answer"):
+                waiting.result(timeout=8)
+            connection.close()
+        with pytest.raises(OriginUnavailable, match="the agent is stopping"):
+            HttpFiles(client).find(url)
 
 
 def test_redirects_are_followed_and_credentials_stay_behind(

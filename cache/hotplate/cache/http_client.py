@@ -127,6 +127,8 @@ class HttpClient:
         self._context = ssl.create_default_context()
         self._lock = threading.Lock()
         self._idle: dict[tuple[str, str], list[Connection]] = defaultdict(list)
+        self._busy: set[Connection] = set()
+        self._closed = False
 
     @contextlib.contextmanager
     def ask(
@@ -160,11 +162,15 @@ class HttpClient:
         raise UnknownUrl(f"{hide(start.geturl())} redirects more than {_REDIRECTS} times")
 
     def close(self) -> None:
+        """Ends all connections; who waits for one gets OriginUnavailable."""
         with self._lock:
+            self._closed = True
             for connections in self._idle.values():
                 for connection in connections:
                     connection.close()
             self._idle.clear()
+            for connection in self._busy:
+                connection.hang_up()
 
     @contextlib.contextmanager
     def _exchange(
@@ -190,24 +196,31 @@ class HttpClient:
                 connection.send(method, parts, headers)
                 return connection, connection.read_head()
             except OSError as exc:
-                connection.close()
+                self._keep(parts, connection, reusable=False)
                 if not connection.used or isinstance(exc, TimeoutError):
                     raise
             except BaseException:
-                connection.close()
+                self._keep(parts, connection, reusable=False)
                 raise
 
     def _take(self, parts: SplitResult) -> Connection:
         with self._lock:
             idle = self._idle[parts.scheme, parts.netloc]
-            if idle:
-                return idle.pop()
-        return Connection(parts, self._context)
+            connection = idle.pop() if idle else None
+        connection = connection or Connection(parts, self._context)
+        with self._lock:
+            self._busy.add(connection)
+            closed = self._closed
+        if closed:
+            self._keep(parts, connection, reusable=False)
+            raise ConnectionError("the agent is stopping")
+        return connection
 
     def _keep(self, parts: SplitResult, connection: Connection, reusable: bool) -> None:
         with self._lock:
+            self._busy.discard(connection)
             idle = self._idle[parts.scheme, parts.netloc]
-            if reusable and len(idle) < _IDLE_CONNECTIONS:
+            if reusable and not self._closed and len(idle) < _IDLE_CONNECTIONS:
                 connection.used = True
                 idle.append(connection)
                 return

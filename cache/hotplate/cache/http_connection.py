@@ -6,6 +6,7 @@ cost as much again as the transfer.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -93,6 +94,11 @@ class Connection:
             return self._socket.recv_into(view, len(view), flags)
         except BlockingIOError as exc:
             raise _silence() from exc
+
+    def hang_up(self) -> None:
+        """Ends what another thread waits for; it still closes the connection."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()

@@ -13,9 +13,18 @@ import fsspec
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.fsspec_files import FsspecFiles
 from hotplate.cache.http_client import HttpClient
+from hotplate.cache.http_connection import NO_PROGRESS_S
 from hotplate.cache.http_files import HttpSource
 from hotplate.cache.locations import Version
 from hotplate.cache.origin import Source
+
+_CONFIG = {
+    "signature_version": "s3v4",
+    "connect_timeout": 10,
+    "read_timeout": NO_PROGRESS_S,
+    "retries": {"max_attempts": 2},
+}
+"""botocore's own patience is four retries of a minute each."""
 
 _SIGNED_S = 3600
 """How long an address holds; temporary credentials may end it earlier, and then it is made anew."""
@@ -37,7 +46,7 @@ class S3Files(FsspecFiles):
                     "s3",
                     use_listings_cache=False,
                     skip_instance_cache=True,
-                    config_kwargs={"signature_version": "s3v4"},
+                    config_kwargs=_CONFIG,
                 )
         return self._fs, self._fs._strip_protocol(url)
 
