@@ -92,8 +92,8 @@ def test_a_header_longer_than_the_limit_or_the_file_is_refused(prefix: bytes) ->
 
 
 def test_what_is_accepted_of_damaged_headers_the_library_accepts_with_the_same_meaning() -> None:
-    counts, broken = try_inputs("in the suite", 4000)
+    counts, broken = try_inputs("in the suite", 2000)
     assert not broken
-    assert counts["accepted by both"] > 1000
-    assert counts["refused by both"] > 1000
-    assert counts["accepted by the library alone"] < 100, "nearly all that it accepts is accepted"
+    assert counts["accepted by both"] > 500
+    assert counts["refused by both"] > 500
+    assert counts["accepted by the library alone"] < 60, "nearly all that it accepts is accepted"
