@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from hotplate.cache.http_files import HttpFiles
 from hotplate.cache.locations import Version
 from tests.cache.fakes import random_bytes
 from tests.cache.web import WebServer
+from tests.serving.test_gateway_tls import issue
 
 CONTENT = random_bytes(1_000_003, 31)
 FILES = {"/m/model.safetensors": CONTENT, "/m/sub/config.json": b"{}", "/m/empty": b""}
@@ -159,6 +162,25 @@ def test_who_waits_for_a_server_is_told_when_the_agent_stops() -> None:
             connection.close()
         with pytest.raises(OriginUnavailable, match="the agent is stopping"):
             HttpFiles(client).find(url)
+
+
+def test_https_is_read_where_the_certificate_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = issue(tmp_path, "127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    with WebServer(FILES, tls=tls) as web:
+        url = f"{web.url}/m/model.safetensors"
+        stranger = HttpClient()
+        with pytest.raises(OriginUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            HttpFiles(stranger).find(url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        client = HttpClient()
+        files = HttpFiles(client)
+        assert read(files, only(files, url), 100, 900_000) == CONTENT[100:900_100]
+        stranger.close()
+        client.close()
 
 
 def test_redirects_are_followed_and_credentials_stay_behind(

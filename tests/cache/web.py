@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,7 +35,9 @@ class Ways:
 class WebServer:
     """Serves `files` by path; folders get a page of links."""
 
-    def __init__(self, files: Mapping[str, bytes], **ways: Any) -> None:
+    def __init__(
+        self, files: Mapping[str, bytes], tls: ssl.SSLContext | None = None, **ways: Any
+    ) -> None:
         self.files = dict(files)
         self.tags = {path: f'"{number}"' for number, path in enumerate(files)}
         self.ways = Ways(**ways)
@@ -50,7 +53,10 @@ class WebServer:
         self._held: tuple[str, str] | None = None
         self._released = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def change(self, path: str, content: bytes) -> None:

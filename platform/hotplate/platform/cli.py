@@ -133,7 +133,7 @@ def _add_roles(commands: Commands) -> None:
     peers = agent.add_mutually_exclusive_group()
     peers.add_argument("--peers", default="", help="HOST:PORT,… of other nodes' agents")
     peers.add_argument("--peers-from", default="", help="file of HOST:PORT lines, or DNS name")
-    agent.add_argument("--memory", default="0", help="SIZE of arena (a quarter of the memory)")
+    agent.add_argument("--memory", help="SIZE of arena (a quarter of the memory)")
     agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
@@ -245,7 +245,9 @@ def _agent(arguments: argparse.Namespace) -> None:
     from hotplate.cache.agent import SPARE_BYTES, AgentSettings
     from hotplate.platform.roles import run_agent
 
-    memory_bytes = _size("--memory", arguments.memory)
+    memory = {}
+    if arguments.memory is not None:
+        memory["arena_limit_bytes"] = _size("--memory", arguments.memory)
     run_agent(
         AgentSettings(
             data_dir=DataDir.at(arguments.data).root,
@@ -259,7 +261,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             disk_limit_bytes=_size("--disk", arguments.disk),
             disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
             token=_token(arguments.token_file) if arguments.token_file else "",
-            **({"arena_limit_bytes": memory_bytes} if memory_bytes else {}),
+            **memory,
         )
     )
 
