@@ -274,7 +274,7 @@ async def test_metrics_are_prometheus_text(bench: Bench) -> None:
     assert float(samples["hotplate_cache_origin_bytes_total"]) == bench.first.size_bytes
     assert float(samples["hotplate_cache_disk_bytes"]) == bench.first.size_bytes
     assert float(samples["hotplate_cache_arena_bytes"]) == len(WEIGHTS)
-    assert float(samples['hotplate_cache_chunks_total{result="verified"}']) == 7
+    assert float(samples['hotplate_cache_chunks_total{result="verified",source="origin"}']) == 7
 
 
 async def test_unknown_addresses_are_answered_in_the_one_form(bench: Bench) -> None:

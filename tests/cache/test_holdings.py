@@ -107,8 +107,8 @@ async def test_a_chunk_counts_only_after_its_digest_was_right(bench: Bench) -> N
     assert bench.origin.reads.count((BLOB.digest, 1)) == 3
     assert await lent_bytes(bench.holdings, holding) == CONTENT
     found = bench.metrics.registry.get_sample_value
-    assert found("hotplate_cache_chunks_total", {"result": "corrupt"}) == 2
-    assert found("hotplate_cache_chunks_total", {"result": "verified"}) == 3
+    assert found("hotplate_cache_chunks_total", {"source": "origin", "result": "corrupt"}) == 2
+    assert found("hotplate_cache_chunks_total", {"source": "origin", "result": "verified"}) == 3
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import ipaddress
 import os
+import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,19 +23,28 @@ from hotplate.cache.control import Control, application
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching import Fetcher
+from hotplate.cache.gossip import Gossip
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
 from hotplate.cache.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node
 from hotplate.cache.origin import FsspecOrigin, NoOrigin
+from hotplate.cache.peer_client import PeerClient
 from hotplate.cache.peer_ledgers import PeerLedgers
+from hotplate.cache.peer_list import PeerList
+from hotplate.cache.peer_server import PeerServer
+from hotplate.cache.port import Port, listen
 from hotplate.cache.pulls import Pulls
 from hotplate.cache.schemes import Schemes
+from hotplate.cache.shelf import Shelf
 from hotplate.cache.view import View
 
 SPARE_BYTES = 2 << 30
 """What an agent with a node of its own makes ready: most models' first file, in seconds."""
+
+_PEERS_S = 2.0
+"""How long a start waits for the list of peers; a DNS server may hang."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,8 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
     await _check_reach(settings)
     data = settings.data_dir.resolve()
     data.mkdir(parents=True, exist_ok=True)
-    with _sole_agent(data):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_sole_agent(data))
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
         origin = FsspecOrigin(settings.origin_url) if settings.origin_url else NoOrigin()
@@ -115,32 +126,45 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
         clock = asyncio.get_running_loop().time
-        fetcher = Fetcher(settings.fetch_threads, clock, metrics)
+        listener = listen(settings.host, settings.port)
+        stack.callback(listener.close)
+        client = PeerClient(settings.token, clock)
+        port = listener.getsockname()[1]
+        gossip = Gossip(secrets.token_hex(8), port, settings.token, client)
+        peers = PeerList(settings.peers, settings.peers_from, gossip.tell)
+        fetcher = Fetcher(settings.fetch_threads, clock, metrics, gossip)
         holdings = Holdings(arena, disk, fetcher, settings.stall_s)
         ledger = Ledger(data / "ledger")
         node = Node(data, origin, disk, holdings, ledger)
         node.sweep()
-        peers = PeerLedgers(lambda: settings.peers, settings.token)
-        pulls = Pulls(holdings, ledger, Schemes(), peers)
+        shelf = Shelf(fetcher, holdings, disk, ledger.content)
+        gossip.open(fetcher, shelf)
+        pulls = Pulls(holdings, ledger, Schemes(), PeerLedgers(gossip.addresses, settings.token))
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
         metrics.mended_chunks.set_function(lambda: holdings.mended_chunks)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
         lending = Lending(node, pulls, data, settings.token)
         view = View(node, pulls, settings.mount, data)
-        control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME)
+        control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME, gossip)
         runner = web.AppRunner(
             application(control, settings.token), access_log=None, shutdown_timeout=1
         )
+        server = PeerServer(shelf, settings.token, clock, metrics)
         try:
             await runner.setup()
             await view.start()
-            site = web.TCPSite(runner, settings.host, settings.port)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            yield f"http://{host}:{port}"
+            assert runner.server is not None  # set up
+            door = Port(listener, server, runner.server)
+            watching = asyncio.create_task(peers.watch())
+            stack.callback(watching.cancel)
+            await asyncio.wait({asyncio.create_task(peers.told.wait())}, timeout=_PEERS_S)
+            yield door.url
         finally:
             await view.close()
+            await door.close()
+            await gossip.close()
+            server.close()
             await lending.close()
             await pulls.close()
             await node.close(settings.flush_s)

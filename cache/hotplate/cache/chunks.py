@@ -6,7 +6,8 @@ pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import bisect
+from collections.abc import Iterable, Iterator
 
 from hotplate.cache.errors import (
     CacheError,
@@ -38,14 +39,18 @@ class Chunks:
         self.stall_s = stall_s
         self.whole = True
         """Whether all of it is to come, or only what readers want."""
-        self._missing = dict.fromkeys(range(count))
+        self._missing = list(range(count))
         self._wanted: dict[int, None] = {}
         self._fetching: set[int] = set()
         self._verified: set[int] = set()
+        self.verified_bits = 0
+        """The verified chunks as a bitmap: chunk i is bit i."""
         self._not_before: dict[int, float] = {}
         self._failures: dict[int, int] = {}
         self._corruptions: dict[int, int] = {}
         self._progress_at = 0.0
+        self._tried = False
+        """Whether somebody has tried and failed since the last progress."""
 
     @property
     def complete(self) -> bool:
@@ -59,37 +64,68 @@ class Chunks:
 
     def next(self, now: float, wanted_only: bool = False) -> int | None:
         """Takes the chunk to fetch now, or None; it is then the caller's until it reports."""
-        first = (index for index in self._wanted if index in self._missing)
-        rest = () if wanted_only or not self.whole else self._missing
-        for candidates in (first, rest):
+        for candidates in (self.wanted(now), () if wanted_only else self.missing(now)):
             for index in candidates:
-                if self._not_before.get(index, now) <= now:
-                    return self._take(index, now)
+                self.take(index, now)
+                return index
         return None
 
-    def _take(self, index: int, now: float) -> int:
-        if not self._fetching and not self._failures:
+    def wanted(self, now: float) -> Iterator[int]:
+        """The missing chunks that a reader waits for and that may be tried now."""
+        return (index for index in self._wanted if self._may_try(index, now))
+
+    def missing(self, now: float) -> Iterator[int]:
+        """The missing chunks that are to come and may be tried now, in file order."""
+        missing = self._missing if self.whole else ()
+        return (index for index in missing if self._not_before.get(index, now) <= now)
+
+    def _may_try(self, index: int, now: float) -> bool:
+        gone = index in self._fetching or index in self._verified
+        return not gone and self._not_before.get(index, now) <= now
+
+    def awaited(self, index: int) -> bool:
+        """Whether the chunk is to come."""
+        return self.whole or index in self._wanted or index in self._fetching
+
+    def take(self, index: int, now: float) -> None:
+        """A missing chunk becomes the caller's until it reports."""
+        if not self._fetching and not self._tried:
             self._progress_at = now  # nobody tried until now, so nothing has stalled
-        del self._missing[index]
+        self._missing.remove(index)
         self._fetching.add(index)
-        return index
 
     def verified(self, index: int, now: float) -> None:
         self._fetching.discard(index)
         self._verified.add(index)
+        self.verified_bits |= 1 << index
         self._progress_at = now
+        self._tried = False
         for record in (self._wanted, self._not_before, self._failures, self._corruptions):
             record.pop(index, None)
 
     def give_back(self, index: int) -> None:
         """The chunk was not got, and that says nothing of the origin: it is missing again."""
         self._fetching.discard(index)
-        # In front: file order is what readers are served in.
-        self._missing = {index: None, **self._missing}
+        bisect.insort(self._missing, index)
+
+    def hurry(self, index: int) -> None:
+        """There is a new place to get the chunk from: no pause is left to wait for."""
+        self._not_before.pop(index, None)
+
+    def cannot(self, index: int) -> bool:
+        """Whether the chunk could not be had from the origin when it was last tried."""
+        return index in self._failures and index not in self._fetching
+
+    def missed(self, index: int, now: float) -> CacheError | None:
+        """A peer did not give the chunk. None: others will; else the error the blob fails with."""
+        self.give_back(index)
+        self._tried = True
+        return self._given_up("no peer gives it", now)
 
     def failed(self, index: int, error: CacheError, now: float) -> CacheError | None:
         """An attempt failed. None: it will be made again; else the error the blob fails with."""
         self.give_back(index)
+        self._tried = True
         if isinstance(error, (UnknownBlob, UnknownUrl, VersionChanged, NoSpace)):
             return error
         if isinstance(error, ChunkCorrupt):
@@ -103,9 +139,10 @@ class Chunks:
         times = self._failures[index] = self._failures.get(index, 0) + 1
         backoff_s = min(_FIRST_BACKOFF_S * 2 ** (times - 1), _LAST_BACKOFF_S)
         self._not_before[index] = now + backoff_s
-        if now - self._progress_at >= self.stall_s:
-            return self._stalled(str(error))
-        return None
+        return self._given_up(str(error), now)
+
+    def _given_up(self, reason: str, now: float) -> CacheError | None:
+        return self._stalled(reason) if now - self._progress_at >= self.stall_s else None
 
     def wakes_at(self) -> float | None:
         """When a chunk held back after a failure may be tried again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from hotplate.cache.errors import (
     UnknownUrl,
     VersionChanged,
 )
+from hotplate.cache.gossip import Gossip
 from hotplate.cache.inventory import Inventory
 from hotplate.cache.ledger import Ledger, location_json
 from hotplate.cache.lending import Lending
@@ -59,6 +61,7 @@ def application(control: Control, token: str) -> web.Application:
             web.put("/v1/doors", control.put_door),
             web.put("/v1/pulls", control.put_pull),
             web.get("/v1/pulls", control.get_pull),
+            web.post("/v1/peers", control.greet),
             web.get("/v1/locations", control.get_location),
             web.get("/v1/held", control.list_held),
             web.put("/v1/held", control.warm_held),
@@ -81,6 +84,7 @@ class Control:
         metrics: Metrics,
         lending: Lending,
         socket_path: Path,
+        gossip: Gossip,
     ) -> None:
         self._node = node
         self._pulls = pulls
@@ -90,6 +94,7 @@ class Control:
         self._lending = lending
         self._socket_path = socket_path
         self._inventory = Inventory(node, pulls, node.holdings, ledger)
+        self._gossip = gossip
 
     async def healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -207,6 +212,15 @@ class Control:
         chunks = [blob.chunks if blob is not None else None for blob in blobs]
         return web.json_response({**location_json(location), "chunks": chunks})
 
+    async def greet(self, request: web.Request) -> web.Response:
+        """Another agent says that it is there, and what it has."""
+        try:
+            return web.json_response(
+                self._gossip.hear(request.remote or "", json.loads(await request.text()))
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise web.HTTPBadRequest(reason=f"not a greeting of an agent ({error!r})") from None
+
     async def status(self, request: web.Request) -> web.Response:
         holdings = self._node.holdings
         blobs = [
@@ -228,6 +242,7 @@ class Control:
                 "socket": str(self._socket_path),
                 "view": self._view.status(),
                 "origin_bytes": self._metrics.origin_bytes_total,
+                "peers": self._gossip.status(),
                 "disk_bytes": holdings.disk.used_bytes,
                 "disk_limit_bytes": holdings.disk.limit_bytes,
                 "disk_trouble": holdings.disk_trouble,

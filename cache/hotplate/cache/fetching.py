@@ -1,7 +1,8 @@
 """Fetching: threads that read chunks into place and verify them there.
 
 Bytes go from the source straight into the destination's memory and are hashed on the same
-thread, so they never become Python objects. Reports are called on these threads.
+thread, so they never become Python objects. Reports are called on these threads. Which chunk
+comes next, and from whom, `swarm.py` decides.
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ from hotplate.cache.errors import CacheError, ChunkCorrupt
 from hotplate.cache.manifest import Content, Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Source
+from hotplate.cache.peer_answer import PeerAnswer, Peers
+from hotplate.cache.standing import Standing
+from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
 from hotplate.cache.traffic import Traffic
+
+PEER_THREADS = 24
+"""Requests to peers at once, most of them kept until their chunk is there: simulated, fewer leave
+links idle, and more help no further."""
 
 
 class Destination(Protocol):
     """Where a blob's bytes are put."""
 
     @property
-    def view(self) -> memoryview:
-        """The whole of it, writable."""
+    def view(self) -> memoryview: ...
 
     def reserve(self, offset: int, length: int) -> None:
         """Makes room for that part before it is written. Raises NoSpace."""
@@ -45,6 +52,7 @@ class LocalCopy(Protocol):
 class Fetch:
     """One file's content on its way into `destination`."""
 
+    key: str
     content: Content
     origin: Source
     chunks: Chunks
@@ -56,6 +64,7 @@ class Fetch:
     local: LocalCopy | None = None
     traffic: Traffic = field(default_factory=Traffic)
     arrival: int = field(default=0, init=False)
+    swarm: Swarm = field(init=False)
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -63,126 +72,231 @@ class Fetch:
 
 
 class Fetcher:
-    """Runs fetches on a few threads: chunks that readers wait for first, then in file order."""
+    """Runs fetches on a few threads: chunks that readers wait for first, then in file order.
 
-    def __init__(self, threads: int, clock: Callable[[], float], metrics: Metrics) -> None:
-        self._clock = clock
+    `work` guards the fetches and their swarms; `arrived` (the same lock) is told of every chunk.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        clock: Callable[[], float],
+        metrics: Metrics,
+        peers: Peers | None = None,
+    ) -> None:
+        """`threads` chunks come from the origin at once; `peers` None: there are none."""
+        self.clock = clock
+        self.standing = Standing()
+        lock = threading.RLock()
+        self.work = threading.Condition(lock)
+        self.arrived = threading.Condition(lock)
         self._metrics = metrics
+        self._peers = peers
+        self._origin_slots = threads
         self._fetches: list[Fetch] = []
         self._arrivals = 0
-        self._work = threading.Condition()
         self._closed = False
-        for number in range(threads):
+        for number in range(threads + (PEER_THREADS if peers is not None else 0)):
             threading.Thread(target=self._run, name=f"fetch-{number}", daemon=True).start()
 
     def start(self, fetch: Fetch) -> None:
-        with self._work:
+        with self.work:
             self._arrivals += 1
             fetch.arrival = self._arrivals
+            me = self._peers.me if self._peers is not None else ""
+            fetch.swarm = Swarm(fetch.key, fetch.chunks, me, self.standing)
+            fetch.swarm.local = fetch.local is not None
+            fetch.swarm.settled = self._peers is None
             bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
-            self._work.notify_all()
+            self.work.notify_all()
+        if self._peers is not None:
+            self._peers.begun(fetch.key)
+
+    def current(self) -> list[Fetch]:
+        """What is being fetched, the most urgent first. To be called with `work` held."""
+        return self._fetches
+
+    def find(self, key: str) -> Fetch | None:
+        """To be called with `work` held."""
+        return next((one for one in self._fetches if one.key == key), None)
 
     def want(self, fetch: Fetch, indices: Iterable[int]) -> None:
-        with self._work:
+        with self.work:
             fetch.chunks.want(indices)
-            self._work.notify_all()
+            self.work.notify_all()
 
     def take_whole(self, fetch: Fetch) -> None:
         """From now on brings all of it, not only what readers want."""
-        with self._work:
+        with self.work:
             fetch.chunks.whole = True
-            self._work.notify_all()
+            self.work.notify_all()
 
     def cancel(self, fetch: Fetch) -> None:
         """Takes no further chunk of it and reports nothing more."""
-        with self._work:
+        with self.work:
             self._drop(fetch)
 
     def stalls_at(self, fetch: Fetch) -> float | None:
-        with self._work:
+        with self.work:
             return fetch.chunks.stalls_at()
 
     def stalled(self, fetch: Fetch) -> CacheError | None:
         """Ends the fetch and returns its error when nothing has arrived for too long."""
-        with self._work:
-            error = fetch.chunks.stalled(self._clock())
+        with self.work:
+            error = fetch.chunks.stalled(self.clock())
             if error is not None:
                 self._drop(fetch)
             return error
 
     def close(self) -> None:
-        with self._work:
+        with self.work:
             self._closed = True
             self._fetches.clear()
-            self._work.notify_all()
+            self.work.notify_all()
+            self.arrived.notify_all()
 
     def _drop(self, fetch: Fetch) -> None:
         if fetch in self._fetches:
             self._fetches.remove(fetch)
+            self.arrived.notify_all()
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:
-            fetch, index = taken
+            fetch, step = taken
             try:
-                self._bring(fetch, index)
+                self._bring(fetch, step)
             except CacheError as error:
-                self._report_failure(fetch, index, error)
+                self._failed(fetch, step, error)
             except Exception as error:  # a thread that dies would leave readers hanging
-                self._report_failure(fetch, index, CacheError(f"{fetch.chunks.name}: {error!r}"))
-            else:
-                self._report_success(fetch, index)
+                self._failed(fetch, step, CacheError(f"{fetch.chunks.name}: {error!r}"))
             del fetch, taken  # an idle thread keeps nobody's memory alive
 
-    def _take(self) -> tuple[Fetch, int] | None:
-        with self._work:
+    def _take(self) -> tuple[Fetch, Step] | None:
+        with self.work:
             while not self._closed:
-                now = self._clock()
+                now = self.clock()
                 for wanted_only in (True, False):
                     for fetch in self._fetches:
-                        index = fetch.chunks.next(now, wanted_only)
-                        if index is not None:
-                            return fetch, index
-                wakes = [at for one in self._fetches if (at := one.chunks.wakes_at()) is not None]
-                self._work.wait(max(0.001, min(wakes) - now) if wakes else None)
+                        step = fetch.swarm.next(now, wanted_only, self._origin_slots > 0)
+                        if step is not None:
+                            if step.source == ORIGIN:
+                                self._origin_slots -= 1
+                                self._tell(fetch)
+                            return fetch, step
+                wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
+                self.work.wait(max(0.001, min(wakes) - now) if wakes else None)
             return None
 
-    def _bring(self, fetch: Fetch, index: int) -> None:
-        offset, length = fetch.content.span(index)
+    def _tell(self, fetch: Fetch) -> None:
+        if self._peers is not None and fetch.swarm.participants:
+            self._peers.news()
+
+    def _bring(self, fetch: Fetch, step: Step) -> None:
+        """Raises CacheError, when the origin did not give it or there is no room for it."""
+        offset, length = fetch.content.span(step.index)
         fetch.destination.reserve(offset, length)
-        if fetch.local is not None and fetch.local.take(index, fetch.destination):
+        if step.source == HERE:
+            self._bring_local(fetch, step)
             return
         with fetch.destination.view[offset : offset + length] as part:
+            if step.source != ORIGIN:
+                self._bring_from_peer(fetch, step, part)
+                return
             fetch.origin.read_into(offset, part)
             self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
-            fetch.content.chunks[index] = digest
-        elif digest != fetch.content.chunks[index]:
-            raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {index} has another digest")
+            fetch.content.chunks[step.index] = digest
+        elif digest != fetch.content.chunks[step.index]:
+            raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
+        self._came(fetch, step, 0.0)
+
+    def _bring_local(self, fetch: Fetch, step: Step) -> None:
+        assert fetch.local is not None
+        if fetch.local.take(step.index, fetch.destination):
+            self._came(fetch, step, 0.0)
+            return
+        self._metrics.count_chunk("disk", "corrupt")
+        with self.work:
+            fetch.swarm.damaged(step)
+            self.work.notify_all()
+
+    def _bring_from_peer(self, fetch: Fetch, step: Step, part: memoryview) -> None:
+        assert self._peers is not None
+        began = self.clock()
+        known = fetch.content.chunks[step.index]
+        answer = self._peers.read(
+            step.source, fetch.key, step.index, part, known, step.urgent, self.standing.patience_s
+        )
+        self._metrics.peer_bytes.labels("in").inc(answer.body_bytes)
+        fetch.traffic.add(peers_bytes=answer.body_bytes)
+        if answer.missed is None:
+            digest = chunk_digest(part)
+            # A draft's digests are said by who fetched the chunk, and its bytes must have them.
+            if digest == (known or answer.digest):
+                if isinstance(fetch.content, Draft):
+                    fetch.content.chunks[step.index] = digest
+                self._came(fetch, step, self.clock() - began, answer)
+                return
+            answer = PeerAnswer(Missed.LIED)
+        self._missed(fetch, step, answer)
 
     def _count(self, fetch: Fetch, body_bytes: int) -> None:
         self._metrics.origin_bytes.inc(body_bytes)
         fetch.traffic.add(origin_bytes=body_bytes)
 
-    def _report_success(self, fetch: Fetch, index: int) -> None:
-        self._metrics.chunks.labels("verified").inc()
-        with self._work:
+    def _came(
+        self, fetch: Fetch, step: Step, took_s: float, answer: PeerAnswer | None = None
+    ) -> None:
+        self._metrics.count_chunk(_kind(step), "verified")
+        with self.work:
+            self._end(step)
+            fetch.swarm.came(step, took_s, self.clock())
+            if answer is not None:
+                fetch.swarm.learn(step.source, answer.have)
             if fetch not in self._fetches:
                 return
-            fetch.chunks.verified(index, self._clock())
+            if step.source == ORIGIN:
+                self._tell(fetch)
+            # Before it is dropped: who asks for a chunk finds it here or where it is kept.
+            fetch.on_verified(step.index)
             if fetch.chunks.complete:
                 self._drop(fetch)
-            fetch.on_verified(index)
+            self.work.notify_all()
+            self.arrived.notify_all()
 
-    def _report_failure(self, fetch: Fetch, index: int, error: CacheError) -> None:
+    def _missed(self, fetch: Fetch, step: Step, answer: PeerAnswer) -> None:
+        why = answer.missed
+        assert why is not None
+        self._metrics.count_chunk("peer", why.name.lower())
+        with self.work:
+            now = self.clock()
+            if why is Missed.LIED and not self.standing.is_banned(step.source, now):
+                self._metrics.bans.inc()
+            final = fetch.swarm.missed(step, why, now, answer.retry_s)
+            if answer.have:
+                fetch.swarm.learn(step.source, answer.have)
+            self._end_of(fetch, final)
+
+    def _failed(self, fetch: Fetch, step: Step, error: CacheError) -> None:
         corrupt = isinstance(error, ChunkCorrupt)
-        self._metrics.chunks.labels("corrupt" if corrupt else "failed").inc()
+        self._metrics.count_chunk(_kind(step), "corrupt" if corrupt else "failed")
         self._count(fetch, error.body_bytes)
-        with self._work:
-            if fetch not in self._fetches:
-                return
-            final = fetch.chunks.failed(index, error, self._clock())
-            if final is not None:
-                self._drop(fetch)
-                fetch.on_failed(final)
-            self._work.notify_all()
+        with self.work:
+            self._end(step)
+            self._end_of(fetch, fetch.swarm.failed(step, error, self.clock()))
+
+    def _end(self, step: Step) -> None:
+        if step.source == ORIGIN:
+            self._origin_slots += 1
+
+    def _end_of(self, fetch: Fetch, final: CacheError | None) -> None:
+        """What is to be done after a chunk did not come."""
+        if final is not None and fetch in self._fetches:
+            self._drop(fetch)
+            fetch.on_failed(final)
+        self.work.notify_all()
+
+
+def _kind(step: Step) -> str:
+    return {ORIGIN: "origin", HERE: "disk"}.get(step.source, "peer")

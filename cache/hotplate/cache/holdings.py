@@ -86,6 +86,10 @@ class Holdings:
         if whole and holding.fetch is not None:
             self._fetcher.take_whole(holding.fetch)
 
+    def get(self, key: str) -> Holding | None:
+        """What this node has of a blob, or of a draft, that somebody asked for. Thread-safe."""
+        return self._held.get(key)
+
     @property
     def disk_trouble(self) -> str:
         """Why files are in memory only; empty when none is."""
@@ -317,6 +321,7 @@ class Holdings:
         chunks = Chunks(holding.name, len(holding.content.chunks), self._stall_s)
         chunks.whole = holding.whole
         fetch = holding.fetch = Fetch(
+            key=holding.key,
             content=holding.content,
             origin=holding.origin,
             chunks=chunks,

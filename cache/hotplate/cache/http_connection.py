@@ -26,12 +26,19 @@ _QUERY = _PATH + "?"
 
 
 class Connection:
-    """Methods raise OSError when the other side has gone, or gives nothing for 30 s."""
+    """Methods raise OSError when the other side has gone, or gives nothing for `silence_s`."""
 
-    def __init__(self, url: SplitResult, context: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        url: SplitResult,
+        context: ssl.SSLContext,
+        silence_s: float = NO_PROGRESS_S,
+        connect_s: float = _CONNECT_S,
+    ) -> None:
         port = url.port or (443 if url.scheme == "https" else 80)
-        raw = socket.create_connection((url.hostname or "", port), _CONNECT_S)
+        raw = socket.create_connection((url.hostname or "", port), connect_s)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._silence_s = silence_s
         self.used = False
         """Whether it has served a request before: an idle one may have been closed meanwhile."""
         self._left = bytearray()
@@ -42,11 +49,11 @@ class Connection:
             except BaseException:
                 raw.close()
                 raise
-            self._socket.settimeout(NO_PROGRESS_S)
+            self._socket.settimeout(silence_s)
         else:
             # Not settimeout: it makes the socket a non-blocking one, with a poll for each read.
             raw.settimeout(None)
-            limit = struct.pack("ll", NO_PROGRESS_S, 0)
+            limit = _timeval(silence_s)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             self._socket = raw
@@ -93,7 +100,7 @@ class Connection:
             flags = 0 if self._tls else socket.MSG_WAITALL
             return self._socket.recv_into(view, len(view), flags)
         except BlockingIOError as exc:
-            raise _silence() from exc
+            raise self._silence() from exc
 
     def hang_up(self) -> None:
         """Ends what another thread waits for; it still closes the connection."""
@@ -111,7 +118,7 @@ class Connection:
             try:
                 data = self._socket.recv(_PIECE_BYTES)
             except BlockingIOError as exc:
-                raise _silence() from exc
+                raise self._silence() from exc
             if not data:
                 raise ConnectionError("closed the connection")
             self._left += data
@@ -119,6 +126,9 @@ class Connection:
         del self._left[: at + len(end)]
         return found
 
+    def _silence(self) -> TimeoutError:
+        return TimeoutError(f"gave nothing for {self._silence_s:g} s")
 
-def _silence() -> TimeoutError:
-    return TimeoutError(f"gave nothing for {NO_PROGRESS_S} s")
+
+def _timeval(seconds: float) -> bytes:
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))

@@ -41,6 +41,10 @@ class Ledger:
         """What the version's first complete fetch found; every later one must find the same."""
         return self._blobs.get(version.key)
 
+    def content(self, key: str) -> Blob | None:
+        """As `blob`, by the version's key."""
+        return self._blobs.get(key)
+
     def location(self, url: str) -> Location | None:
         """What was at the URL when somebody last looked."""
         return self._locations.get(url)

@@ -17,14 +17,34 @@ class Metrics:
         )
         self.chunks = Counter(
             "hotplate_cache_chunks",
-            "Chunks brought in, by result: verified, corrupt, failed",
-            ["result"],
+            "Chunks asked for, by source (origin, peer, disk) and result: verified, corrupt, "
+            "failed, and of peers not_yet, cannot, busy, lacks, left, lied",
+            ["source", "result"],
+            registry=self.registry,
+        )
+        self.peer_bytes = Counter(
+            "hotplate_cache_peer_bytes",
+            "Bytes of chunks moved between this node and its peers, by direction: in, out",
+            ["direction"],
+            registry=self.registry,
+        )
+        self.bans = Counter(
+            "hotplate_cache_bans",
+            "Peers that gave wrong bytes and are not asked any more",
+            registry=self.registry,
+        )
+        self.refusals = Counter(
+            "hotplate_cache_refusals",
+            "Peers told to come back later (429), because all upload slots were taken",
             registry=self.registry,
         )
         self.arena_bytes = self._gauge("arena_bytes", "Memory of the arena in use")
         self.disk_bytes = self._gauge("disk_bytes", "Bytes of the disk tier")
         self.mended_chunks = self._gauge("mended_chunks", "Chunks that were wrong on disk")
         self.leases = self._gauge("leases", "Open files of replicas")
+
+    def count_chunk(self, source: str, result: str) -> None:
+        self.chunks.labels(source, result).inc()
 
     def _gauge(self, name: str, help_text: str) -> Gauge:
         return Gauge(f"hotplate_cache_{name}", help_text, registry=self.registry)

@@ -1,0 +1,49 @@
+"""What a fetcher asks of peers, and how they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from hotplate.cache.swarm import Missed
+
+
+@dataclass(frozen=True)
+class PeerAnswer:
+    """How a request for a chunk went."""
+
+    missed: Missed | None
+    """None: the chunk's bytes are here, not yet verified."""
+    have: int = 0
+    """Bitmap of what the peer has of the content, as it says."""
+    digest: str = ""
+    """The chunk's digest, as the peer says."""
+    retry_s: float = 0.0
+    body_bytes: int = 0
+    """Bytes of the chunk that came, whole or not."""
+
+
+class Peers(Protocol):
+    """The other agents, for a fetcher's threads; thread-safe."""
+
+    @property
+    def me(self) -> str:
+        """This node's own id among them."""
+
+    def read(
+        self,
+        peer: str,
+        key: str,
+        index: int,
+        view: memoryview,
+        digest: str,
+        urgent: bool,
+        patience_s: float,
+    ) -> PeerAnswer:
+        """Asks a peer for a chunk and fills `view` with it. `digest` is "" where not known."""
+
+    def begun(self, key: str) -> None:
+        """A fetch has begun: the peers are to be asked for their shares of the content."""
+
+    def news(self) -> None:
+        """This node has taken a chunk from the origin, or has got it."""

@@ -1,0 +1,137 @@
+"""Asking peers for chunks, on a fetcher's threads: connections kept, bytes straight into place."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from urllib.parse import SplitResult, urlsplit
+
+from hotplate.cache.http_connection import Connection
+from hotplate.cache.peer_answer import PeerAnswer
+from hotplate.cache.standing import NO_PROGRESS_S
+from hotplate.cache.swarm import Missed
+
+HOLD_S = 1.0
+"""How long a peer is asked to keep a request whose chunk it does not have yet."""
+
+_CONNECT_S = 1.0
+_PIECE_BYTES = 1 << 20
+"""What must come in `NO_PROGRESS_S / 2`, or the next look at the clock is due."""
+
+HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
+URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
+
+_MISSED = {202: Missed.NOT_YET, 404: Missed.LACKS, 409: Missed.CANNOT, 429: Missed.BUSY}
+
+
+class PeerClient:
+    """Connections to peers, by their `host:port`. Thread-safe."""
+
+    def __init__(self, token: str, clock: Callable[[], float]) -> None:
+        self._token = token
+        self._clock = clock
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used: peers speak plain HTTP
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[Connection]] = defaultdict(list)
+
+    def read(
+        self,
+        address: str,
+        key: str,
+        index: int,
+        view: memoryview,
+        digest: str,
+        urgent: bool,
+        patience_s: float,
+    ) -> PeerAnswer:
+        """Asks for a chunk and fills `view` with it; never raises for what a peer does."""
+        url = urlsplit(f"http://{address}/v1/chunks/{key}/{index}")
+        headers = {HOLD: f"{HOLD_S:g}"} | ({DIGEST: digest} if digest else {})
+        headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        headers |= {URGENT: "1"} if urgent else {}
+        for fresh in (False, True):
+            connection = self._take(address, url, fresh)
+            if connection is None:
+                break
+            try:
+                connection.send("GET", url, headers)
+                head = _patient_head(connection)
+            except OSError as exc:
+                connection.close()
+                if connection.used and not isinstance(exc, TimeoutError):
+                    continue  # an idle connection that was closed meanwhile says nothing
+                break
+            return self._body(address, connection, head, view, patience_s)
+        return PeerAnswer(Missed.LEFT)
+
+    def close(self) -> None:
+        with self._lock:
+            for connections in self._idle.values():
+                for connection in connections:
+                    connection.close()
+            self._idle.clear()
+
+    def _take(self, address: str, url: SplitResult, fresh: bool) -> Connection | None:
+        with self._lock:
+            if self._idle[address] and not fresh:
+                return self._idle[address].pop()
+        with contextlib.suppress(OSError):
+            return Connection(url, self._tls, NO_PROGRESS_S / 2, _CONNECT_S)
+        return None
+
+    def _body(
+        self,
+        address: str,
+        connection: Connection,
+        head: tuple[int, str, dict[str, str]],
+        view: memoryview,
+        patience_s: float,
+    ) -> PeerAnswer:
+        status, _, headers = head
+        got = 0
+        try:
+            have = int(headers.get(HAVE, "0"), 16)
+            retry_s = float(headers.get(RETRY, "0"))
+            length = int(headers.get("content-length", "0"))
+            missed = None if status == 200 else _MISSED.get(status, Missed.LEFT)
+            if (length != len(view)) if missed is None else length:
+                raise ValueError(f"{length} bytes for a chunk of {len(view)}")
+            if missed is None:
+                got = self._fill(connection, view, self._clock() + patience_s)
+        except (OSError, ValueError):
+            connection.close()
+            return PeerAnswer(Missed.LEFT, body_bytes=got)
+        if got < len(view) and missed is None:
+            connection.close()
+            return PeerAnswer(Missed.LEFT, body_bytes=got)
+        connection.used = True
+        with self._lock:
+            self._idle[address].append(connection)
+        return PeerAnswer(missed, have, headers.get(DIGEST, ""), min(max(retry_s, 0.0), 2.0), got)
+
+    def _fill(self, connection: Connection, view: memoryview, until: float) -> int:
+        """How many bytes came before the connection ended, fell silent, or `until` was over."""
+        got, silent = 0, False
+        while got < len(view) and self._clock() < until:
+            try:
+                count = connection.recv_into(view[got : got + _PIECE_BYTES])
+            except TimeoutError:
+                if silent:
+                    return got
+                silent = True
+                continue
+            if count == 0:
+                return got
+            got, silent = got + count, False
+        return got
+
+
+def _patient_head(connection: Connection) -> tuple[int, str, dict[str, str]]:
+    """Waits for the head twice as long as a connection may be silent, so NO_PROGRESS_S."""
+    try:
+        return connection.read_head()
+    except TimeoutError:
+        return connection.read_head()

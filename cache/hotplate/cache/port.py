@@ -1,0 +1,118 @@
+"""The agent's port: requests for chunks go to threads, all others to the control interface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable
+
+from hotplate.cache.peer_server import PREFIX, PeerServer
+
+_FIRST_BYTES_S = 30.0
+"""Who has said nothing for that long is let go."""
+
+
+class Port:
+    """Listens on one address. Lives on the event loop."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        peers: PeerServer,
+        control: Callable[[], asyncio.Protocol],
+    ) -> None:
+        """`control` makes the protocol of a connection that does not ask for chunks."""
+        self._listener = listener
+        self._peers = peers
+        self._control = control
+        self._tasks = {asyncio.create_task(self._accept())}
+
+    @property
+    def url(self) -> str:
+        host, port = self._listener.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._listener.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listener)
+            except OSError:  # no descriptors left: those who come wait until there are some
+                await asyncio.sleep(0.1)
+                continue
+            task = loop.create_task(self._hand_over(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        try:
+            first = await asyncio.wait_for(_peek(connection), _FIRST_BYTES_S)
+        except (OSError, TimeoutError):
+            connection.close()
+            return
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        if first == PREFIX:
+            if not self._peers.serve(connection):
+                connection.close()
+            return
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # it has left meanwhile
+            await loop.connect_accepted_socket(self._control, connection)
+
+
+async def _peek(connection: socket.socket) -> bytes:
+    """The first bytes of a connection, left where they are, as far as they look like PREFIX.
+
+    Raises OSError when the other side leaves first.
+    """
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    while True:
+        readable = loop.create_future()
+        loop.add_reader(connection, _set, readable)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(connection)
+        seen = connection.recv(len(PREFIX), socket.MSG_PEEK)
+        if not seen:
+            raise ConnectionResetError
+        if seen == PREFIX or not PREFIX.startswith(seen):
+            return seen
+        await asyncio.sleep(0.001)  # the rest of a line that began right
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises OSError when the address is taken."""
+    family = socket.AF_INET6 if _is_ipv6(host) else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _is_ipv6(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).version == 6
+    return False

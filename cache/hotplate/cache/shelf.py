@@ -1,0 +1,154 @@
+"""What this node can give to its peers: chunks on their way, in memory and on disk.
+
+Called on the threads that serve peers. Nothing is given that was not verified: what lies on disk
+is verified again each time, since a disk forgets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hotplate.cache.arena import Region
+from hotplate.cache.disk import DiskTier
+from hotplate.cache.errors import CacheError
+from hotplate.cache.fetching import Fetch, Fetcher
+from hotplate.cache.holdings import Holdings
+from hotplate.cache.landing import DiskLanding
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunks
+from hotplate.cache.origin import read_at
+from hotplate.cache.swarm import Missed
+
+_TURN_S = 0.05
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A chunk that can be sent, or why not."""
+
+    missed: Missed | None = None
+    have: int = 0
+    digest: str = ""
+    data: memoryview | None = None
+
+
+class Shelf:
+    """All that is verified on this node. Thread-safe."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        holdings: Holdings,
+        disk: DiskTier,
+        known: Callable[[str], Blob | None],
+    ) -> None:
+        """`known` says what a draft's key has turned out to be."""
+        self._fetcher = fetcher
+        self._holdings = holdings
+        self._disk = disk
+        self._known = known
+
+    def share(self, key: str) -> tuple[int, int] | None:
+        """Bitmaps of what is here and of what comes from the origin; None: nothing at all."""
+        blob = self._known(key)
+        digest = key if blob is None else blob.digest
+        with self._fetcher.work:
+            fetch = self._fetcher.find(key) or self._fetcher.find(digest)
+            if fetch is not None:
+                return fetch.chunks.verified_bits, fetch.swarm.claims
+        count = self._count_kept(digest)
+        if count is None:
+            return None
+        holding = self._holdings.get(digest)
+        here = holding is None or holding.complete
+        return ((1 << count) - 1) if here else 0, 0
+
+    def take(self, key: str, index: int, digest: str, urgent: bool, hold_s: float) -> Offer:
+        """The chunk, when it is here; waits for it where it is on its way.
+
+        `digest` is the one that the asker expects, or empty where it knows none.
+        """
+        blob = self._known(key)
+        name = key if blob is None else blob.digest
+        with self._fetcher.work:
+            fetch = self._fetcher.find(key) or self._fetcher.find(name)
+            if fetch is not None:
+                offer = self._wait(fetch, index, urgent, hold_s)
+                if offer is not None:
+                    return offer
+        if blob is not None and not digest and index < len(blob.chunks):
+            digest = blob.chunks[index]
+        return self._kept(name, index, digest)
+
+    def _wait(self, fetch: Fetch, index: int, urgent: bool, hold_s: float) -> Offer | None:
+        """None when the fetch has ended meanwhile. With the fetcher's `work` held."""
+        chunks, clock = fetch.chunks, self._fetcher.clock
+        until = clock() + hold_s
+        if urgent and chunks.whole and not chunks.verified_bits >> index & 1:
+            self._fetcher.want(fetch, [index])
+        while not chunks.verified_bits >> index & 1:
+            if self._fetcher.find(fetch.key) is not fetch:
+                return None
+            if not 0 <= index < chunks.count:
+                return Offer(Missed.LACKS)
+            if chunks.cannot(index) or not chunks.awaited(index):
+                return Offer(Missed.CANNOT, chunks.verified_bits)
+            left_s = until - clock()
+            if left_s <= 0:
+                return Offer(Missed.NOT_YET, chunks.verified_bits)
+            self._fetcher.arrived.wait(left_s)
+        offset, length = fetch.content.span(index)
+        data = fetch.destination.view[offset : offset + length]
+        return Offer(None, chunks.verified_bits, fetch.content.chunks[index], data)
+
+    def _count_kept(self, name: str) -> int | None:
+        holding = self._holdings.get(name)
+        if holding is not None and holding.error is None:
+            return len(holding.content.chunks)
+        size_bytes = self._disk.sizes().get(name)
+        if size_bytes is None or not self._disk.has(name, size_bytes):
+            return None
+        return count_chunks(size_bytes)
+
+    def _kept(self, name: str, index: int, digest: str) -> Offer:
+        count = self._count_kept(name)
+        if count is None or not 0 <= index < count:
+            return Offer(Missed.LACKS)
+        holding = self._holdings.get(name)
+        if holding is not None and not holding.complete:
+            with self._fetcher.work:  # between a fetch and its news, or not begun
+                self._fetcher.arrived.wait(_TURN_S)
+            return Offer(Missed.NOT_YET)
+        data = None
+        if holding is not None:
+            name, digest = holding.key, holding.content.chunks[index]
+            data = _part(holding.place, *holding.content.span(index))
+        if data is None:
+            data = self._from_disk(name, index, digest)
+        have = (1 << count) - 1
+        if data is None:
+            return Offer(Missed.CANNOT, have & ~(1 << index))
+        return Offer(None, have, digest, data)
+
+    def _from_disk(self, name: str, index: int, digest: str) -> memoryview | None:
+        try:
+            fd = self._disk.lend(name)
+        except CacheError:
+            return None
+        try:
+            length = max(0, min(CHUNK_BYTES, os.fstat(fd).st_size - index * CHUNK_BYTES))
+            data = memoryview(bytearray(length))
+            right = read_at(fd, index * CHUNK_BYTES, data) == length
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        return data if right and digest and chunk_digest(data) == digest else None
+
+
+def _part(place: Region | DiskLanding | None, offset: int, length: int) -> memoryview | None:
+    try:
+        return None if place is None else place.view[offset : offset + length]
+    except AttributeError:
+        return None  # it was let go on another thread meanwhile

@@ -1,0 +1,112 @@
+"""How each peer has behaved, as this node saw it: who may be asked, and how much at once.
+
+Shared by all that a node fetches. No I/O, no clock: callers pass `now` in seconds of any
+monotonic clock. Peers are known by their ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PEER_REQUESTS = 4
+"""Requests to one peer at a time: two fill a fast link, and two more hide their round trips."""
+
+NO_PROGRESS_S = 2.5
+"""A peer that sends nothing for that long is left."""
+
+SUSPECT_S = 10.0
+"""How long a peer that was left is not asked; doubled each time that it happens again."""
+_SUSPECT_MAX_S = 300.0
+
+BAN_S = 3600.0
+"""How long a peer that gave wrong bytes is not asked. A restarted agent is another peer."""
+
+SLOW_FACTOR = 8.0
+"""A transfer that takes so many times the usual is given up, if only by a trickle."""
+_SLOW_MIN_S = 4.0
+_USUAL_WEIGHT = 0.1
+
+
+@dataclass
+class _Record:
+    asked: int = 0
+    not_before: float = 0.0
+    stalls: int = 0
+    banned: bool = False
+
+
+class Standing:
+    """What this node thinks of its peers."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, _Record] = {}
+        self._usual_s: float | None = None
+
+    def _record(self, peer: str) -> _Record:
+        return self._records.setdefault(peer, _Record())
+
+    def trusted(self, peer: str, now: float) -> bool:
+        """Whether it is worth waiting for: it has not stalled or lied of late."""
+        record = self._records.get(peer)
+        return record is None or not (record.stalls or record.banned) or now >= record.not_before
+
+    def free(self, peer: str, now: float) -> bool:
+        """Whether it may be asked for one more chunk now."""
+        record = self._records.get(peer)
+        return record is None or (record.asked < PEER_REQUESTS and now >= record.not_before)
+
+    def asked(self, peer: str) -> int:
+        """Requests to it that are under way."""
+        record = self._records.get(peer)
+        return record.asked if record is not None else 0
+
+    def ask(self, peer: str) -> None:
+        self._record(peer).asked += 1
+
+    def answered(self, peer: str) -> None:
+        """A request to it has ended, however it did."""
+        self._record(peer).asked -= 1
+
+    def gave(self, peer: str, seconds: float) -> None:
+        """A verified chunk came from it, in that time."""
+        record = self._record(peer)
+        record.stalls = 0
+        usual_s = self._usual_s
+        self._usual_s = (
+            seconds if usual_s is None else usual_s + _USUAL_WEIGHT * (seconds - usual_s)
+        )
+
+    def busy(self, peer: str, retry_s: float, now: float) -> None:
+        """It has no upload slot for us now."""
+        record = self._record(peer)
+        record.not_before = max(record.not_before, now + retry_s)
+
+    def stalled(self, peer: str, now: float) -> None:
+        """It did not answer, stopped half-way, or cannot be reached."""
+        record = self._record(peer)
+        if not self.trusted(peer, now):
+            return  # the others of the requests that it left hanging
+        pause_s = min(SUSPECT_S * 2**record.stalls, _SUSPECT_MAX_S)
+        record.stalls += 1
+        record.not_before = max(record.not_before, now + pause_s)
+
+    def lied(self, peer: str, now: float) -> None:
+        """It gave wrong bytes."""
+        record = self._record(peer)
+        record.banned = True
+        record.not_before = now + BAN_S
+
+    def is_banned(self, peer: str, now: float) -> bool:
+        """Whether it gave wrong bytes and is not asked for it."""
+        record = self._records.get(peer)
+        return record is not None and record.banned and now < record.not_before
+
+    def wakes_at(self, now: float) -> float | None:
+        """When the next peer may be asked again."""
+        later = (one.not_before for one in self._records.values() if one.not_before > now)
+        return min(later, default=None)
+
+    @property
+    def patience_s(self) -> float:
+        """How long one transfer may take, however steadily it trickles."""
+        return max(_SLOW_MIN_S, SLOW_FACTOR * (self._usual_s or 0.0))

@@ -1,0 +1,229 @@
+"""Agents that share what they fetch: real ones, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hotplate.cache.agent import AgentSettings, run
+from hotplate.cache.client import AgentClient
+from hotplate.cache.errors import CacheError
+from hotplate.cache.manifest import CHUNK_BYTES
+from tests.cache.bad_peers import BadPeer, Kind
+from tests.cache.fakes import AgentProcess, random_bytes
+from tests.cache.web import WebServer
+
+WEIGHTS = random_bytes(6 * CHUNK_BYTES + 5, 31)
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    with WebServer({"/m": WEIGHTS}) as server:
+        yield server
+        server.release()
+
+
+@asynccontextmanager
+async def agent(data: Path, **options: Any) -> AsyncIterator[AgentClient]:
+    async with run(AgentSettings(data, **options)) as url, client_at(url, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def client_at(url: str, token: str = "", **_: Any) -> AsyncIterator[AgentClient]:
+    client = AgentClient(url, token, patience_s=0)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def address(client: AgentClient) -> str:
+    return client.url.removeprefix("http://")
+
+
+async def until_met(clients: list[AgentClient], count: int) -> None:
+    """Returns when each agent knows so many live peers."""
+    async with asyncio.timeout(9):
+        for client in clients:
+            await until(live_peers, client, count)
+
+
+async def until(
+    measured: Callable[[AgentClient], Awaitable[float]], client: AgentClient, least: float
+) -> None:
+    while True:
+        if await measured(client) >= least:
+            return
+        await asyncio.sleep(0.02)
+
+
+async def live_peers(client: AgentClient) -> float:
+    return float(sum(peer["live"] for peer in (await client.status())["peers"]))
+
+
+async def peer_bytes(client: AgentClient) -> float:
+    return await metric(client, "peer_bytes_total")
+
+
+async def metric(client: AgentClient, name: str) -> float:
+    async with aiohttp.request("GET", f"{client.url}/metrics") as response:
+        lines = (await response.text()).splitlines()
+    return sum(float(one.split()[-1]) for one in lines if one.startswith(f"hotplate_cache_{name}"))
+
+
+async def test_agents_that_start_at_once_read_each_byte_once(
+    tmp_path: Path, web: WebServer
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(agent(tmp_path / "0"))
+        peers = (address(first),)
+        others = [
+            await stack.enter_async_context(agent(tmp_path / f"{number}", peers=peers))
+            for number in (1, 2)
+        ]
+        agents = [first, *others]
+        await until_met(agents, 2)  # also those who were told of nobody, or of one
+        pulls = await asyncio.gather(*(one.pull(f"{web.url}/m") for one in agents))
+        assert sum(one["from_origin_bytes"] for one in pulls) == len(WEIGHTS)
+        assert sum(one["from_peers_bytes"] for one in pulls) == 2 * len(WEIGHTS)
+        assert web.sent_bytes == len(WEIGHTS)
+        assert [(await one.verify())["bad"] for one in agents] == [[], [], []]
+
+
+async def test_a_restarted_agent_gives_from_disk_what_it_had(
+    tmp_path: Path, web: WebServer
+) -> None:
+    async with agent(tmp_path / "0") as one:
+        await one.pull(f"{web.url}/m")
+    async with (
+        agent(tmp_path / "0") as one,
+        agent(tmp_path / "1", peers=(address(one),)) as two,
+    ):
+        web.ways.refuses = 503
+        await until_met([one, two], 1)
+        pull = await two.pull(f"{web.url}/m")
+        assert (pull["from_origin_bytes"], pull["from_peers_bytes"]) == (0, len(WEIGHTS))
+
+
+@pytest.mark.parametrize("kind", ["lies", "stalls", "trickles"])
+async def test_a_bad_peer_costs_time_and_no_byte(
+    tmp_path: Path, web: WebServer, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.cache.peer_client.NO_PROGRESS_S", 0.6)
+    monkeypatch.setattr("hotplate.cache.standing._SLOW_MIN_S", 0.6)
+    with BadPeer(kind, len(WEIGHTS)) as bad:
+        async with (
+            agent(tmp_path / "0") as one,
+            agent(tmp_path / "1", peers=(bad.address, address(one))) as two,
+        ):
+            await one.pull(f"{web.url}/m")
+            await until_met([two], 2)
+            pull = await two.pull(f"{web.url}/m")
+            assert bad.asked, "nobody fell for it"
+            assert (await two.verify())["bad"] == []
+            assert pull["from_origin_bytes"] == 0
+            assert await metric(two, "bans_total") == (1 if kind == "lies" else 0)
+
+
+async def test_who_has_not_the_token_gets_no_chunk_and_meets_nobody(
+    tmp_path: Path, web: WebServer
+) -> None:
+    async with agent(tmp_path / "0", token="t") as one:
+        await one.pull(f"{web.url}/m")
+        (blob,) = (await one.status())["blobs"]
+        async with agent(tmp_path / "1", peers=(address(one),)) as two:
+            assert (await two.status())["peers"] == [{"address": address(one), "live": False}]
+        for given, status in (("", 401), ("Bearer x", 401), ("Bearer t", 200)):
+            headers = {"Authorization": given} if given else {}
+            url = f"{one.url}/v1/chunks/{blob['digest']}/0"
+            async with aiohttp.request("GET", url, headers=headers) as response:
+                assert response.status == status
+                body = await response.read()
+        assert body == WEIGHTS[:CHUNK_BYTES]
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"GET /v1/chunks/x/0 HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET /v1/chunks/" + b"0" * 64 + b"/0 HTTP/1.1\r\n\r\n", b"HTTP/1.1 404"),
+        (b"GET /v1/chunks/" + b"0" * 9000, b""),
+        (b"GET /heal", b""),
+        (b"nonsense\r\n\r\n", b""),
+    ],
+)
+async def test_whatever_is_sent_to_the_port_is_answered_or_cut(
+    tmp_path: Path, sent: bytes, answer: bytes
+) -> None:
+    async with agent(tmp_path / "0") as one:
+        host, _, port = address(one).rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        for piece in (sent[:5], sent[5:]):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+        try:
+            got = await asyncio.wait_for(reader.read(), 9)
+        except ConnectionResetError:
+            got = b""
+        assert got[: len(answer)] == answer
+        writer.close()
+        await one.check()
+
+
+async def test_the_list_of_peers_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    listed = tmp_path / "peers"
+    listed.write_text("not an address\n")
+    async with (
+        agent(tmp_path / "0") as one,
+        agent(tmp_path / "1", peers_from=str(listed)) as two,
+    ):
+        listed.write_text(f"{address(one)}\n")
+        await until_met([one, two], 1)
+        async with agent(
+            tmp_path / "2", peers_from=f"localhost:{address(one).rpartition(':')[2]}"
+        ) as three:
+            await until_met([three], 2)
+
+
+@pytest.mark.parametrize("peer", ["nowhere", "host:0", "host:http", ":1"])
+async def test_a_peer_that_is_no_address_is_refused(tmp_path: Path, peer: str) -> None:
+    with pytest.raises(CacheError, match="HOST:PORT"):
+        async with agent(tmp_path / "0", peers=(peer,)):
+            pass
+
+
+async def test_what_a_killed_agent_was_fetching_is_taken_over(
+    tmp_path: Path, web: WebServer
+) -> None:
+    web.hold("/m", 2 * CHUNK_BYTES)
+    async with AsyncExitStack() as stack:
+        victim = stack.enter_context(AgentProcess(tmp_path / "victim", ""))
+        doomed = await stack.enter_async_context(client_at(victim.url))
+        agents = [
+            await stack.enter_async_context(
+                agent(tmp_path / f"{number}", peers=(address(doomed),), fetch_threads=1)
+            )
+            for number in range(2)
+        ]
+        await until_met(agents, 2)
+        lost = asyncio.create_task(doomed.pull(f"{web.url}/m"))
+        await asyncio.to_thread(web.wait_for, "/m", 2 * CHUNK_BYTES)
+        pulls = [asyncio.create_task(one.pull(f"{web.url}/m")) for one in agents]
+        async with asyncio.timeout(9):  # until all have what can be had, and wait for the victim
+            for one in agents:
+                await until(peer_bytes, one, CHUNK_BYTES)
+        assert web.of("GET").count("/m") == len({span for _, _, span in web.requests if span})
+        victim.kill()
+        web.release()
+        done = await asyncio.gather(*pulls)
+        await asyncio.gather(lost, return_exceptions=True)
+        assert [one["bytes"] for one in done] == [len(WEIGHTS)] * 2
+        assert [(await one.verify())["bad"] for one in agents] == [[], []]
