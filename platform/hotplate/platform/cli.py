@@ -211,6 +211,10 @@ def _control_plane(arguments: argparse.Namespace) -> None:
 
 
 def _gateway(arguments: argparse.Namespace) -> None:
+    from hotplate.serving.gateway import compiled
+
+    compiled.use(os.environ)
+
     from hotplate.platform.roles import run_gateway
     from hotplate.serving.gateway.server import GatewaySettings, Linked
 
