@@ -35,7 +35,7 @@ class Watch:
     def _run(self) -> None:
         while not self._over.wait(EVERY_S):
             for name, pid in self._pids.items():
-                for what, size_bytes in _memory(pid).items():
+                for what, size_bytes in memory_of(pid).items():
                     self.peaks[name][what] = max(self.peaks[name].get(what, 0), size_bytes)
 
 
@@ -44,8 +44,8 @@ def memory_bytes(pid: int) -> int:
     return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Pss"]
 
 
-def _memory(pid: int) -> dict[str, int]:
-    """Nothing of a process that is gone."""
+def memory_of(pid: int) -> dict[str, int]:
+    """By the names of `Watch.peaks`; nothing of a process that is gone."""
     found: dict[str, int] = {}
     with suppress(OSError):
         found["resident"] = _fields(Path(f"/proc/{pid}/status"))["VmHWM"]

@@ -87,7 +87,7 @@ def _columns(rows: Sequence[Row]) -> list[Field[Any]]:
     return [
         one
         for one in fields(rows[0])
-        if one.name != DIGITS and any(getattr(row, one.name) for row in rows)
+        if one.name != DIGITS and any(getattr(row, one.name) not in (None, "") for row in rows)
     ]
 
 

@@ -1,35 +1,33 @@
-"""Loads weights into memory that is there already, once, in one of three ways, and times it.
+"""Loads weights into memory that is there already, once, in one of several ways, and times it.
 
-`transfer` only receives the bytes, `stream` copies each tensor while later ones arrive through
-the node's agent, `fetch` has fsspec bring the whole file, then loads it with safetensors. The
-memory stands for a GPU's: every tensor is copied into it. Says `{}` when it is ready, begins when
-a line comes in, and says what it measured.
+The memory stands for a GPU's: every tensor is copied into it. `transfer` only receives the
+bytes, and checks their digests if it is told to; `stream` and `load` are ours, through the node's
+agent; `runai` reads an S3 bucket itself; what is called `A-B` brings the whole file with A, then
+loads it with B. Says `{}` when it is ready, begins when a line comes in, and says what it
+measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import http.client
 import json
 import os
 import resource
+import socket
 import sys
 import time
-import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
-import blake3
-import fsspec
-import safetensors.torch
 import torch
+from blake3 import blake3
 
-from hotplate.cache.client import AgentClient
-from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
-from hotplate.serving.weights import stream
-from loadtests.published_model import FILE
+CHUNK_BYTES = 8 << 20
 
 
 class Destination:
@@ -38,12 +36,15 @@ class Destination:
     def __init__(self, size_bytes: int) -> None:
         self._bytes = torch.zeros(size_bytes, dtype=torch.uint8)
         self._filled = 0
+        self._places: dict[str, slice] = {}
 
-    def fill(self, tensors: Iterable[torch.Tensor]) -> None:
-        for tensor in tensors:
+    def fill(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """With the bytes of named tensors, one behind another."""
+        for name, tensor in tensors:
             flat = tensor.reshape(-1).view(torch.uint8)
-            self._bytes[self._filled : self._filled + len(flat)].copy_(flat)
-            self._filled += len(flat)
+            place = self._places[name] = slice(self._filled, self._filled + len(flat))
+            self._bytes[place].copy_(flat)
+            self._filled = place.stop
 
     @property
     def memory(self) -> memoryview:
@@ -51,54 +52,152 @@ class Destination:
 
     @property
     def digest(self) -> str:
-        return str(blake3.blake3(self.memory).hexdigest())
+        """Of all tensors by name, in whatever order they came."""
+        memory, whole = self.memory, blake3()
+        for name, place in sorted(self._places.items()):
+            whole.update(name.encode()).update(memory[place])
+        return whole.hexdigest()
+
+
+Load = Callable[[argparse.Namespace, Destination], None]
 
 
 def transfer(flags: argparse.Namespace, destination: Destination) -> None:
-    """Receives the file over one connection, with nothing done to it."""
-    where = urllib.parse.urlsplit(flags.blob)
-    connection = http.client.HTTPConnection(where.hostname or "", where.port)
-    connection.request("GET", where.path)
-    answer = connection.getresponse()
-    answer.read(answer.length - len(destination.memory) if answer.length else 0)
-    received, memory = 0, destination.memory
-    while count := answer.readinto(memory[received : received + (1 << 20)]):
-        received += count
+    """Receives the tensors over so many connections, a part over each."""
+    where, memory = urlsplit(flags.url), destination.memory
+    step = -(-len(memory) // flags.connections)
+    parts = [memory[start : start + step] for start in range(0, len(memory), step)]
+    threads = [
+        Thread(target=_receive, args=(where, flags.skip + number * step, part, flags.verify))
+        for number, part in enumerate(parts)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-def stream_from_agent(flags: argparse.Namespace, destination: Destination) -> None:
-    root = asyncio.run(_bring(flags.agent, flags.manifest))
-    os.environ |= {TREES: str(Path(root).parent), AGENT_SOCKET: flags.socket}
-    destination.fill(tensor for _, tensor in stream(Path(root) / FILE))
+def _receive(where: SplitResult, start: int, memory: memoryview, verify: bool) -> None:
+    with socket.create_connection((where.hostname or "", where.port or 80)) as connection:
+        span = f"bytes={start}-{start + len(memory) - 1}"
+        head = f"GET {where.path} HTTP/1.1\r\nHost: {where.netloc}\r\nRange: {span}\r\n\r\n"
+        connection.sendall(head.encode())
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            answer += connection.recv(1) or sys.exit("the answer has no head")
+        for at in range(0, len(memory), CHUNK_BYTES):
+            chunk = memory[at : at + CHUNK_BYTES]
+            if connection.recv_into(chunk, 0, socket.MSG_WAITALL) < len(chunk):
+                sys.exit("the answer is too short")
+            if verify:
+                blake3(chunk).digest()
 
 
-async def _bring(agent: str, manifest: str) -> str:
-    client = AgentClient(agent)
-    try:
-        return (await client.tree(manifest)).root
-    finally:
-        await client.close()
+def stream(flags: argparse.Namespace, destination: Destination) -> None:
+    from hotplate.serving import weights
+
+    destination.fill(weights.stream(flags.url))
 
 
-def fetch_then_load(flags: argparse.Namespace, destination: Destination) -> None:
-    filesystem, path = fsspec.url_to_fs(flags.blob)
+def load(flags: argparse.Namespace, destination: Destination) -> None:
+    from hotplate.serving import weights
+
+    destination.fill(weights.load_file(flags.url).items())
+
+
+def runai(flags: argparse.Namespace, destination: Destination) -> None:
+    with import_module("runai_model_streamer").SafetensorsStreamer() as streamer:
+        streamer.stream_files([flags.url])
+        destination.fill(streamer.get_tensors())
+
+
+def _fsspec(flags: argparse.Namespace) -> None:
+    import fsspec
+
+    filesystem, path = fsspec.url_to_fs(flags.url)
     filesystem.get_file(path, flags.file)
-    tensors: dict[str, Any] = safetensors.torch.load_file(flags.file)
-    destination.fill(tensors[name] for name in sorted(tensors))
 
 
-WAYS = {"transfer": transfer, "stream": stream_from_agent, "fetch": fetch_then_load}
+def _aiohttp(flags: argparse.Namespace) -> None:
+    asyncio.run(_fetch(flags.url, flags.file, flags.skip + flags.size, flags.connections))
+
+
+async def _fetch(url: str, file: Path, size_bytes: int, connections: int) -> None:
+    """What one writes with aiohttp: ranges over a few connections, each written as it comes."""
+    import aiohttp
+
+    starts = iter(range(0, size_bytes, CHUNK_BYTES))
+
+    async def fetch_ranges(session: aiohttp.ClientSession, fd: int) -> None:
+        for start in starts:
+            span = {"Range": f"bytes={start}-{min(start + CHUNK_BYTES, size_bytes) - 1}"}
+            async with session.get(url, headers=span) as answer:
+                async for piece in answer.content.iter_any():
+                    os.pwrite(fd, piece, start)
+                    start += len(piece)
+
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT)
+    try:
+        async with aiohttp.ClientSession() as session:
+            await asyncio.gather(*(fetch_ranges(session, fd) for _ in range(connections)))
+    finally:
+        os.close(fd)
+
+
+def _load_file(flags: argparse.Namespace, destination: Destination) -> None:
+    import safetensors.torch
+
+    destination.fill(safetensors.torch.load_file(flags.file).items())
+
+
+def _fastsafetensors(flags: argparse.Namespace, destination: Destination) -> None:
+    library = import_module("fastsafetensors")
+    loader = library.SafeTensorsFileLoader(library.SingleGroup(), torch.device("cpu"), nogds=True)
+    loader.add_filenames({0: [str(flags.file)]})
+    buffer = loader.copy_files_to_device()
+    destination.fill((name, buffer.get_tensor(name)) for name in buffer.key_to_rank_lidx)
+    buffer.close()
+    loader.close()
+
+
+def _fetch_then(fetch: Callable[[argparse.Namespace], None], load: Load) -> Load:
+    def both(flags: argparse.Namespace, destination: Destination) -> None:
+        fetch(flags)
+        load(flags, destination)
+
+    return both
+
+
+WAYS: dict[str, Load] = {
+    "transfer": transfer,
+    "stream": stream,
+    "load": load,
+    "runai": runai,
+    "fsspec-load_file": _fetch_then(_fsspec, _load_file),
+    "aiohttp-load_file": _fetch_then(_aiohttp, _load_file),
+    "aiohttp-fastsafetensors": _fetch_then(_aiohttp, _fastsafetensors),
+}
+_IMPORTS: dict[str, tuple[str, ...]] = {
+    "stream": ("hotplate.serving.weights", "hotplate.cache.reader"),
+    "load": ("hotplate.serving.weights", "hotplate.cache.reader"),
+    "runai": ("runai_model_streamer",),
+    "fsspec-load_file": ("safetensors.torch", "aiohttp", "fsspec.implementations.http"),
+    "aiohttp-load_file": ("safetensors.torch", "aiohttp"),
+    "aiohttp-fastsafetensors": ("fastsafetensors", "aiohttp"),
+}
 
 
 def main() -> None:
     flags = _parser().parse_args()
+    for name in _IMPORTS.get(flags.way, ()):
+        import_module(name)
     destination = Destination(flags.size)
     print("{}", flush=True)
     sys.stdin.readline()
     before_s, began = _cpu_s(), time.perf_counter()
     WAYS[flags.way](flags, destination)
     seconds, cpu_s = time.perf_counter() - began, _cpu_s() - before_s
-    said = {"seconds": seconds, "cpu_s": cpu_s, "digest": destination.digest}
+    said: dict[str, Any] = {"seconds": seconds, "cpu_s": cpu_s, "digest": destination.digest}
     print(json.dumps(said), flush=True)
 
 
@@ -110,12 +209,12 @@ def _cpu_s() -> float:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("way", choices=WAYS)
+    parser.add_argument("--url", required=True, help="of the file")
     parser.add_argument("--size", type=int, required=True, help="bytes of all tensors")
-    parser.add_argument("--blob", required=True, help="URL of the file")
-    parser.add_argument("--file", type=Path, required=True, help="where `fetch` puts it")
-    parser.add_argument("--manifest", help="digest")
-    parser.add_argument("--agent", help="URL")
-    parser.add_argument("--socket", help="the agent's")
+    parser.add_argument("--skip", type=int, required=True, help="bytes before the first of them")
+    parser.add_argument("--file", type=Path, required=True, help="where a whole file is put")
+    parser.add_argument("--connections", type=int, default=1, help="of a transfer, and of aiohttp")
+    parser.add_argument("--verify", action="store_true", help="what is merely transferred")
     return parser
 
 

@@ -15,7 +15,7 @@ Kind = Literal["lies", "stalls", "trickles"]
 class BadPeer:
     """Says that it has all of everything, and gives wrong bytes, none, or one now and then."""
 
-    def __init__(self, kind: Kind, size_bytes: int) -> None:
+    def __init__(self, kind: Kind, size_bytes: int, host: str = "127.0.0.1", port: int = 0) -> None:
         self.asked: list[int] = []
         """Chunks that it was asked for, in order."""
         count = -(-size_bytes // CHUNK_BYTES)
@@ -56,8 +56,8 @@ class BadPeer:
                 pass
 
         self._left = left
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._server = _Server((host, port), Handler)
+        self.address = f"{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self) -> Self:

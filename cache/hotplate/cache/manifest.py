@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -46,7 +45,7 @@ class Blob:
     size_bytes: int
     chunks: tuple[str, ...]
 
-    @cached_property
+    @property
     def digest(self) -> str:
         return blake3(f"{self.size_bytes}:{','.join(self.chunks)}".encode()).hexdigest()
 
@@ -126,7 +125,7 @@ class Manifest:
     def digest(self) -> str:
         return blake3(self.to_bytes()).hexdigest()
 
-    @cached_property
+    @property
     def size_bytes(self) -> int:
         """Of its blobs, each counted once."""
         return sum(blob.size_bytes for blob in set(self.blobs()))
@@ -144,8 +143,7 @@ class Manifest:
     @staticmethod
     def from_bytes(data: bytes) -> Manifest:
         """Raises ValueError or KeyError for anything but `to_bytes`'s output."""
-        blobs: dict[Blob, Blob] = {}
-        return Manifest(tuple(_entry(item, blobs) for item in json.loads(data)))
+        return Manifest(tuple(_entry(item) for item in json.loads(data)))
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
@@ -159,10 +157,7 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _entry(data: Mapping[str, Any], blobs: dict[Blob, Blob]) -> Entry:
-    """`blobs` are those met so far: thousands of small files may share one, and its digest."""
+def _entry(data: Mapping[str, Any]) -> Entry:
     blob = Blob(data["size"], tuple(data["chunks"])) if "size" in data else None
-    if blob is not None:
-        blob = blobs.setdefault(blob, blob)
     part = (int(data["part"][0]), int(data["part"][1])) if "part" in data else None
     return Entry(data["path"], data["mode"], data["mtime"], blob, data.get("link"), part)
