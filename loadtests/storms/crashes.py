@@ -128,6 +128,8 @@ async def _kill(trial: Trial) -> None:
         "disk_limit_bytes": rng.choice((0, 120, 150)) * MIB,
     }
     async with trial.agent(**limits) as (agent, client):
+        for digest in rng.sample(list(trial.models), rng.randrange(MODELS)):
+            await _ask(client.delete(digest))  # so that there is something to bring
         work = [
             asyncio.create_task(_ask(client.tree(digest, wait="all"))) for digest in trial.models
         ]

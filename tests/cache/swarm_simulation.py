@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hotplate.cache.chunks import Chunks
+from hotplate.cache.fetching import PEER_THREADS
 from hotplate.cache.manifest import CHUNK_BYTES, count_chunks
 from hotplate.cache.standing import NO_PROGRESS_S, Standing
 from hotplate.cache.swarm import ORIGIN, Missed, Step, Swarm
@@ -26,7 +27,7 @@ HELLO_S = 1.0
 NEWS_S = 0.02
 QUANTUM_S = 0.002
 ROUNDS = 6
-REQUESTS = 32
+REQUESTS = PEER_THREADS
 ORIGIN_REQUESTS = 2
 
 
@@ -259,17 +260,18 @@ class SimNode(_End):
     def _fill(self) -> None:
         self._waking = False
         now = self.cluster.now
-        while not self.dead and self._under_way < REQUESTS and not self.chunks.complete:
-            step = self.swarm.next(now, False, self._from_origin < ORIGIN_REQUESTS)
+        while not self.dead and not self.chunks.complete:
+            origin_free = self._from_origin < ORIGIN_REQUESTS
+            step = self.swarm.next(now, False, origin_free, self._under_way < REQUESTS)
             if step is None:
                 wakes_at = self.swarm.wakes_at(now)
                 if wakes_at is not None:
                     self.cluster.at(wakes_at + 1e-6, self.wake)
                 return
-            self._under_way += 1
             if step.source == ORIGIN:
                 self._fetch(step)
             else:
+                self._under_way += 1
                 self._ask(step)
 
     def _fetch(self, step: Step) -> None:
@@ -344,7 +346,7 @@ class SimNode(_End):
         self.wake()
 
     def _came(self, step: Step, took_s: float) -> None:
-        self._under_way -= 1
+        self._under_way -= step.source != ORIGIN
         self.swarm.came(step, took_s, self.cluster.now)
         if self.chunks.complete:
             self.done_at = self.cluster.now

@@ -80,6 +80,18 @@ async def test_a_replica_reads_its_own_revisions_files_and_no_others(bench: Benc
     assert await bench.read(bench.their_door, bench.theirs) == THEIRS
 
 
+async def test_replicas_of_one_model_share_its_memory(bench: Bench) -> None:
+    with contextlib.ExitStack() as closing:
+        files = [
+            await asyncio.to_thread(open_file, str(bench.our_door), bench.file(bench.ours))
+            for _ in range(4)
+        ]
+        for file in files:
+            closing.enter_context(file)
+        assert len({os.fstat(file.fd).st_ino for file in files}) == 1
+        assert (await bench.client.status())["arena_bytes"] == len(OURS) + len(THEIRS)
+
+
 @pytest.mark.parametrize("token", ["", "guessed"])
 async def test_the_agents_own_socket_is_closed_to_replicas(bench: Bench, token: str) -> None:
     own = bench.settings.data_dir / "agent.sock"

@@ -54,6 +54,15 @@ def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
+def test_requests_that_peers_keep_leave_the_origins_alone() -> None:
+    swarm = swarm_of()
+    for peer in "abc":
+        swarm.learn(peer, 0)
+    swarm.next(0.0, False, True)
+    step = swarm.next(JOIN_S, False, True, peers_free=False)
+    assert step is not None and step.source == ORIGIN
+
+
 def test_what_a_reader_waits_for_comes_first() -> None:
     swarm = swarm_of()
     swarm.chunks.want([33])

@@ -265,6 +265,7 @@ def test_what_was_left_mounted_is_replaced_and_so_is_a_killed_daemon(tmp_path: P
         assert bench.mounted and _names(bench.mount) == []
         with bench.start() as agent:
             assert len(view_mount.mounted_at(bench.mount)) == 1
+            assert (tmp_path / "data" / "view").resolve() == bench.mount
             (daemon,) = _children(agent.process.pid)
             assert _names(bench.mount) == ["trees", "urls"]
             os.kill(daemon, signal.SIGKILL)

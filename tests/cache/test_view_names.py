@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -38,6 +39,12 @@ def test_a_manifest_is_found_by_its_names() -> None:
         stat.S_IFDIR | 0o500,
         1.5e9,
     )
+
+
+def test_only_the_agents_own_user_enters_the_view() -> None:
+    names = Names()
+    assert names.root.attributes.mode == stat.S_IFDIR | 0o700
+    assert names.root.attributes.owner == (os.getuid(), os.getgid())
 
 
 def test_a_tree_stays_until_the_kernel_has_forgotten_it() -> None:

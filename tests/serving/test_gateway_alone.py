@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.platform.cli import main
+from hotplate.serving.gateway import compiled
 from tests.serving.backends import Backend
 from tests.serving.callers import Caller, free_port, until
 from tests.serving.gateway_processes import GatewayProcess
@@ -86,6 +87,7 @@ async def test_it_serves_follows_the_file_and_cuts_nothing(
         replace_file(file, head + deployment("chat", moved, backend) + "timeout = 3")
         await until(lambda: "no key is called 'timeout'" in gateway.log, 1.0)
         _, health = await gateway.admin("/healthz")
+        assert health["compiled"] == compiled.folder().is_dir()
         assert "no key is called 'timeout'" in health["error"]
         assert health["version"] == 1
 

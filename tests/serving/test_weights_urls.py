@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +206,32 @@ def test_a_url_without_an_agent_is_one_sentence(
     for use in (weights.load_file, lambda url: weights.safe_open(url, "pt")):
         with pytest.raises(OSError, match=f"^s3://bucket/model.safetensors: {sentence}"):
             use("s3://bucket/model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "sentence"),
+    [
+        (200, b"<html>", r"no agent answers at 127\.0\.0\.1:\d+ \(Expecting value"),
+        (200, b"[]", r"\(status 200\) is no agent"),
+        (404, b"{}", r"\(status 404\) is no agent"),
+        (200, b'{"socket": "/nowhere/agent.sock"}', "on its own machine only"),
+    ],
+)
+def test_what_is_no_agent_of_this_machine_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, sentence: str
+) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        monkeypatch.setenv("HOTPLATE_AGENT", f"127.0.0.1:{server.server_port}")
+        with pytest.raises(OSError, match=f"^s3://bucket/x: .*{sentence}"):
+            weights.load_file("s3://bucket/x")
+        serving.join()

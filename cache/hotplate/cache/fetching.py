@@ -23,7 +23,7 @@ from hotplate.cache.standing import Standing
 from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
 from hotplate.cache.traffic import Traffic
 
-PEER_THREADS = 24
+PEER_THREADS = 32
 """Requests to peers at once, most of them kept until their chunk is there: simulated, fewer leave
 links idle, and more help no further."""
 
@@ -92,7 +92,9 @@ class Fetcher:
         self.arrived = threading.Condition(lock)
         self._metrics = metrics
         self._peers = peers
+        # Apart, or requests that peers keep would leave none for what only this node may fetch.
         self._origin_slots = threads
+        self._peer_slots = PEER_THREADS
         self._fetches: list[Fetch] = []
         self._arrivals = 0
         self._closed = False
@@ -177,11 +179,11 @@ class Fetcher:
                 now = self.clock()
                 for wanted_only in (True, False):
                     for fetch in self._fetches:
-                        step = fetch.swarm.next(now, wanted_only, self._origin_slots > 0)
+                        step = fetch.swarm.next(
+                            now, wanted_only, self._origin_slots > 0, self._peer_slots > 0
+                        )
                         if step is not None:
-                            if step.source == ORIGIN:
-                                self._origin_slots -= 1
-                                self._tell(fetch)
+                            self._begin(fetch, step)
                             return fetch, step
                 wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
                 self.work.wait(max(0.001, min(wakes) - now) if wakes else None)
@@ -273,6 +275,7 @@ class Fetcher:
             now = self.clock()
             if why is Missed.LIED and not self.standing.is_banned(step.source, now):
                 self._metrics.bans.inc()
+            self._end(step)
             final = fetch.swarm.missed(step, why, now, answer.retry_s)
             if answer.have:
                 fetch.swarm.learn(step.source, answer.have)
@@ -286,9 +289,18 @@ class Fetcher:
             self._end(step)
             self._end_of(fetch, fetch.swarm.failed(step, error, self.clock()))
 
+    def _begin(self, fetch: Fetch, step: Step) -> None:
+        if step.source == ORIGIN:
+            self._origin_slots -= 1
+            self._tell(fetch)
+        elif step.source != HERE:
+            self._peer_slots -= 1
+
     def _end(self, step: Step) -> None:
         if step.source == ORIGIN:
             self._origin_slots += 1
+        elif step.source != HERE:
+            self._peer_slots += 1
 
     def _end_of(self, fetch: Fetch, final: CacheError | None) -> None:
         """What is to be done after a chunk did not come."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -45,7 +46,7 @@ class Blob:
     size_bytes: int
     chunks: tuple[str, ...]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return blake3(f"{self.size_bytes}:{','.join(self.chunks)}".encode()).hexdigest()
 
@@ -125,7 +126,7 @@ class Manifest:
     def digest(self) -> str:
         return blake3(self.to_bytes()).hexdigest()
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Of its blobs, each counted once."""
         return sum(blob.size_bytes for blob in set(self.blobs()))
@@ -143,7 +144,8 @@ class Manifest:
     @staticmethod
     def from_bytes(data: bytes) -> Manifest:
         """Raises ValueError or KeyError for anything but `to_bytes`'s output."""
-        return Manifest(tuple(_entry(item) for item in json.loads(data)))
+        blobs: dict[Blob, Blob] = {}
+        return Manifest(tuple(_entry(item, blobs) for item in json.loads(data)))
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
@@ -157,7 +159,10 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _entry(data: Mapping[str, Any]) -> Entry:
+def _entry(data: Mapping[str, Any], blobs: dict[Blob, Blob]) -> Entry:
+    """`blobs` are those met so far: thousands of small files may share one, and its digest."""
     blob = Blob(data["size"], tuple(data["chunks"])) if "size" in data else None
+    if blob is not None:
+        blob = blobs.setdefault(blob, blob)
     part = (int(data["part"][0]), int(data["part"][1])) if "part" in data else None
     return Entry(data["path"], data["mode"], data["mtime"], blob, data.get("link"), part)

@@ -68,6 +68,14 @@ class Tree:
         return CacheError(f"tree {self.digest} is no longer wanted on this node")
 
 
+class _Shown:
+    """A manifest whose files are borrowed one by one."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.entries = {entry.path: entry for entry in manifest.entries}
+
+
 class Node:
     """The trees of this node. Runs on the event loop."""
 
@@ -84,7 +92,7 @@ class Node:
         self._trees: dict[str, Tree] = {}
         self._starting: dict[str, asyncio.Task[Tree]] = {}
         self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
-        self._shown: dict[str, dict[str, Entry]] = {}  # by path, of trees whose files are borrowed
+        self._shown: dict[str, _Shown] = {}
         self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
         self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
         self._began = asyncio.get_running_loop().time()
@@ -194,9 +202,12 @@ class Node:
         Raises UnknownManifest, ChunkCorrupt, OriginUnavailable.
         """
         self._asked_at[digest] = asyncio.get_running_loop().time()
+        if digest in self._shown:
+            return self._shown[digest].manifest
         manifest = await asyncio.to_thread(self._manifest, digest)
         async with self._changing:
             self._named[digest] = set(_blob_digests(manifest).values())
+            self._shown[digest] = _Shown(manifest)
         return manifest
 
     def verified_bytes(self, manifest: Manifest) -> int:
@@ -211,9 +222,8 @@ class Node:
         if digest not in self._named:
             raise UnknownManifest(f"this node has no tree {digest}; PUT it first")
         if digest not in self._shown:
-            manifest = await asyncio.to_thread(self._manifest, digest)
-            self._shown[digest] = {entry.path: entry for entry in manifest.entries}
-        entry = self._shown[digest].get(path)
+            self._shown[digest] = _Shown(await asyncio.to_thread(self._manifest, digest))
+        entry = self._shown[digest].entries.get(path)
         if entry is None or entry.blob is None:
             raise UnknownManifest(f"tree {digest} has no file {path}")
         return self._bring_file(entry, entry.blob.digest)

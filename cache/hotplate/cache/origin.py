@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -138,8 +138,12 @@ def checked_manifest(digest: str, data: bytes) -> Manifest:
         raise ChunkCorrupt(f"manifest {digest}: not a manifest ({exc!r})") from exc
     seen: set[str] = set()
     leaves = {one.path for one in manifest.entries if not one.is_folder}
+    folders = {one.path.rpartition("/")[0] for one in manifest.entries}
+    wrong = {folder for folder in folders if not leaves.isdisjoint(_and_above(folder))}
     for entry in manifest.entries:
-        why = _refusal(entry, leaves)
+        why = _refusal(entry)
+        if not why and entry.path.rpartition("/")[0] in wrong:
+            why = "lies below what is no folder"
         if why or entry.path in seen:
             raise UnknownManifest(
                 f"manifest {digest}: {entry.path!r} {why or 'stands there twice'}; "
@@ -149,13 +153,17 @@ def checked_manifest(digest: str, data: bytes) -> Manifest:
     return manifest
 
 
-def _refusal(entry: Entry, leaves: Set[str]) -> str:
-    """Why a manifest with this entry is refused, if it is; `leaves` are the paths of no folder."""
-    parts = entry.path.split("/")
-    if {"", ".", ".."} & set(parts) or "\0" in entry.path:
+def _and_above(path: str) -> Iterator[str]:
+    """A path and all above it."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _refusal(entry: Entry) -> str:
+    """Why a manifest with this entry is refused, if it is."""
+    if not {"", ".", ".."}.isdisjoint(entry.path.split("/")) or "\0" in entry.path:
         return "leaves the tree"
-    if any("/".join(parts[:depth]) in leaves for depth in range(1, len(parts))):
-        return "lies below what is no folder"
     if entry.link is not None and (not entry.link or "\0" in entry.link or entry.blob is not None):
         return "is no link that can be made"
     if entry.blob is not None and not _whole(entry.blob):

@@ -139,12 +139,18 @@ class Swarm:
             self._gone.add(peer)
             self._shares[peer].claims = 0
 
-    def next(self, now: float, wanted_only: bool, origin_free: bool) -> Step | None:
-        """Takes the chunk to fetch now, or None; how it went is to be reported."""
+    def next(
+        self, now: float, wanted_only: bool, origin_free: bool, peers_free: bool = True
+    ) -> Step | None:
+        """Takes the chunk to fetch now, or None; how it went is to be reported.
+
+        `origin_free`, `peers_free`: whether the node has a request to spare for them.
+        """
         if self._moved_at is None:
             self._moved_at = now
         out = self._out(now)
-        free = {peer for peer in self._shares if self._standing.free(peer, now)}
+        shares = self._shares if peers_free else ()
+        free = {peer for peer in shares if self._standing.free(peer, now)}
         if self._joined:
             self._joined, self._quiet_until = False, now + JOIN_S
         may_origin = self.settled and origin_free and now >= self._quiet_until

@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
 from hotplate.cache import view_mount
 from hotplate.cache.errors import CacheError, VersionChanged
 from hotplate.cache.holding import Holding
@@ -36,6 +38,7 @@ from hotplate.cache.view_daemon import PACKET_BYTES
 
 log = logging.getLogger(__name__)
 
+_MOUNTS = Path("/run/hotplate")
 _START_S = 30.0
 _RESTART_S = 1.0
 """After a daemon that was killed: its readers have their errors, new ones want a new one."""
@@ -44,13 +47,20 @@ _URLS_PER_PACKET = 32
 """A packet holds so many numbers of chunks, or the longest of URLs."""
 
 
+def default_mount(data: Path) -> Path:
+    """Where an agent mounts that was not told, by its data folder."""
+    return _MOUNTS / blake3(bytes(data.resolve())).hexdigest()[:16]
+
+
 class View:
     """The view of this node. Lives on the event loop."""
 
     def __init__(self, node: Node, pulls: Pulls, mount: Path | None, data: Path) -> None:
         """`mount` is the folder to show it in, None for no view; `data` is the agent's own, by
         which its mounts are known from those of other agents."""
-        self.mount = mount or data / "view"
+        self.mount = mount or default_mount(data)
+        self._link = data / "view"
+        """Leads there, so that the agent's folder can be moved and removed like any other."""
         self.refusal = "it is not mounted yet" if mount is not None else "nobody asked for it"
         """Why there is none; empty when there is one."""
         self.passthrough = False
@@ -91,6 +101,9 @@ class View:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+        if self.mount.parent == _MOUNTS:
+            with contextlib.suppress(OSError):
+                self.mount.rmdir()
 
     async def _run(self) -> None:
         while True:
@@ -146,6 +159,9 @@ class View:
         for one in view_mount.mounted_at(self.mount):
             raise OSError(0, f"{one.source} is mounted there")
         self.mount.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # it is mounted right there
+            self._link.unlink(missing_ok=True)
+            self._link.symlink_to(self.mount)
 
 
 class _Leases:

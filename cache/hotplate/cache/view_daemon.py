@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import itertools
 import json
 import os
@@ -251,6 +252,7 @@ def main(arguments: list[str]) -> None:
     link = socket.socket(fileno=int(arguments[0]))
     folder, manifests, source = Path(arguments[1]), Path(arguments[2]), arguments[3]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is meant by it is the agent
+    gc.set_threshold(200_000)  # the nodes of a tree come at once, and stay
 
     def tell(message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # the agent has gone, which `_hear` learns too

@@ -16,7 +16,7 @@ from hotplate.cache.view_wire import Attributes
 
 _READABLE, _ENTERABLE = 0o400, 0o500
 """What the owner may do at least, whatever a manifest says."""
-_FOLDER = 0o755
+_FOLDER, _OWN_FOLDER = 0o755, 0o700
 
 
 class Content:
@@ -76,7 +76,8 @@ class Names:
         self.owner = (os.getuid(), os.getgid())
         self._next = itertools.count(1)
         self._nodes: dict[int, Node] = {}
-        self.root = self._folder(b"", None, _FOLDER, 0.0)
+        # Others see no more than what they are given of it, by a mount of a folder in it.
+        self.root = self._folder(b"", None, _OWN_FOLDER, 0.0)
         self.trees = self._folder(b"trees", self.root, _FOLDER, 0.0)
         self.urls = self._folder(b"urls", self.root, _FOLDER, 0.0)
         self._versions: dict[str, str] = {}

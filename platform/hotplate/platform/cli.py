@@ -137,7 +137,10 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
-    agent.add_argument("--mount", help="DIR to show the files in, or 'no' (DATA/view if allowed)")
+    agent.add_argument(
+        "--mount",
+        help="DIR to show the files in, or 'no' (in /run/hotplate; DATA/view leads there)",
+    )
     agent.set_defaults(run=_agent)
 
 
@@ -208,6 +211,10 @@ def _control_plane(arguments: argparse.Namespace) -> None:
 
 
 def _gateway(arguments: argparse.Namespace) -> None:
+    from hotplate.serving.gateway import compiled
+
+    compiled.use(os.environ)
+
     from hotplate.platform.roles import run_gateway
     from hotplate.serving.gateway.server import GatewaySettings, Linked
 
@@ -276,9 +283,13 @@ def _peers(text: str) -> tuple[str, ...]:
 
 
 def _mount(arguments: argparse.Namespace) -> Path | None:
+    from hotplate.cache.view import default_mount
+
     if arguments.mount == "no":
         return None
-    return Path(arguments.mount or DataDir.at(arguments.data).root / "view").resolve()
+    if arguments.mount:
+        return Path(arguments.mount).resolve()
+    return default_mount(DataDir.at(arguments.data).root)
 
 
 def _size(flag: str, text: str) -> int:

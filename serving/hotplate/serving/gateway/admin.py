@@ -12,6 +12,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from hotplate.serving.gateway.asking import ask_gateway
+from hotplate.serving.gateway.compiled import is_used
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.metrics import exposition, registry_of
 from hotplate.serving.gateway.queue_page import describe
@@ -100,6 +101,7 @@ class Admin:
             {
                 "status": "ok",
                 "version": self._gateway.version,
+                "compiled": is_used(),
                 **self.source(),
                 **self._fleet(),
                 "errors": {s.route.name: s.error for s in self._gateway.servers if s.error},

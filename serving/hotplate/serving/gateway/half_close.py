@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 GRACE_S = 0.02
 """Who has the answer by then need not be asked."""
-LOOKS_S = (0.02, 0.08, 0.9)
+LOOKS_S: Sequence[float] = (0.02, 0.08, 0.9)
 """From one look to the next ..."""
 ASKS_S = 5.0
 """... and then how often it is asked again: it may leave later."""

@@ -321,7 +321,7 @@ class HeadReader:
         """What the parser lets pass: other protocols that look alike, and more than one space."""
         self.method = self._parser.get_method()
         end = raw.find(b"\r\n")
-        version = raw[end - 9 : end]
+        version = raw[max(0, end - 9) : end]  # compiled, no slice may end before it begins
         self.http10 = version == b" HTTP/1.0"
         if not self.http10 and version != b" HTTP/1.1":
             said = raw[:end].rpartition(b" ")[2].decode("latin-1")

@@ -19,6 +19,7 @@ import uvloop
 from hotplate.cache import descriptors
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admin import ANY, Admin
+from hotplate.serving.gateway.compiled import is_used
 from hotplate.serving.gateway.fleet import Fleet, process_of
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
@@ -183,4 +184,5 @@ def shared(limits: Limits, descriptors_most: int) -> Limits:
 
 def run(settings: GatewaySettings, ready: Callable[[int], None]) -> None:
     """`serve` on an event loop of its own."""
+    log.info("the request path is %s", "compiled" if is_used() else "plain Python, not compiled")
     uvloop.run(serve(settings, ready))

@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -41,7 +41,7 @@ class Run(NamedTuple):
     data: Bytes
     start: int
     stop: int
-    entries: tuple[tuple[str, Entry], ...]
+    entries: Sequence[tuple[str, Entry]]
 
 
 def runs(tensors: Iterable[tuple[str, Entry, Bytes]], limit_bytes: int) -> Iterator[Run]:
@@ -50,18 +50,19 @@ def runs(tensors: Iterable[tuple[str, Entry, Bytes]], limit_bytes: int) -> Itera
     A larger tensor is a run of its own, and one that would lie unaligned begins another. Whoever
     keeps one tensor of a run keeps all of its memory, which is why runs are small.
     """
-    run: Run | None = None
+    run: list[tuple[str, Entry]] = []
+    read: Bytes | None = None
     for name, entry, data in tensors:
-        if run is not None:
-            near = run.data is data and run.stop == entry.start
-            aligned = (entry.start - run.start) % _ALIGNMENT_BYTES == 0
-            if near and aligned and entry.stop - run.start <= limit_bytes:
-                run = Run(data, run.start, entry.stop, (*run.entries, (name, entry)))
-                continue
-            yield run
-        run = Run(data, entry.start, entry.stop, ((name, entry),))
-    if run is not None:
-        yield run
+        if run and read is not None:
+            start, stop = run[0][1].start, run[-1][1].stop
+            near = read is data and stop == entry.start and entry.stop - start <= limit_bytes
+            if not near or (entry.start - start) % _ALIGNMENT_BYTES:
+                yield Run(read, start, stop, run)
+                run = []
+        run.append((name, entry))
+        read = data
+    if run and read is not None:
+        yield Run(read, run[0][1].start, run[-1][1].stop, run)
 
 
 class _Slot:

@@ -98,11 +98,13 @@ class TorchTensor(StreamedTensor):
         return self._place(self._values(part))
 
     def spans(self, index: Any = ()) -> Iterator[tuple[int, int]]:
-        return self._spans(self._part(index))
+        return super().spans() if index == () else self._spans(self._part(index))
 
     def packed(self, index: Any) -> tuple[Entry, Bytes]:
         """`self[index]` as one piece of bytes, and what to read it from: the file, if it is one
         there."""
+        if index == ():
+            return self._entry, self._source
         part = self._part(index)
         shape = tuple(part.shape if self._aligned() else part.shape[:-1])
         if not part.numel():
