@@ -110,7 +110,7 @@ class Fetcher:
             fetch.swarm.local = fetch.local is not None
             fetch.swarm.settled = self._peers is None
             bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
-            self.work.notify_all()
+            self.work.notify()
         if self._peers is not None:
             self._peers.begun(fetch.key)
 
@@ -125,13 +125,13 @@ class Fetcher:
     def want(self, fetch: Fetch, indices: Iterable[int]) -> None:
         with self.work:
             fetch.chunks.want(indices)
-            self.work.notify_all()
+            self.work.notify()
 
     def take_whole(self, fetch: Fetch) -> None:
         """From now on brings all of it, not only what readers want."""
         with self.work:
             fetch.chunks.whole = True
-            self.work.notify_all()
+            self.work.notify()
 
     def cancel(self, fetch: Fetch) -> None:
         """Takes no further chunk of it and reports nothing more."""
@@ -184,6 +184,9 @@ class Fetcher:
                         )
                         if step is not None:
                             self._begin(fetch, step)
+                            # One thread at a time looks for work: what one finds none of, no
+                            # other would; where one found some, there may be more.
+                            self.work.notify()
                             return fetch, step
                 wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
                 self.work.wait(max(0.001, min(wakes) - now) if wakes else None)
@@ -221,7 +224,7 @@ class Fetcher:
         self._metrics.count_chunk("disk", "corrupt")
         with self.work:
             fetch.swarm.damaged(step)
-            self.work.notify_all()
+            self.work.notify()
 
     def _bring_from_peer(self, fetch: Fetch, step: Step, part: memoryview) -> None:
         assert self._peers is not None
@@ -264,7 +267,7 @@ class Fetcher:
             fetch.on_verified(step.index)
             if fetch.chunks.complete:
                 self._drop(fetch)
-            self.work.notify_all()
+            self.work.notify()
             self.arrived.notify_all()
 
     def _missed(self, fetch: Fetch, step: Step, answer: PeerAnswer) -> None:
@@ -307,7 +310,7 @@ class Fetcher:
         if final is not None and fetch in self._fetches:
             self._drop(fetch)
             fetch.on_failed(final)
-        self.work.notify_all()
+        self.work.notify()
 
 
 def _kind(step: Step) -> str:

@@ -199,7 +199,7 @@ class Gossip:
             with self._fetcher.work:
                 for fetch in self._fetcher.current():
                     fetch.swarm.forget(gone)
-                self._fetcher.work.notify_all()
+                self._fetcher.work.notify()
 
     def _live(self) -> list[str]:
         return list(self.members.live(self._loop.time()).values())
@@ -225,7 +225,7 @@ class Gossip:
                     fetch.swarm.learn(peer, *share)
                 elif fetch.key in asked:
                     fetch.swarm.forget(peer)
-            self._fetcher.work.notify_all()
+            self._fetcher.work.notify()
 
     def _settle(self, now: float) -> None:
         """Lets those contents be fetched from the origin whose shares all peers have told."""
@@ -236,7 +236,7 @@ class Gossip:
             for fetch in self._fetcher.current():
                 if not fetch.swarm.settled and awaited <= self._told.setdefault(fetch.key, set()):
                     fetch.swarm.settled = True
-                    self._fetcher.work.notify_all()
+                    self._fetcher.work.notify()
 
 
 def _address(host: str, port: int) -> str:
