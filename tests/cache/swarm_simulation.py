@@ -260,7 +260,9 @@ class SimNode(_End):
     def _fill(self) -> None:
         self._waking = False
         now = self.cluster.now
-        while not self.dead and not self.chunks.complete:
+        # Who means no good takes nothing from the origin: what it owns has to be taken over.
+        honest = self.kind == "honest" and not self.dead
+        while honest and not self.chunks.complete:
             origin_free = self._from_origin < ORIGIN_REQUESTS
             step = self.swarm.next(now, False, origin_free, self._under_way < REQUESTS)
             if step is None:

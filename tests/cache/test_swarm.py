@@ -274,6 +274,18 @@ def test_agents_that_start_at_once_take_little_longer_than_one(nodes: int, limit
     assert cluster.origin_bytes == cluster.size_bytes
 
 
+@pytest.mark.parametrize("bad", [("lies",) * 4, ("stalls",) * 4, ("lies", "stalls") * 2])
+def test_half_of_eight_that_lie_or_stall_cost_less_than_half_a_transfer(
+    bad: tuple[str, ...],
+) -> None:
+    cluster = Cluster(10**9)
+    for kind in ("honest", *bad, "honest", "honest", "honest"):
+        cluster.add(kind=kind)
+    assert share_of(cluster) <= 1.5 * cluster.one_transfer_s
+    assert sum(node.wrong for node in cluster.nodes) >= bad.count("lies")
+    assert cluster.origin_bytes <= 1.02 * cluster.size_bytes
+
+
 def test_who_joins_late_takes_from_peers_what_they_have() -> None:
     cluster = Cluster(10**9)
     for at in (0.0, 0.3, 1.0, 4.0, 30.0):
