@@ -7,6 +7,7 @@ import contextlib
 import json
 import random
 import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -116,5 +117,9 @@ class Caller:
         except ConnectionResetError:
             return True
 
-    def leave(self) -> None:
+    def leave(self, *, reset: bool = False) -> None:
+        """Closes the connection; `reset`: as the kernel does for a process with unread data."""
+        if reset:
+            wire = self.writer.get_extra_info("socket")
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()

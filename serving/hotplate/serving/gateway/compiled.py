@@ -52,6 +52,7 @@ MODULES = (
     "request_reader",
     "room",
     "route_server",
+    "sending",
     "share",
     "slots",
     "tap",

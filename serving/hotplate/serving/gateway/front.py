@@ -15,6 +15,7 @@ from hotplate.serving.gateway.half_close import CONTINUE, HalfClose
 from hotplate.serving.gateway.patience import Patience
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
+from hotplate.serving.gateway.sending import Sending
 from hotplate.serving.gateway.upstream import STARTED
 
 if TYPE_CHECKING:
@@ -97,10 +98,7 @@ class Front:
             self.write(STARTED)
 
     def answer_error(self, exchange: Exchange, error: GatewayError) -> None:
-        self._answer(exchange, Local(error_body(error), error.status), error.retry_after_s)
-
-    def answer_local(self, exchange: Exchange, local: Local) -> None:
-        self._answer(exchange, local)
+        self.answer_local(exchange, Local(error_body(error), error.status), error.retry_after_s)
 
     def finished(self, exchange: Exchange, now: float) -> None:
         """The exchange's answer has been written whole."""
@@ -120,11 +118,11 @@ class Front:
         else:
             self._linger()
 
-    def serves(self, exchange: Exchange) -> bool:
+    def serves(self, exchange: Sending) -> bool:
         """Whether it is this one's turn."""
         return self._active is exchange
 
-    def awaits(self, exchange: Exchange) -> bool:
+    def awaits(self, exchange: Sending) -> bool:
         """Whether it is this one's turn, but for its body."""
         return self._awaited is exchange
 
@@ -391,7 +389,9 @@ class Front:
         sending = active is not None and active is self._reading and active.receiving
         return self._patience.slow(now, sending=sending)
 
-    def _answer(self, exchange: Exchange, local: Local, retry_after_s: float | None = None) -> None:
+    def answer_local(
+        self, exchange: Exchange, local: Local, retry_after_s: float | None = None
+    ) -> None:
         request = exchange.request
         exchange.keep_alive = exchange.keep_alive and exchange.request_done and not self.parting
         self.server.counters.answered(local.status)

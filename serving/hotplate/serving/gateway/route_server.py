@@ -40,6 +40,7 @@ from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.refusals import RefusalNews, refusal
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Change, Route, RouteDemand
+from hotplate.serving.gateway.sending import Sending
 from hotplate.serving.gateway.task_calls import DOCS_PATH, task_call
 from hotplate.serving.gateway.task_exchange import TaskExchange
 from hotplate.serving.gateway.task_run import TaskRun
@@ -257,7 +258,7 @@ class RouteServer:
         """When a place in the queue will be free."""
         return self.queue.retry_after_s(self.loop.time())
 
-    def grew(self, exchange: Exchange, size_bytes: int) -> None:
+    def grew(self, exchange: Sending, size_bytes: int) -> None:
         """More of a waiting exchange's body has come."""
         assert exchange.ticket is not None
         self._take_up(self.queue.grow(exchange.ticket, size_bytes), self.loop.time())

@@ -1,0 +1,222 @@
+"""The way of a request to a replica: its body as it comes, and what may have to be sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from hotplate.serving.gateway.admission import body_too_large, pickle_refused
+from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.multipart import PartWatch
+from hotplate.serving.gateway.phase import ANSWERED, IDEMPOTENT, SENT, STARTED, UNSENT
+from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk, with_due
+from hotplate.serving.gateway.waiting import Ticket
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.front import Front
+    from hotplate.serving.gateway.route_server import Held, RouteServer
+    from hotplate.serving.gateway.tap import Tap
+    from hotplate.serving.gateway.upstream import Upstream
+
+
+class Sending:
+    """One request on its way to a replica; an `Exchange` brings its answer back, too."""
+
+    __slots__ = (
+        "_body",
+        "_kept",
+        "_trailers",
+        "buffered",
+        "due_at",
+        "front",
+        "parts",
+        "phase",
+        "prefix",
+        "received",
+        "request",
+        "request_done",
+        "request_id",
+        "sends",
+        "server",
+        "ticket",
+        "upstream",
+    )
+
+    def __init__(self, front: Front, server: RouteServer, request: RequestHead) -> None:
+        self.front: Front | None = front
+        """None once its caller has the answer, or has left, or its time was over."""
+        self.server = server
+        self.request = request
+        self.request_id = request.given_id or server.callers.new_id()
+        self.prefix = b""
+        """What goes before its target on the way to a replica."""
+        self.ticket: Ticket[Held] | None = None
+        """None before it is submitted and after its place or slot was given back."""
+        self.upstream: Tap | None = None
+        self.request_done = False
+        self.due_at = request.due_at
+        """When its answer is due, where that was counted before; infinite = here it is counted."""
+        self.received = 0
+        """Body bytes so far."""
+        self.buffered = 0
+        """Body bytes that wait here for a connection to a replica."""
+        self.phase: int = UNSENT
+        self.sends = 0
+        self.parts: PartWatch | None = None
+        """Who looks at the parts of the body; None = it has none, or may have any."""
+        self._body: list[bytes] = []
+        """What waits for a connection, and what has been sent and may have to be sent again."""
+        self._kept = True
+        """Whether all of the body that has come is in `_body`."""
+        self._trailers: Sequence[Field] = ()
+
+    def fail(self, error: GatewayError) -> None:
+        """Ends it for the caller."""
+        raise NotImplementedError
+
+    def take_body(self, data: bytes) -> None:
+        """More of the request's body. Once the caller's side has ended it is thrown away."""
+        if self.front is None:
+            return
+        self.received += len(data)
+        if self.received > self.server.route.body_limit_bytes:
+            if self.front.serves(self):
+                self.fail(body_too_large(self.received, self.server.route))
+            else:  # it is refused when its turn comes
+                self._drop_body()
+        elif self.parts is not None and self.parts.has_pickle(data):
+            if self.front.serves(self):
+                self.fail(pickle_refused())
+        elif self.upstream is not None:
+            self.upstream.write(self._framed(data))
+            if self._kept:
+                self._body.append(data)
+                self._keep_within_bounds()
+        else:
+            self._body.append(data)
+            self.buffered += len(data)
+            if self.ticket is not None and self.ticket.replica is None:
+                self.server.grew(self, len(data))
+
+    def end_body(self, trailers: Sequence[Field]) -> None:
+        self.request_done = True
+        self._trailers = trailers
+        if self.ticket is not None:
+            self.ticket.whole_at = self.server.loop.time()
+        if self.upstream is not None and self.front is not None and self.request.chunked:
+            self.upstream.write(last_chunk(trailers))
+
+    def arrived(self, enough_bytes: int) -> bool:
+        """Whether so much of it is here that it may go for a slot, or nothing more comes yet."""
+        return (
+            self.request_done
+            or self.received >= enough_bytes
+            or self.received > self.server.route.body_limit_bytes
+            or self.request.expects_continue
+        )
+
+    # As `Arriving` (arrivals.py)
+
+    @property
+    def awaited(self) -> bool:
+        return self.front is not None and self.front.awaits(self)
+
+    @property
+    def holds_place(self) -> bool:
+        return self.ticket is not None and not self.request_done
+
+    def silent_s(self, now: float) -> float:
+        return 0.0 if self.front is None else self.front.silent_s(now)
+
+    def held_s(self, now: float) -> float:
+        ticket = self.ticket
+        return 0.0 if ticket is None or not self.receiving else now - ticket.granted_at
+
+    @property
+    def receiving(self) -> bool:
+        """Whether the replica has it and waits for more of its body."""
+        return self.upstream is not None and not self.request_done and not self.answered
+
+    @property
+    def answered(self) -> bool:
+        """Whether the head of an answer has gone to the caller."""
+        return self.phase == ANSWERED
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether anything becomes free when its caller leaves: a place in the queue does, and a
+        handler of ours is cancelled; any other server's goes on to its end and keeps its slot."""
+        upstream, ticket = self.upstream, self.ticket
+        if upstream is not None:
+            return upstream.tells
+        return ticket is None or ticket.replica is None
+
+    # The replica's side
+
+    def go(self, upstream: Upstream) -> None:
+        """Sends what there is of the request; the rest follows as it comes."""
+        front = self.front
+        assert front is not None, "an exchange without a caller is withdrawn, not sent"
+        self.upstream = upstream
+        self.sends += 1
+        if upstream.tells:
+            self.phase = SENT
+        else:
+            self.phase = STARTED
+            front.tell_started()
+        request, body = self.request, self._body
+        message = request.to_replica(
+            upstream.host,
+            self.request_id,
+            with_authorization=self.server.route.token_digests is None,
+            prefix=self.prefix,
+        )
+        if self.due_at < inf and upstream.relays:
+            message = with_due(message, self.due_at)
+        if request.upgrade:
+            upstream.write(message)
+            return
+        if request.chunked:
+            message = b"".join([message, *map(self._framed, body)])
+            if self.request_done:
+                message += last_chunk(self._trailers)
+        elif body:
+            message = message + body[0] if len(body) == 1 else b"".join([message, *body])
+        self.buffered = 0
+        self._keep_within_bounds()
+        upstream.write(message)
+        if request.expects_continue and not (self.received or self.request_done):
+            front.go_on()
+        if front.read_paused or not self.request_done:
+            front.balance()
+
+    def started(self) -> None:
+        """The replica says that the request's handler begins."""
+        if self.phase == SENT:
+            self.phase = STARTED
+            if self.front is not None:
+                self.front.tell_started()
+            if not self._may_run_twice:
+                self._drop_body()
+
+    # Inside
+
+    @property
+    def _may_run_twice(self) -> bool:
+        """A request to change the protocol is a GET, and what it leads to is not."""
+        if self.request.upgrade:
+            return False
+        return self.request.method in IDEMPOTENT or self.server.route.may_run_twice
+
+    def _drop_body(self) -> None:
+        self._kept = False
+        self._body.clear()
+        self.buffered = 0
+
+    def _keep_within_bounds(self) -> None:
+        if self.received > self.server.limits.repeat_bytes:
+            self._drop_body()
+
+    def _framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if self.request.chunked else data
