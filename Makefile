@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install compiled demo test check bench bench-gateway fix
+.PHONY: help install compiled demo test check bench bench-gateway bench-cache bench-gpu fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -53,6 +53,12 @@ bench: install  ## the benchmarks, as a table
 
 bench-gateway: install  ## the gateway beside its peers, as one table
 	@$(BIN)/python loadtests/bench.py gateway
+
+bench-cache: install  ## the cache and the weights beside their peers, as one table
+	@$(BIN)/python loadtests/bench.py cache
+
+bench-gpu: install  ## weights to a GPU, beside pinned memory and peers
+	@$(BIN)/python loadtests/bench.py gpu
 
 fix: install  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix .

@@ -7,6 +7,8 @@ import asyncio
 from loadtests.accelerator import Accelerator, clock
 
 WORK_S = 0.03
+CLOCK_S = 1e-3
+"""A loop's timers may be so much early by another clock."""
 
 
 async def ends_s(accelerator: Accelerator, count: int) -> list[float]:
@@ -27,8 +29,8 @@ async def ends_s(accelerator: Accelerator, count: int) -> list[float]:
 
 async def test_work_within_the_slots_takes_its_time_and_more_shares_it() -> None:
     accelerator = Accelerator(2)
-    assert all(end >= WORK_S for end in await ends_s(accelerator, 2))
-    assert all(end >= 2 * WORK_S for end in await ends_s(accelerator, 4))
+    assert all(end >= WORK_S - CLOCK_S for end in await ends_s(accelerator, 2))
+    assert all(end >= 2 * (WORK_S - CLOCK_S) for end in await ends_s(accelerator, 4))
     stats = accelerator.stats()
     assert (stats.running, stats.most, stats.begun, stats.ended) == (0, 4, 6, 6)
 

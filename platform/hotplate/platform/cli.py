@@ -134,6 +134,7 @@ def _add_roles(commands: Commands) -> None:
     peers.add_argument("--peers", default="", help="HOST:PORT,… of other nodes' agents")
     peers.add_argument("--peers-from", default="", help="file of HOST:PORT lines, or DNS name")
     agent.add_argument("--memory", help="SIZE of arena (a quarter of the memory)")
+    agent.add_argument("--spare", help="SIZE of it to make ready before it is needed (2GiB)")
     agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
     agent.add_argument("--token-file", help="file with the cluster's token")
@@ -264,7 +265,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             peers=_peers(arguments.peers),
             peers_from=arguments.peers_from,
             mount=_mount(arguments),
-            spare_bytes=SPARE_BYTES,
+            spare_bytes=_size("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,
             disk_limit_bytes=_size("--disk", arguments.disk),
             disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
             token=_token(arguments.token_file) if arguments.token_file else "",

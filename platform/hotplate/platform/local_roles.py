@@ -32,6 +32,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             port=ports["agent"],
             origin=settings.blobs_url or data.blobs_url,
             memory=arena_bytes(settings.arena_bytes),
+            spare="0B",  # the machine is not the agent's alone: it sleeps small
             disk_reserve=settings.disk_reserve_bytes,
             token_file=token,
         ),

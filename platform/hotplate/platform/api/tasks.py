@@ -28,8 +28,8 @@ from hotplate.platform.errors import BodyCut, Conflict, Invalid, NotFound
 from hotplate.platform.store.records import Content, Task, Turn
 from hotplate.platform.store.store import Store
 from hotplate.platform.store.task_state import Cancel, End, Start, Status
+from hotplate.serving.gateway.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.task_calls import frame_head, framed
-from hotplate.serving.gateway.waiting import USUAL_PRIORITY
 
 log = logging.getLogger("hotplate.tasks")
 

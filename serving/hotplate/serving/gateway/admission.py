@@ -40,10 +40,10 @@ from hotplate.serving.gateway.errors import (
     Unauthorized,
 )
 from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
 from hotplate.serving.gateway.task_calls import TaskCall
-from hotplate.serving.gateway.waiting import USUAL_PRIORITY
 
 RESERVED_PREFIX = b"/hotplate/"
 ALIVE_PATHS = frozenset({b"/livez", b"/healthz"})

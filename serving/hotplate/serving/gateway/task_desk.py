@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
+from hotplate.serving.gateway.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.request_head import TASK_ID
 from hotplate.serving.gateway.task_calls import DOCS, LENGTH_BYTES, TaskCall, frame_head
 from hotplate.serving.gateway.task_result import ResultFolder, TaskResult
 from hotplate.serving.gateway.task_run import ControlPlaneAway, NotWanted, TaskRun
-from hotplate.serving.gateway.waiting import USUAL_PRIORITY
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.gateway import Gateway

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.task_replica import ReplicaCall, ReplicaLeft
 from hotplate.serving.gateway.task_result import TaskResult
-from hotplate.serving.gateway.waiting import USUAL_PRIORITY, Ticket
+from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.pool import Pool

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from hotplate.serving.gateway.priority import USUAL_PRIORITY
+
 if TYPE_CHECKING:
     from hotplate.serving.gateway.share import Share
     from hotplate.serving.gateway.slots import Replica
 
 Holder = TypeVar("Holder")
-
-USUAL_PRIORITY: Final = 3
-"""RFC 9218's: 0 goes first, 7 last."""
 
 EARLIER: Final = -math.inf
 

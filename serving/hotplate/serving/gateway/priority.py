@@ -1,0 +1,8 @@
+"""How urgent a request is: RFC 9218's urgency, where 0 goes first and 7 last."""
+
+from __future__ import annotations
+
+from typing import Final
+
+USUAL_PRIORITY: Final = 3
+"""Of a request that says nothing of it."""
