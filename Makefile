@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-install: .venv/installed  ## make .venv with Hotplate and all that its tests and demo need
+install: .venv/installed .venv/compiled  ## make .venv with Hotplate and all that its tests and demo need
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hotplate needs Python 3.11 or newer: " + sys.version.split()[0] + " is too old; set PYTHON=/path/to/python3.11")'
@@ -22,6 +22,9 @@ install: .venv/installed  ## make .venv with Hotplate and all that its tests and
 	@mkdir -p .venv
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install uv; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
 	@$(INSTALL) --constraint constraints.txt --group dev --editable . >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@touch $@
+
+.venv/compiled: .venv/installed
 	@$(COMPILE) || true
 	@touch $@
 
@@ -35,10 +38,10 @@ compiled: .venv/installed  ## compile the gateway's request path again, after it
 demo: .venv/demo-model  ## deploy a real model with the stock client, load it, watch it scale
 	@$(BIN)/python examples/demo.py
 
-test: install  ## the whole suite
+test: .venv/installed  ## the whole suite
 	@$(BIN)/python -m pytest $(SUITE)
 
-check: install  ## what CI runs: format, lint, types, contracts, tests, coverage
+check: .venv/installed  ## what CI runs: format, lint, types, contracts, tests, coverage
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy

@@ -48,6 +48,7 @@ class TaskResult:
         self._path: Path | None = None
         self._begins_at = 0
         """Where the frame is in the file."""
+        self._keeping: asyncio.Task[None] | None = None
 
     @classmethod
     def of_error(cls, folder: Path, task_id: str, gateway: str, error: GatewayError) -> TaskResult:
@@ -81,9 +82,14 @@ class TaskResult:
             await asyncio.to_thread(self._spill)
 
     async def keep(self) -> None:
-        """Once it is whole: when this returns it is on the disk."""
+        """Once it is whole: when this returns it is on the disk.
+
+        Who is cancelled meanwhile leaves a thread that goes on; the next one waits for that.
+        """
         if self._path is None:
-            await asyncio.to_thread(self._keep)
+            if self._keeping is None or self._keeping.done():
+                self._keeping = asyncio.create_task(asyncio.to_thread(self._keep))
+            await asyncio.shield(self._keeping)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The frame, for sending it."""
