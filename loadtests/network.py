@@ -84,7 +84,7 @@ def _holder() -> subprocess.Popen[bytes]:
     while os.readlink(f"/proc/{holder.pid}/ns/net") == ours:
         if holder.poll() is not None:
             sys.exit("unshare --net does not work here")
-        time.sleep(0.001)
+        time.sleep(0.001)  # unshare tells nobody when it is in its new network
     return holder
 
 

@@ -257,7 +257,7 @@ async def _lose_a_reader(trial: Trial) -> None:
 def _hold(socket_path: str, path: str) -> None:
     with open_file(socket_path, path) as file:
         file.wait_all()
-        time.sleep(60)
+        time.sleep(60)  # until it is killed with the lease
 
 
 async def _until(client: AgentClient, leases: int) -> None:

@@ -186,7 +186,7 @@ class Hall:
     def lines(self, pieces: int, pause_s: float = 0.1) -> Generator[str, None, None]:
         began = time.time()
         for number in range(pieces):
-            time.sleep(pause_s)
+            time.sleep(pause_s)  # a generator that is not async: it runs in a thread
             yield json.dumps(span(began, number=number)) + "\\n"
 
     @bentoml.api

@@ -29,7 +29,7 @@ class Folder:
             self.sync(fd)
             self.rename(partial, name)
             self.sync_names()
-        except BaseException:
+        except BaseException:  # also when interrupted: cleaned up, and raised again
             self.remove(partial)
             raise
         finally:
@@ -45,7 +45,7 @@ class Folder:
             os.fchmod(fd, 0o444)
             if size_bytes:
                 os.posix_fallocate(fd, 0, size_bytes)
-        except BaseException:
+        except BaseException:  # also when interrupted: cleaned up, and raised again
             os.close(fd)
             os.unlink(path)
             raise

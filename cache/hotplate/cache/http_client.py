@@ -199,7 +199,7 @@ class HttpClient:
                 self._keep(parts, connection, reusable=False)
                 if not connection.used or isinstance(exc, TimeoutError):
                     raise
-            except BaseException:
+            except BaseException:  # also when interrupted: cleaned up, and raised again
                 self._keep(parts, connection, reusable=False)
                 raise
 

@@ -46,7 +46,7 @@ class Connection:
         if self._tls:
             try:
                 self._socket: socket.socket = context.wrap_socket(raw, server_hostname=url.hostname)
-            except BaseException:
+            except BaseException:  # also when interrupted: cleaned up, and raised again
                 raw.close()
                 raise
             self._socket.settimeout(silence_s)

@@ -106,7 +106,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
         listener.bind((host, port))
         listener.listen(1024)
-    except BaseException:
+    except BaseException:  # also when interrupted: cleaned up, and raised again
         listener.close()
         raise
     return listener

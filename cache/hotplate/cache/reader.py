@@ -49,7 +49,7 @@ class RemoteFile:
             self.size_bytes = int(opening["size"])
             self.chunk_bytes = int(opening["chunk"])
             self.view = _map(self.fd, self.size_bytes)
-        except BaseException:
+        except BaseException:  # also when interrupted: cleaned up, and raised again
             os.close(self.fd)
             raise
         self._missing = set(range(-(-self.size_bytes // self.chunk_bytes)))

@@ -42,7 +42,7 @@ class WholeBody:
             self._reading = True
         try:
             self._read(offset, view)
-        except BaseException:
+        except BaseException:  # also when interrupted: cleaned up, and raised again
             self._end()
             raise
         finally:

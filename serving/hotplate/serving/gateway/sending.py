@@ -73,7 +73,7 @@ class Sending:
 
     def fail(self, error: GatewayError) -> None:
         """Ends it for the caller."""
-        raise NotImplementedError
+        raise NotImplementedError  # only an Exchange has an answer to end
 
     def take_body(self, data: bytes) -> None:
         """More of the request's body. Once the caller's side has ended it is thrown away."""
