@@ -141,18 +141,14 @@ class BentoCloud(Hpa):
         super().__init__(concurrency, down_s=600.0)
 
 
-class RayServe(Ticking):
-    """Ray Serve's autoscaling policy; target = concurrency, other defaults its own."""
+class Averaging(Ticking):
+    """Follows the mean demand of a window; target = concurrency."""
 
-    tick_s = 10.0
-    """It decides every 0.1 s on metrics that come every 10 s."""
-    LOOK_BACK_S = 30.0
-    UP_S = 30.0
-    DOWN_S = 600.0
+    window_s: float
 
     def __init__(self, concurrency: int) -> None:
         super().__init__(concurrency)
-        self._mean = WindowMean(self.LOOK_BACK_S)
+        self._mean = WindowMean(self.window_s)
         self._above_since = math.inf
         self._below_since = math.inf
 
@@ -167,37 +163,40 @@ class RayServe(Ticking):
         wish = _ceil(mean / self.concurrency)
         self._above_since = min(self._above_since, now) if wish > live else math.inf
         self._below_since = min(self._below_since, now) if wish < live else math.inf
-        if now >= self._above_since + self.UP_S or now >= self._below_since + self.DOWN_S:
-            self._above_since = self._below_since = math.inf
+        if self._is_due(now):
             return self._step(wish, view, now, f"mean {mean:.2f}")
         return self._step(live, view, now, f"mean {mean:.2f}, not for long enough")
 
+    def _is_due(self, now: float) -> bool:
+        """Whether the wish has been above or below for long enough."""
+        raise NotImplementedError  # how long is what tells the rules apart
 
-class KubeAi(Ticking):
-    """KubeAI's autoscaler; target = concurrency, other defaults its own."""
+
+class RayServe(Averaging):
+    """Ray Serve's autoscaling policy; defaults its own but for the target."""
 
     tick_s = 10.0
-    WINDOW_S = 600.0
+    """It decides every 0.1 s on metrics that come every 10 s."""
+    window_s = 30.0
+    UP_S = 30.0
+    DOWN_S = 600.0
+
+    def _is_due(self, now: float) -> bool:
+        due = now >= self._above_since + self.UP_S or now >= self._below_since + self.DOWN_S
+        if due:
+            self._above_since = self._below_since = math.inf
+        return due
+
+
+class KubeAi(Averaging):
+    """KubeAI's autoscaler; defaults its own but for the target."""
+
+    tick_s = 10.0
+    window_s = 600.0
     DOWN_S = 30.0
 
-    def __init__(self, concurrency: int) -> None:
-        super().__init__(concurrency)
-        self._mean = WindowMean(self.WINDOW_S)
-        self._below_since = math.inf
-
-    def changed(self, total: int, live: int, now: float) -> float:
-        self._mean.record(total, now)
-        return super().changed(total, live, now)
-
-    def decide(self, view: View, now: float) -> Step:
-        live, mean = view.replicas.live, self._mean.mean(now)
-        if not live:
-            return self._step(int(view.demand.total > 0), view, now, "a request came")
-        wish = _ceil(mean / self.concurrency)
-        self._below_since = min(self._below_since, now) if wish < live else math.inf
-        if wish < live and now < self._below_since + self.DOWN_S:
-            wish = live
-        return self._step(wish, view, now, f"mean {mean:.2f} over {self.WINDOW_S:.0f} s")
+    def _is_due(self, now: float) -> bool:
+        return now >= self._above_since or now >= self._below_since + self.DOWN_S
 
 
 class ModalIdle:
