@@ -275,6 +275,24 @@ def test_what_was_left_mounted_is_replaced_and_so_is_a_killed_daemon(tmp_path: P
         assert not bench.mounted
 
 
+def test_what_agents_elsewhere_left_mounted_is_removed_if_nobody_serves_it(tmp_path: Path) -> None:
+    devices = {}
+    for name in ("dead", "slow"):
+        (tmp_path / name).mkdir()
+        devices[name] = os.open(view_mount.DEVICE, os.O_RDWR)
+        view_mount.mount(devices[name], tmp_path / name, f"hotplate:/{tmp_path.name}/{name}")
+    os.close(devices["dead"])
+    try:
+        with closing(Bench(tmp_path)) as bench, bench.start() as agent:
+            assert not view_mount.mounted_at(tmp_path / "dead")
+            assert view_mount.mounted_at(tmp_path / "slow"), "it has a daemon, which may answer yet"
+            agent.terminate()
+    finally:
+        os.close(devices["slow"])
+        view_mount.sweep()
+    assert not view_mount.mounted_at(tmp_path / "slow")
+
+
 def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 

@@ -154,8 +154,13 @@ class View:
         return True
 
     def _prepare(self) -> None:
-        """Makes the folder, and removes what a killed agent of this data folder left mounted."""
+        """Makes the folder, and removes what killed agents left mounted: of this data folder, and
+        of any other whose daemon has died too."""
         view_mount.unmount(self._source)
+        for left in map(Path, view_mount.sweep()):
+            if left.parent == _MOUNTS:
+                with contextlib.suppress(OSError):  # it is mounted there again
+                    left.rmdir()
         for one in view_mount.mounted_at(self.mount):
             raise OSError(0, f"{one.source} is mounted there")
         self.mount.mkdir(parents=True, exist_ok=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 import stat
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,9 @@ DEVICE = "/dev/fuse"
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOATIME = 0x1, 0x2, 0x4, 0x400
 _MNT_DETACH = 0x2
 """From sys/mount.h."""
+
+_ANSWER_S = 1.0
+"""How long a view is waited for that may hang."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -52,6 +57,18 @@ def unmount(source: str) -> None:
             raise _failure(f"{one.folder} cannot be unmounted")
 
 
+def sweep() -> list[str]:
+    """Unmounts views whose daemons have died with their agents, whosever they were; the folders.
+
+    Raises OSError.
+    """
+    views = [one for one in mounts() if one.file_system == FILE_SYSTEM]
+    dead = [one for one in views if _is_dead(one.folder)]
+    for source in {one.source for one in dead}:
+        unmount(source)
+    return [one.folder for one in dead]
+
+
 def mounts() -> list[Mount]:
     """All mounts, the last one on top. Never touches what is mounted."""
     return list(map(_parse, Path("/proc/self/mountinfo").read_text("utf-8").splitlines()))
@@ -59,6 +76,22 @@ def mounts() -> list[Mount]:
 
 def mounted_at(folder: Path) -> list[Mount]:
     return [one for one in mounts() if one.folder == str(folder)]
+
+
+def _is_dead(folder: str) -> bool:
+    """Whether nobody serves it any more; who does not answer at once counts as alive."""
+    errors: list[int | None] = []
+
+    def ask() -> None:
+        try:
+            os.statvfs(folder)
+        except OSError as exc:
+            errors.append(exc.errno)
+
+    asking = threading.Thread(target=ask, name="view-sweep", daemon=True)
+    asking.start()
+    asking.join(_ANSWER_S)
+    return errors == [errno.ENOTCONN]
 
 
 def read_ahead(folder: Path, size_bytes: int) -> None:
