@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
-from hotplate.cache.origin import Origin, Source
+from hotplate.cache.origin import Came, Origin, Source, unheard
 
 
 def blob_of(content: bytes) -> Blob:
@@ -110,7 +110,7 @@ class PacedSource:
     origin: PacedOrigin
     digest: str
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         self.origin.read_into(self.digest, offset, view)
 
 

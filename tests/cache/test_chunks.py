@@ -60,6 +60,19 @@ def test_other_chunks_go_on_while_one_is_held_back() -> None:
     assert chunks.next(0.0) == 1
 
 
+def test_bytes_on_their_way_are_progress_and_the_same_ones_again_are_not() -> None:
+    chunks = Chunks("a", 2)
+    chunks.next(0.0)
+    for now in (20.0, 40.0):
+        chunks.came(0, int(now), now)
+        assert chunks.stalled(now + 29.0) is None
+    assert chunks.failed(0, DOWN, 45.0) is None
+    assert chunks.next(50.0) == 0
+    chunks.came(0, 40, 60.0)
+    assert chunks.stalled(69.0) is None
+    assert isinstance(chunks.stalled(70.0), OriginUnavailable), "it breaks where it broke before"
+
+
 def test_thirty_seconds_of_failures_are_the_end() -> None:
     chunks = Chunks("model.safetensors", 2)
     now = 100.0
@@ -74,7 +87,8 @@ def test_thirty_seconds_of_failures_are_the_end() -> None:
     assert isinstance(error, OriginUnavailable)
     assert 130.0 <= now <= 132.0
     assert str(error) == (
-        "model.safetensors: no chunk arrived in 30 s, 1 of 2 are here; last: connection refused"
+        "model.safetensors: nothing new arrived in 30 s, 1 of 2 chunks are here; "
+        "last: connection refused"
     )
 
 

@@ -138,7 +138,9 @@ async def test_an_origin_that_hangs_fails_the_blob_and_not_the_agent(bench: Benc
     holdings = bench.make(stall_s=0.2)
     bench.origin.hold(BLOB, 1)
     holding = bench.start(holdings, BLOB, "model.safetensors")
-    with pytest.raises(OriginUnavailable, match=r"no chunk arrived in 0.2 s, 2 of 3 are here"):
+    with pytest.raises(
+        OriginUnavailable, match=r"nothing new arrived in 0.2 s, 2 of 3 chunks are here"
+    ):
         await holding.until_on_disk()
     second = bench.start(holdings, SECOND, "b", streamed=False)
     await second.until_on_disk()

@@ -217,6 +217,17 @@ async def test_a_body_that_breaks_off_is_fetched_again_and_counted(tmp_path: Pat
         assert web.sent_bytes == len(WEIGHTS) + 3 == found["from_origin_bytes"]
 
 
+@pytest.mark.parametrize("ranges", [True, False])
+async def test_a_slow_origin_is_waited_for_as_long_as_bytes_come(
+    tmp_path: Path, ranges: bool
+) -> None:
+    content = random_bytes(100_000, 22)
+    with WebServer({"/m": content}, ranges=ranges, bytes_per_s=50_000) as web:
+        async with agent(tmp_path / "data", stall_s=1) as client:
+            found = await client.pull(f"{web.url}/m")
+    assert found["seconds"] > 1.5 and found["from_origin_bytes"] == len(content)
+
+
 async def test_a_peer_knows_the_files_and_digests_of_an_origin_that_is_down(tmp_path: Path) -> None:
     with WebServer({"/m/a": WEIGHTS, "/m/b": CONFIG}) as web:
         url = f"{web.url}/m"

@@ -24,6 +24,8 @@ class Ways:
     """Whether it says how long a body is; else it comes in pieces that each say so."""
     closes_after: int | None = None
     """Bytes of a body after which it closes the connection; of one body, the next."""
+    bytes_per_s: float = 0.0
+    """How fast each body is sent, when set."""
     refuses: int = 0
     """The status of every answer, when set."""
     moved: dict[str, str] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class WebServer:
         self.lock = threading.Lock()
         self._news = threading.Condition()
         self._held: tuple[str, str] | None = None
-        self._released = threading.Event()
+        self.released = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
@@ -79,14 +81,14 @@ class WebServer:
             )
 
     def release(self) -> None:
-        self._released.set()
+        self.released.set()
 
     def note(self, method: str, path: str, span: str) -> None:
         with self._news:
             self.requests.append((method, path, span))
             self._news.notify_all()
         if self._held is not None and path == self._held[0] and span.startswith(self._held[1]):
-            assert self._released.wait(8)
+            assert self.released.wait(8)
 
     def of(self, method: str) -> list[str]:
         return [path for one, path, _ in self.requests if one == method]
@@ -175,7 +177,9 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
             with server.lock:
                 cut, ways.closes_after = ways.closes_after, None
                 server.sent_bytes += len(body[:cut])
-            if ways.lengths:
+            if ways.bytes_per_s:
+                self.trickle(body, ways.bytes_per_s)
+            elif ways.lengths:
                 self.wfile.write(body[:cut])
             else:
                 for at in range(0, len(body), 100_000):
@@ -183,6 +187,12 @@ def _handler(server: WebServer) -> type[BaseHTTPRequestHandler]:
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                 self.wfile.write(b"0\r\n\r\n")
             self.close_connection = self.close_connection or cut is not None
+
+        def trickle(self, body: bytes, bytes_per_s: float) -> None:
+            piece = int(bytes_per_s / 20)
+            for at in range(0, len(body), piece):
+                self.wfile.write(body[at : at + piece])
+                server.released.wait(1 / 20)
 
         def end(self, status: int, body: bytes = b"", **headers: str) -> None:
             self.send_response(status)

@@ -77,7 +77,7 @@ class AgentSettings:
     fetch_threads: int = 4
     """Chunks on their way at once. Object stores give 50-100 MB/s per connection."""
     stall_s: float = STALL_S
-    """Seconds without a verified chunk after which a file fails."""
+    """Seconds without a new byte after which a file fails."""
     mount: Path | None = None
     """Folder to show all files in, as a file system, where that is allowed; None = nowhere."""
     flush_s: float = 60.0

@@ -20,7 +20,7 @@ from hotplate.cache.errors import (
 )
 
 STALL_S = 30.0
-"""Without a verified chunk for that long, readers are told rather than left hanging."""
+"""Without a new byte for that long, readers are told rather than left hanging."""
 
 CORRUPT_REFETCHES = 3
 """Bytes damaged on the way are damaged once; damaged at the origin, always."""
@@ -48,6 +48,7 @@ class Chunks:
         self._not_before: dict[int, float] = {}
         self._failures: dict[int, int] = {}
         self._corruptions: dict[int, int] = {}
+        self._furthest: dict[int, int] = {}
         self._progress_at = 0.0
         self._tried = False
         """Whether somebody has tried and failed since the last progress."""
@@ -94,13 +95,22 @@ class Chunks:
         self._missing.remove(index)
         self._fetching.add(index)
 
+    def came(self, index: int, got_bytes: int, now: float) -> None:
+        """So much of a chunk under way has come. What earlier attempts got too is no progress."""
+        if got_bytes > self._furthest.get(index, 0):
+            self._furthest[index] = got_bytes
+            self._progress_at = now
+
     def verified(self, index: int, now: float) -> None:
         self._fetching.discard(index)
         self._verified.add(index)
         self.verified_bits |= 1 << index
         self._progress_at = now
         self._tried = False
-        for record in (self._wanted, self._not_before, self._failures, self._corruptions):
+        for record in (
+            *(self._wanted, self._furthest),
+            *(self._not_before, self._failures, self._corruptions),
+        ):
             record.pop(index, None)
 
     def give_back(self, index: int) -> None:
@@ -160,6 +170,6 @@ class Chunks:
 
     def _stalled(self, reason: str) -> CacheError:
         return OriginUnavailable(
-            f"{self.name}: no chunk arrived in {self.stall_s:g} s, "
-            f"{len(self._verified)} of {self.count} are here; last: {reason}"
+            f"{self.name}: nothing new arrived in {self.stall_s:g} s, "
+            f"{len(self._verified)} of {self.count} chunks are here; last: {reason}"
         )

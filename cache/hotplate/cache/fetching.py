@@ -17,7 +17,7 @@ from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import CacheError, ChunkCorrupt
 from hotplate.cache.manifest import Content, Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
-from hotplate.cache.origin import Source
+from hotplate.cache.origin import Came, Source
 from hotplate.cache.peer_answer import PeerAnswer, Peers
 from hotplate.cache.standing import Standing
 from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
@@ -26,6 +26,10 @@ from hotplate.cache.traffic import Traffic
 PEER_THREADS = 32
 """Requests to peers at once, most of them kept until their chunk is there: simulated, fewer leave
 links idle, and more help no further."""
+
+
+_NOTE_SHARE = 0.1
+"""Of the time without progress that a fetch survives: bytes on their way are noted that often."""
 
 
 class Destination(Protocol):
@@ -207,7 +211,7 @@ class Fetcher:
             if step.source != ORIGIN:
                 self._bring_from_peer(fetch, step, part)
                 return
-            fetch.origin.read_into(offset, part)
+            fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
             self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
@@ -215,6 +219,20 @@ class Fetcher:
         elif digest != fetch.content.chunks[step.index]:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
         self._came(fetch, step, 0.0)
+
+    def _hears(self, fetch: Fetch, index: int) -> Came:
+        """Takes note of a chunk's bytes while they come; often enough for the fetch's patience."""
+        noted_at = self.clock()
+
+        def came(got_bytes: int) -> None:
+            nonlocal noted_at
+            now = self.clock()
+            if now - noted_at >= fetch.chunks.stall_s * _NOTE_SHARE:
+                noted_at = now
+                with self.work:
+                    fetch.chunks.came(index, got_bytes, now)
+
+        return came
 
     def _bring_local(self, fetch: Fetch, step: Step) -> None:
         assert fetch.local is not None

@@ -10,7 +10,7 @@ import fsspec
 
 from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
 from hotplate.cache.locations import Location, Version, changed
-from hotplate.cache.origin import Source
+from hotplate.cache.origin import Came, Source, unheard
 
 _TAGS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "last_modified")
 """Where file systems of fsspec say what changes with the content; the first one counts."""
@@ -54,7 +54,7 @@ class FsspecSource:
 
     version: Version
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         try:
             fs, path = fsspec.url_to_fs(self.version.url)
             data = fs.cat_file(path, start=offset, end=offset + len(view))

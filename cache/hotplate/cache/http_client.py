@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.http_connection import Connection
 from hotplate.cache.locations import hide
+from hotplate.cache.origin import Came, unheard
 
 _REDIRECTS = 10
 _REDIRECT = (301, 302, 303, 307, 308)
@@ -54,11 +55,12 @@ class Answer:
         """Whether the connection can take another request."""
         return self._ended and self._keeps and self._connection.clean
 
-    def read_into(self, view: memoryview) -> int:
+    def read_into(self, view: memoryview, came: Came = unheard) -> int:
         """Fills `view`, or what there is of it; the bytes read. Raises OriginUnavailable."""
         got = 0
         while got < len(view) and (count := self._some_into(view[got:])):
             got += count
+            came(got)
         return got
 
     def read_all(self, limit_bytes: int) -> bytes:
@@ -71,7 +73,7 @@ class Answer:
                 raise OriginUnavailable(f"{hide(self.url)} answered more than {limit_bytes} bytes")
         return bytes(data)
 
-    def skip(self, count: int | None = None) -> int:
+    def skip(self, count: int | None = None, came: Came = unheard) -> int:
         """Reads so many bytes (None: all) and forgets them; how many there were."""
         scratch = memoryview(bytearray(_SCRATCH_BYTES * 16))
         got = 0
@@ -81,6 +83,7 @@ class Answer:
             if not some:
                 break
             got += some
+            came(got)
         return got
 
     def _some_into(self, view: memoryview) -> int:

@@ -7,16 +7,23 @@ cost as much again as the transfer.
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 from urllib.parse import SplitResult, quote
+
+T = TypeVar("T")
 
 NO_PROGRESS_S = 30
 """Without a byte for that long, a connection counts as broken."""
 
 _CONNECT_S = 10
+_LOOK_S = 0.25
+"""How long bytes that are waited for may be the kernel's alone: a slow body is news, too."""
+
 _HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 16 << 10
 """What is read at once while a head is looked for: little of a body comes along with it."""
@@ -53,9 +60,9 @@ class Connection:
         else:
             # Not settimeout: it makes the socket a non-blocking one, with a poll for each read.
             raw.settimeout(None)
-            limit = _timeval(silence_s)
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            look_s = min(_LOOK_S, silence_s)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(look_s))
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(silence_s))
             self._socket = raw
 
     @property
@@ -90,17 +97,14 @@ class Connection:
         return self._until(b"\r\n")
 
     def recv_into(self, view: memoryview) -> int:
-        """Fills as much of `view` as comes without a long pause; 0 at the connection's end."""
+        """Fills `view`, or what comes of it in a moment; 0 at the connection's end."""
         if self._left:
             count = min(len(self._left), len(view))
             view[:count] = memoryview(self._left)[:count]
             del self._left[:count]
             return count
-        try:
-            flags = 0 if self._tls else socket.MSG_WAITALL
-            return self._socket.recv_into(view, len(view), flags)
-        except BlockingIOError as exc:
-            raise self._silence() from exc
+        flags = 0 if self._tls else socket.MSG_WAITALL
+        return self._patiently(lambda: self._socket.recv_into(view, len(view), flags))
 
     def hang_up(self) -> None:
         """Ends what another thread waits for; it still closes the connection."""
@@ -115,10 +119,7 @@ class Connection:
         while (at := self._left.find(end)) < 0:
             if len(self._left) > _HEAD_BYTES:
                 raise ConnectionError(f"answered with a head of more than {_HEAD_BYTES} bytes")
-            try:
-                data = self._socket.recv(_PIECE_BYTES)
-            except BlockingIOError as exc:
-                raise self._silence() from exc
+            data = self._patiently(lambda: self._socket.recv(_PIECE_BYTES))
             if not data:
                 raise ConnectionError("closed the connection")
             self._left += data
@@ -126,8 +127,12 @@ class Connection:
         del self._left[: at + len(end)]
         return found
 
-    def _silence(self) -> TimeoutError:
-        return TimeoutError(f"gave nothing for {self._silence_s:g} s")
+    def _patiently(self, read: Callable[[], T]) -> T:
+        """What comes in `silence_s`. Without TLS, each read gives up much earlier."""
+        for _ in range(math.ceil(self._silence_s / _LOOK_S)):
+            with contextlib.suppress(BlockingIOError):
+                return read()
+        raise TimeoutError(f"gave nothing for {self._silence_s:g} s")
 
 
 def _timeval(seconds: float) -> bytes:

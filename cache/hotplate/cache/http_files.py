@@ -12,7 +12,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
 from hotplate.cache.http_client import Answer, HttpClient
 from hotplate.cache.locations import Location, Version, changed, hide
-from hotplate.cache.origin import Source
+from hotplate.cache.origin import Came, Source, unheard
 from hotplate.cache.whole_body import WholeBody
 
 _PAGE_BYTES = 16 << 20
@@ -116,15 +116,15 @@ class HttpSource:
         self._target: str | None = None
         self._whole: WholeBody | None = None
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         whole = self._whole
-        if whole is None and self._read_range(offset, view):
+        if whole is None and self._read_range(offset, view, came):
             return
         if whole is None:
             whole = self._whole = self._whole or WholeBody(self._stream, self._version.size_bytes)
-        whole.read_into(offset, view)
+        whole.read_into(offset, view, came)
 
-    def _read_range(self, offset: int, view: memoryview) -> bool:
+    def _read_range(self, offset: int, view: memoryview, came: Came) -> bool:
         """Whether the server gave the range, or all of a file that is no longer than that."""
         last = offset + len(view) - 1
         span = {"Range": f"bytes={offset}-{last}"}
@@ -137,7 +137,7 @@ class HttpSource:
                     return False
             else:
                 raise self._failure(answer.status)
-            got = answer.read_into(view)
+            got = answer.read_into(view, came)
         if got < len(view):
             error = OriginUnavailable(
                 f"{self._version.name} gave {got} of {len(view)} bytes at {offset}; is it whole?"

@@ -11,7 +11,7 @@ import fsspec
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.locations import Location, Version, changed
-from hotplate.cache.origin import Source, read_at
+from hotplate.cache.origin import Came, Source, read_at, unheard
 
 
 class LocalFiles:
@@ -40,7 +40,7 @@ class LocalSource:
 
     version: Version
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         path = self.version.url.removeprefix("file://")
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

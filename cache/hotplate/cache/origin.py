@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,15 +13,23 @@ from blake3 import blake3
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import Blob, Entry, Manifest, count_chunks
 
+Came = Callable[[int], None]
+"""Told, while bytes are read, how many have come so far."""
+
+
+def unheard(came_bytes: int) -> None:
+    """For who reads and wants no news of it."""
+
 
 class Source(Protocol):
     """What one file's bytes are read from; synchronous and thread-safe."""
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         """Fills `view` with the file's bytes from `offset`.
 
-        The bytes are not verified here. Raises UnknownBlob, ChunkCorrupt (the file is too
-        short), OriginUnavailable.
+        The bytes are not verified here. A source that can tell calls `came` a few times a second
+        while some come. Raises UnknownBlob, ChunkCorrupt (the file is too short),
+        OriginUnavailable.
         """
 
 
@@ -110,7 +118,7 @@ class BlobSource:
     origin: FsspecOrigin
     digest: str
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         self.origin.read_into(self.digest, offset, view)
 
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.http_client import Answer
+from hotplate.cache.origin import Came, unheard
 
 _PATIENCE_S = 0.3
 """How long the stream stands still for whoever wants the next part, before parts are skipped."""
@@ -29,7 +30,7 @@ class WholeBody:
         self._stream: Answer | None = None
         self._undo = contextlib.ExitStack()
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         """Raises OriginUnavailable when the stream ends before that part does."""
         with self._turn:
             self._waiting.append(offset)
@@ -41,7 +42,7 @@ class WholeBody:
             self._waiting.remove(offset)
             self._reading = True
         try:
-            self._read(offset, view)
+            self._read(offset, view, came)
         except BaseException:  # also when interrupted: cleaned up, and raised again
             self._end()
             raise
@@ -58,12 +59,13 @@ class WholeBody:
         """The wanted part that costs least to reach."""
         return min(self._waiting, key=lambda offset: (offset < self._at, offset))
 
-    def _read(self, offset: int, view: memoryview) -> None:
+    def _read(self, offset: int, view: memoryview, came: Came) -> None:
         if self._stream is None or offset < self._at:
             self._end()
             self._stream = self._undo.enter_context(self._begin())
-        self._at += self._stream.skip(offset - self._at)
-        got = self._stream.read_into(view)
+        skipped = self._stream.skip(offset - self._at, came)
+        self._at += skipped
+        got = self._stream.read_into(view, lambda count: came(skipped + count))
         self._at += got
         if got < len(view):
             raise OriginUnavailable(f"the file ended after {self._at} bytes")
