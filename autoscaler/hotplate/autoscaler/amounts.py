@@ -1,0 +1,65 @@
+"""Amounts of what replicas take: GPUs, CPUs, memory, and how many they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+GIB = 1 << 30
+
+_DUST = 1e-9
+"""Rounding of sums such as 0.1 + 0.2 must not cost a replica."""
+
+
+class Amounts(NamedTuple):
+    """So much of each; the order is that of what is usually scarcest."""
+
+    gpus: float = 0.0
+    cpus: float = 0.0
+    memory_bytes: float = 0.0
+    replicas: float = 0.0
+
+    def within(self, limit: Amounts) -> bool:
+        """Whether there is no more of anything than `limit` allows."""
+        return (
+            self[0] <= limit[0] + _DUST
+            and self[1] <= limit[1] + _DUST
+            and self[2] <= limit[2] + _DUST
+            and self[3] <= limit[3] + _DUST
+        )
+
+    def plus(self, other: Amounts, times: float = 1.0) -> Amounts:
+        return Amounts(
+            self.gpus + times * other.gpus,
+            self.cpus + times * other.cpus,
+            self.memory_bytes + times * other.memory_bytes,
+            self.replicas + times * other.replicas,
+        )
+
+
+UNLIMITED = Amounts(math.inf, math.inf, math.inf, math.inf)
+
+
+def over(amount: float, limit: float) -> bool:
+    """Whether an amount is above its limit by more than rounding."""
+    return amount > limit + _DUST
+
+
+def total(amounts: Iterable[tuple[Amounts, float]]) -> Amounts:
+    """The sum of so much of each."""
+    gpus = cpus = memory_bytes = replicas = 0.0
+    for each, times in amounts:
+        gpus += times * each[0]
+        cpus += times * each[1]
+        memory_bytes += times * each[2]
+        replicas += times * each[3]
+    return Amounts(gpus, cpus, memory_bytes, replicas)
+
+
+def said(dimension: int, amount: float) -> str:
+    """`2 GPUs`, `0.5 CPUs`, `12 GiB of memory`, `1 replica`."""
+    if dimension == Amounts._fields.index("memory_bytes"):
+        return f"{amount / GIB:.3g} GiB of memory"
+    noun = ("GPU", "CPU", "", "replica")[dimension]
+    return f"{amount:.3g} {noun}" if amount == 1 else f"{amount:.3g} {noun}s"

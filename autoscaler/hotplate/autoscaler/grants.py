@@ -1,0 +1,237 @@
+"""Who gets how many replicas when more are wished for than there may be; pure.
+
+    quotas = {"a": Quota(Amounts(4, math.inf, math.inf, math.inf)), "b": Quota(weight=2)}
+    asks = [
+        Ask("a/chat", "a", Amounts(gpus=1, replicas=1), wanted=6),
+        Ask("b/draw", "b", Amounts(gpus=1, replicas=1), wanted=6),
+    ]
+    granted = share(asks, quotas, capacity=Amounts(6, 64, 2**38, math.inf))
+    granted["a/chat"]  # Grant(replicas=2, reason="2 of 6 granted: …")
+
+A quota bounds all replicas of an organization, the capacity those of all. Within them the lower
+priority goes first, and inside one priority replicas are given out one by one to the organization
+that has least for its weight (max-min), and there to the service that has least. A replica counts
+as its share of the scarcest resource that it needs: of the GPUs where these are scarce, else of
+what is asked for most beyond what there is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Generic, Literal, TypeVar
+
+from hotplate.autoscaler.amounts import UNLIMITED, Amounts, over, said, total
+
+Key = TypeVar("Key")
+
+USUAL_PRIORITY = 3
+"""Of 0 (first) to 7 (last), as requests have them (RFC 9218)."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What an organization may have in all, and what it counts for where it is not alone."""
+
+    limit: Amounts = UNLIMITED
+    standby: float = float("inf")
+    """Instances held ready and empty for it."""
+    weight: float = 1.0
+    """Above 0: one of weight 2 gets twice as much as one of weight 1 that wants as much."""
+
+
+NO_QUOTA = Quota()
+
+
+@dataclass(frozen=True)
+class Ask(Generic[Key]):
+    """What one service wishes for."""
+
+    key: Key
+    organization: str
+    each: Amounts
+    """What one replica takes."""
+    wanted: int
+    kept: int = 0
+    """How many of them are idle and only kept for demand to come back: they are granted last."""
+    held: int = 0
+    """How many there are: between equals, who has something keeps it."""
+    priority: int = USUAL_PRIORITY
+    replacing: bool = False
+    """A new revision, which goes before its equals: at a full quota it could not start else."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """How many of the replicas that a service wishes for it gets, and why no more."""
+
+    replicas: int
+    reason: str = ""
+    """Empty where it gets them all."""
+    cause: Literal["", "quota", "capacity"] = ""
+
+
+def share(
+    asks: Sequence[Ask[Key]],
+    quotas: Mapping[str, Quota],
+    capacity: Amounts = UNLIMITED,
+) -> dict[Key, Grant]:
+    """What each service gets. No sum over an organization is ever above its quota.
+
+    An organization without a quota is not limited and has weight 1. A replica that is larger than
+    the whole capacity is left to whoever places it, and counts for nothing here: the others need
+    not wait for it. Same arguments, same answer; ties go to who comes first in `asks`.
+    """
+    return _Sharing(asks, quotas, capacity).run()
+
+
+class _Sharing(Generic[Key]):
+    def __init__(
+        self, asks: Sequence[Ask[Key]], quotas: Mapping[str, Quota], capacity: Amounts
+    ) -> None:
+        self._asks = asks
+        self._quotas = quotas
+        self._capacity = capacity
+        self._fits = [ask.each.within(capacity) for ask in asks]
+        self._asked = total(
+            (ask.each, ask.wanted) for ask, fits in zip(asks, self._fits, strict=True) if fits
+        )
+        by_organization: dict[str, list[tuple[Amounts, float]]] = defaultdict(list)
+        for ask in asks:
+            by_organization[ask.organization].append((ask.each, ask.wanted))
+        self._asked_by = {name: total(theirs) for name, theirs in by_organization.items()}
+        self._sizes: list[float] = []
+        """A replica as a share of the scarcest that it needs; 0 = all that it needs suffices."""
+        self._sizes_inside: list[float] = []
+        """The same among services of one organization, whose quota may be scarcer."""
+        self._granted = [0] * len(asks)
+        self._used = Amounts()
+        self._used_by = dict.fromkeys(by_organization, Amounts())
+        self._short: dict[int, tuple[Literal["quota", "capacity"], int]] = {}
+        """By ask that gets less: what binds it, and by which resource."""
+
+    def run(self) -> dict[Key, Grant]:
+        if self._nobody_loses():
+            return {ask.key: Grant(ask.wanted) for ask in self._asks}
+        self._measure()
+        order = sorted(range(len(self._asks)), key=lambda i: self._asks[i].priority)
+        for _, group in groupby(order, key=lambda i: self._asks[i].priority):
+            self._share_class(list(group))
+        return {ask.key: self._grant(i) for i, ask in enumerate(self._asks)}
+
+    def _nobody_loses(self) -> bool:
+        return self._asked.within(self._capacity) and all(
+            asked.within(self._quota(name).limit) for name, asked in self._asked_by.items()
+        )
+
+    def _measure(self) -> None:
+        for ask in self._asks:
+            size = _scarcest(ask.each, self._asked, self._capacity)
+            limit = self._quota(ask.organization).limit
+            by_quota = _scarcest(ask.each, self._asked_by[ask.organization], limit)
+            self._sizes.append(size)
+            self._sizes_inside.append(by_quota or size)
+
+    def _share_class(self, members: Sequence[int]) -> None:
+        """Those of one priority: first what is needed, then what is only kept."""
+        has = dict.fromkeys((self._asks[i].organization for i in members), 0.0)
+        self._fill({i: self._asks[i].wanted - self._asks[i].kept for i in members}, has)
+        self._fill({i: self._asks[i].wanted for i in members}, has)
+
+    def _fill(self, wanted: Mapping[int, int], has: dict[str, float]) -> None:
+        """One replica after the other to the lowest, until each has what it wants or cannot."""
+        queues = self._queues(wanted)
+        turns = [(self._level(name, has), queue[0][1:], name) for name, queue in queues.items()]
+        heapq.heapify(turns)
+        while turns:
+            *_, name = heapq.heappop(turns)
+            queue = queues[name]
+            *_, i = heapq.heappop(queue)
+            if self._add(i):
+                has[name] += self._sizes[i]
+                if self._granted[i] < wanted[i]:
+                    heapq.heappush(queue, self._turn(i))
+            if queue:
+                # Between organizations of the same level, the service that is next decides.
+                heapq.heappush(turns, (self._level(name, has), queue[0][1:], name))
+
+    def _level(self, organization: str, has: Mapping[str, float]) -> float:
+        """What it has for its weight; equal parts are equal in whatever order they came."""
+        return round(has[organization] / self._quota(organization).weight, 9)
+
+    def _queues(self, wanted: Mapping[int, int]) -> dict[str, list[tuple[float, bool, int, int]]]:
+        """Per organization, a heap of its services that want more."""
+        queues: dict[str, list[tuple[float, bool, int, int]]] = defaultdict(list)
+        for i, most in wanted.items():
+            if self._granted[i] < most and i not in self._short:
+                queues[self._asks[i].organization].append(self._turn(i))
+        for queue in queues.values():
+            heapq.heapify(queue)
+        return queues
+
+    def _turn(self, i: int) -> tuple[float, bool, int, int]:
+        """Whose turn it is inside an organization: the smallest has the next."""
+        ask, granted = self._asks[i], self._granted[i]
+        has = round(granted * self._sizes_inside[i], 9)
+        return has, not ask.replacing, -max(0, ask.held - granted), i
+
+    def _add(self, i: int) -> bool:
+        """Grant one more, if quota and capacity allow it."""
+        ask = self._asks[i]
+        of_all = self._used.plus(ask.each) if self._fits[i] else self._used
+        of_theirs = self._used_by[ask.organization].plus(ask.each)
+        limit = self._quota(ask.organization).limit
+        if not of_theirs.within(limit):
+            self._short[i] = "quota", _bound(of_theirs, limit, ask.each)
+            return False
+        if not of_all.within(self._capacity):
+            self._short[i] = "capacity", _bound(of_all, self._capacity, ask.each)
+            return False
+        self._used, self._used_by[ask.organization] = of_all, of_theirs
+        self._granted[i] += 1
+        return True
+
+    def _quota(self, organization: str) -> Quota:
+        return self._quotas.get(organization, NO_QUOTA)
+
+    def _grant(self, i: int) -> Grant:
+        ask, granted = self._asks[i], self._granted[i]
+        if i not in self._short:
+            return Grant(granted)
+        cause, dimension = self._short[i]
+        name = ask.organization
+        quota = self._quota(name)
+        if cause == "quota":
+            why = (
+                f"organization '{name}' has a quota of {said(dimension, quota.limit[dimension])} "
+                f"and wants {said(dimension, self._asked_by[name][dimension])}"
+            )
+        else:
+            why = (
+                f"{said(dimension, self._asked[dimension])} are wanted and there are "
+                f"{said(dimension, self._capacity[dimension])}; organization '{name}' gets "
+                f"{said(dimension, self._used_by[name][dimension])} at priority {ask.priority} "
+                f"and weight {quota.weight:g}"
+            )
+        return Grant(granted, f"{granted} of {ask.wanted} granted: {why}", cause)
+
+
+def _bound(used: Amounts, limit: Amounts, each: Amounts) -> int:
+    """The resource that does not suffice."""
+    return next(d for d, need in enumerate(each) if need and over(used[d], limit[d]))
+
+
+def _scarcest(each: Amounts, asked: Amounts, limit: Amounts) -> float:
+    """A replica's share of what is scarce and it needs: of the GPUs, else of the scarcest."""
+    scarce = [d for d, need in enumerate(each) if need and over(asked[d], limit[d])]
+    if not scarce:
+        return 0.0
+    gpus = Amounts._fields.index("gpus")
+    if gpus in scarce:
+        scarcest = gpus
+    else:
+        scarcest = max(scarce, key=lambda d: asked[d] / limit[d] if limit[d] else float("inf"))
+    return each[scarcest] / limit[scarcest] if limit[scarcest] else 1.0
