@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import socket
 from collections.abc import Callable
@@ -15,9 +14,6 @@ from hotplate.serving.gateway.rounds import Rounds
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
-
-_REQUEST_IDS = itertools.count(1)
-_REQUEST_ID_PREFIX = secrets.token_hex(6).encode()
 
 
 class Callers:
@@ -39,6 +35,8 @@ class Callers:
         """Nobody new is accepted, and each one's next answer is the last."""
         self._server = server
         self._ended = ended
+        self._id_prefix = secrets.token_hex(6).encode()
+        self._ids = 0
         self._fronts: set[Front] = set()
         self._rounds = Rounds(self._fronts, lambda: server.limits.sweep_s)
 
@@ -47,7 +45,8 @@ class Callers:
 
     def new_id(self) -> bytes:
         """For a request that brought none."""
-        return b"%b-%x" % (_REQUEST_ID_PREFIX, next(_REQUEST_IDS))
+        self._ids += 1
+        return b"%b-%x" % (self._id_prefix, self._ids)
 
     # Told by the connections
 

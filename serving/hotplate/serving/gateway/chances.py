@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hotplate.serving.gateway.estimate import ServiceTime
 from hotplate.serving.gateway.fairness import FairLine
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
-WAY = 0.01
+WAY: Final = 0.01
 """Of a request's time limit, what its way here and its answer's way back may take: the caller's
 own clock began before ours. It counts where others wait for the slot."""
-WAY_MOST_S = 0.05
+WAY_MOST_S: Final = 0.05
 
 
 def is_hopeless(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
@@ -44,4 +44,4 @@ class Changes(Generic[Holder]):
         return iter((self.granted, self.ended))
 
 
-NOTHING: Changes[Any] = Changes()
+NOTHING: Final[Changes[Any]] = Changes()

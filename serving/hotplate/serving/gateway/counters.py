@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
-from hotplate.serving.gateway.histogram import BOUNDS_S, Histogram
+from hotplate.serving.gateway.histogram import Histogram, bucket_of
 
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 
@@ -32,7 +30,7 @@ class RouteCounters:
     def answered_at_once(self, status: int, seconds: float) -> None:
         """An answer began and ended after that time."""
         self.answers[min(status // 100, 5)] += 1
-        bucket = bisect_left(BOUNDS_S, seconds)
+        bucket = bucket_of(seconds)
         self.first_bytes.count(bucket, seconds)
         self.totals.count(bucket, seconds)
 

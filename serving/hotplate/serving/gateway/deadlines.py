@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Generic
+from typing import Final, Generic
 
 from hotplate.serving.gateway.waiting import ENDED, Holder, Ticket
 
-STALE_MOST = 64
+STALE_MOST: Final = 64
 """Entries of no use that are kept at least."""
 
 
@@ -27,8 +27,12 @@ class Deadlines(Generic[Holder]):
     def add(self, ticket: Ticket[Holder]) -> None:
         """Watches `ticket.ends_at`; call it again when that has changed."""
         heap = self._heap
-        heappush(heap, (ticket.ends_at, ticket.number, ticket))
-        if len(heap) > self._sweep_at:
+        ends_at, count = ticket.ends_at, len(heap)
+        if count and ends_at < heap[(count - 1) >> 1][0]:
+            heappush(heap, (ends_at, ticket.number, ticket))
+        else:  # it is later than the entry above its place, so that is where it stays
+            heap.append((ends_at, ticket.number, ticket))
+        if count >= self._sweep_at:
             self.replace(())
 
     def replace(self, tickets: Iterable[Ticket[Holder]]) -> None:

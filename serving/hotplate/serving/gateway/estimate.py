@@ -22,21 +22,22 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import deque
+from typing import Final
 
-MEAN_WEIGHT = 0.1
+MEAN_WEIGHT: Final = 0.1
 """Weight of the newest request in the means, once there are ten."""
-ENOUGH = 10
+ENOUGH: Final = 10
 """Requests after which both are held against a request as they are; the first says nothing."""
-WINDOW = 64
+WINDOW: Final = 64
 """Requests whose first byte's times are kept."""
-PAUSE_S = 0.005
+PAUSE_S: Final = 0.005
 """Once there are as many, only what ends so long after the last is learnt from: two hundred a
 second tell as much as ten thousand."""
-LOW = 0.1
+LOW: Final = 0.1
 """The quantile of them below which a request is not tried."""
-SPREAD = 1.1
-FALL = 0.5
-FRESH_S = 5.0
+SPREAD: Final = 1.1
+FALL: Final = 0.5
+FRESH_S: Final = 5.0
 
 
 class ServiceTime:

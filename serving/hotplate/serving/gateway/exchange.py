@@ -163,11 +163,11 @@ class Exchange(Sending):
             self._told(front)
         self._ended()
 
-    def answer_whole(self, head: AnswerHead, body: bytes) -> None:
+    def answer_whole(self, head: AnswerHead, body: bytes, now: float) -> None:
         """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
         `answer_end` would. The head says how long the body is."""
         self.upstream = None
-        server, now = self.server, self.server.loop.time()
+        server = self.server
         front, self.front = self.front, None
         if front is not None:
             keep_alive = self.keep_alive and self.request_done and not front.parting

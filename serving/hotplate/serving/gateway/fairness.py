@@ -53,6 +53,8 @@ class FairLine(Generic[Holder]):
         self._shares: dict[str, Share[Holder]] = {}
         self._waiting: OrderedDict[Share[Holder], None] = OrderedDict()
         """Shares with anybody in their order."""
+        self._sole: Share[Holder] | None = None
+        """The only one of them; None = there are none, or several."""
         self.waiting_weight = 0.0
         """Of those, the weights together."""
         self._next: list[tuple[float, int, Share[Holder]]] = []
@@ -126,7 +128,7 @@ class FairLine(Generic[Holder]):
         if self._returned:
             self.count -= 1
             return self._returned.popitem(last=False)[0]
-        share = next(iter(self._waiting)) if len(self._waiting) == 1 else self._least()
+        share = self._sole or self._least()
         ticket = share.order.take()
         self._left(share, ticket)
         return ticket
@@ -221,12 +223,15 @@ class FairLine(Generic[Holder]):
 
     def _begin(self, share: Share[Holder]) -> None:
         self._bring_up(share)
-        if len(self._waiting) == 1:
-            self._enter(next(iter(self._waiting)))
+        if self._sole is not None:
+            self._enter(self._sole)
         self._waiting[share] = None
         self.waiting_weight += share.weight
         if len(self._waiting) > 1:
+            self._sole = None
             self._enter(share)
+        else:
+            self._sole = share
 
     def _left(self, share: Share[Holder], ticket: Ticket[Holder]) -> None:
         share.queued_bytes -= ticket.size_bytes
@@ -235,6 +240,7 @@ class FairLine(Generic[Holder]):
             del self._waiting[share]
             share.entry = NO_ENTRY
             self.waiting_weight = self.waiting_weight - share.weight if self._waiting else 0.0
+            self._sole = next(iter(self._waiting)) if len(self._waiting) == 1 else None
 
     def _bring_up(self, share: Share[Holder]) -> None:
         """An organization that nobody waits for keeps no more than one request's claim."""

@@ -223,7 +223,8 @@ class Front:
         if self._is_free:
             known = reader.known(data)
             if known is not None:
-                self._begin(*known)
+                request, body = known
+                self._begin(request, body)
                 return
         try:
             reader.feed(data)

@@ -10,18 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from math import inf
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
-ENDLESS_S = 60.0
+NEVER: Final = inf
+ENDLESS_S: Final = 60.0
 """Who has no deadline, such as a task, stands as if it had this long, or it would starve."""
-SPENT_MOST = 64
+SPENT_MOST: Final = 64
 """Places before the first one that are kept, at least, before they are dropped together."""
 
 Turn = tuple[int, float, int, Ticket[Holder]]
 """Where a ticket stands: its priority, deadline and number; of equal ones there are none."""
-SPENT: Any = (-1, 0.0, 0, None)
+SPENT: Final[Any] = (-1, 0.0, 0, None)
 
 
 class Order(Generic[Holder]):
@@ -45,13 +46,10 @@ class Order(Generic[Holder]):
         return bisect_left(self._turns, turn_of(ticket), lo=self._first) - self._first
 
     def join(self, ticket: Ticket[Holder]) -> None:
-        ends_at = ticket.ends_at
-        turn = (ticket.priority, ends_at, ticket.number, ticket)
-        if ends_at == inf:
-            turn = turn_of(ticket)
+        turn = turn_of(ticket)
         turns = self._turns
         self.count += 1
-        if self.count == 1 or turns[-1] < turn:
+        if self.count == 1 or _follows(turn, turns[-1]):
             turns.append(turn)
         else:
             insort(turns, turn, lo=self._first)
@@ -85,6 +83,15 @@ class Order(Generic[Holder]):
 
 def turn_of(ticket: Ticket[Holder]) -> Turn[Holder]:
     ends_at = ticket.ends_at
-    if ends_at == inf:
+    if ends_at == NEVER:
         ends_at = ticket.arrived_at + ENDLESS_S
     return (ticket.priority, ends_at, ticket.number, ticket)
+
+
+def _follows(turn: Turn[Holder], other: Turn[Holder]) -> bool:
+    """As `turn > other`; compiled, numbers are compared as they are and tuples are not."""
+    if turn[0] != other[0]:
+        return turn[0] > other[0]
+    if turn[1] != other[1]:
+        return turn[1] > other[1]
+    return turn[2] > other[2]

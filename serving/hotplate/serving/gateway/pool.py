@@ -73,12 +73,16 @@ class Pool:
         """Sends the exchange on a new connection."""
         self._begin(self._connect(exchange))
 
-    def put(self, upstream: Upstream) -> None:
+    def now(self) -> float:
+        """The loop's time, seconds."""
+        return self._loop.time()
+
+    def put(self, upstream: Upstream, now: float) -> None:
         """Takes back a connection whose answer has ended."""
         if self._closed:
             upstream.close()
             return
-        upstream.idle_since = self._loop.time()
+        upstream.idle_since = now
         self._idle.append(upstream)
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._limits.upstream_idle_s, self._close_idle)
@@ -141,7 +145,7 @@ class Pool:
         if exchange.front is not None and exchange.ticket is not None:
             upstream.serve(exchange)
         else:
-            self.put(upstream)
+            self.put(upstream, self.now())
 
     async def _open(self) -> Upstream:
         host, port = self._host_and_port

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hotplate.serving.gateway.access_log import AccessLog
 from hotplate.serving.gateway.admission import (
@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+COUNTS: Final = Change.COUNTS
+BEGAN: Final = Change.BEGAN
+DRAINED: Final = Change.DRAINED
+"""Looked up once: a member of an enum costs more than a place in the queue."""
+
 Held = Exchange | TaskRun
 """What waits for a slot, or has one."""
 
@@ -88,7 +93,7 @@ class RouteServer:
         self.callers = Callers(
             self,
             ended=self._check_ended,
-            error_changed=lambda: self._changed(Change.COUNTS),
+            error_changed=lambda: self._changed(COUNTS),
             peers=peers,
         )
         self.heads: HeadMemo[RequestHead] = HeadMemo()
@@ -113,7 +118,7 @@ class RouteServer:
             ticket.holder.ticket = None
             ticket.holder.enter_anew(ticket.ends_at if counted else inf)
         if turned:
-            self._changed(Change.BEGAN)
+            self._changed(BEGAN)
         self._check_ended()
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
@@ -123,7 +128,7 @@ class RouteServer:
         self.closing = True
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
         self.callers.turn_out()
-        self._changed(Change.COUNTS)
+        self._changed(COUNTS)
         self._check_ended()
 
     @property
@@ -223,7 +228,7 @@ class RouteServer:
             self.incoming.others_wait(now)
         if changes is not NOTHING:
             self._take_up(changes, now)
-        self._changed(Change.BEGAN if first else Change.COUNTS)
+        self._changed(BEGAN if first else COUNTS)
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
         request, route, ready = exchange.request, self.route, self.queue.ready
@@ -251,7 +256,7 @@ class RouteServer:
         if ticket.place == ENDED:
             run.ticket = run.server = None
             return False
-        self._changed(Change.BEGAN if first else Change.COUNTS)
+        self._changed(BEGAN if first else COUNTS)
         return True
 
     def retry_after_s(self) -> float:
@@ -300,7 +305,7 @@ class RouteServer:
             return
         if ticket.replica is None:
             self.queue.cancel(ticket)
-            self._changed(Change.COUNTS)
+            self._changed(COUNTS)
         else:
             now = self.loop.time()
             self._take_up(self.queue.withdraw(ticket, now), now)
@@ -322,7 +327,7 @@ class RouteServer:
         ticket.size_bytes = exchange.size_bytes
         self._take_up(self.queue.give_back(ticket, now), now)
         self._rewatch()
-        self._changed(Change.COUNTS)
+        self._changed(COUNTS)
 
     def unbound(self, exchange: Exchange) -> None:
         """The exchange may last: its answer has begun, or it has become a tunnel."""
@@ -347,7 +352,7 @@ class RouteServer:
             log.warning("%s: replica %s is in again", self.route.name, pool.id)
             now = self.loop.time()
             self._take_up(self.queue.let_in(pool.id, now), now)
-            self._changed(Change.COUNTS)
+            self._changed(COUNTS)
 
     def _send(self, ticket: Ticket[Held], now: float) -> None:
         assert ticket.replica is not None
@@ -376,12 +381,12 @@ class RouteServer:
         drained = replica.draining and not replica.taken
         if drained and replica.gone:  # unless another of that id has come since
             self._pools.keep({each.id for each in self.queue.replicas})
-        self._changed(Change.DRAINED if drained else Change.COUNTS)
+        self._changed(DRAINED if drained else COUNTS)
         self.incoming.slot_freed()
         self._check_ended()
 
     def _changed(self, change: Change) -> None:
-        if not self._told or change is not Change.COUNTS:
+        if not self._told or change is not COUNTS:
             self._told = True
             self._tell(change)
 
@@ -410,7 +415,7 @@ class RouteServer:
         changes = self.queue.advance(now)
         self._take_up(changes, now)
         if changes.ended or changes.granted:
-            self._changed(Change.COUNTS)
+            self._changed(COUNTS)
         self._rewatch()
 
     def _check_ended(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from typing import Final, Generic
 
 from hotplate.serving.gateway.order import Order
 from hotplate.serving.gateway.waiting import Holder
 
-NO_ROUND = NO_ENTRY = 0
+NO_ROUND: Final = 0
+NO_ENTRY: Final = 0
 
 
 class Share(Generic[Holder]):

@@ -40,6 +40,7 @@ class Upstream(Tap):
         self.idle_since = 0.0
         self._reused = False
         self._half_closed = False
+        self._lost = False
         self._written_bytes = 0
         self._earlier_bytes = 0
         """Written for the exchanges before this one."""
@@ -73,7 +74,7 @@ class Upstream(Tap):
 
     def write(self, data: bytes) -> None:
         self._written_bytes += len(data)
-        if not self._transport.is_closing():
+        if not self._lost:
             self._transport.write(data)
 
     def half_close(self) -> None:
@@ -149,6 +150,7 @@ class Upstream(Tap):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
         self.pool.forget(self)
         exchange, self.exchange = self.exchange, None
         if exchange is None:
@@ -230,8 +232,9 @@ class Upstream(Tap):
         end = len(heads.newest_raw)
         if len(data) - end != head.content_length or exchange.request.method == b"HEAD":
             return False
-        self._let_go(keep=head.keep_alive and exchange.request_done)
-        exchange.answer_whole(head, data[end:])
+        now = self.pool.now()
+        self._let_go(now, keep=head.keep_alive and exchange.request_done)
+        exchange.answer_whole(head, data[end:], now)
         return True
 
     def _remember(self, head: AnswerHead) -> None:
@@ -265,7 +268,7 @@ class Upstream(Tap):
             keep = head is not None and head.keep_alive and exchange.request_done
             keep = keep and clean and not self._more
             trailers, self._trailers = self._trailers, ()
-            self._let_go(keep=keep)
+            self._let_go(self.pool.now(), keep=keep)
             exchange.answer_end(trailers)
         else:
             exchange.flush()
@@ -275,7 +278,7 @@ class Upstream(Tap):
         """Whether the answer is the 101, and not something behind it."""
         return self._head is not None and self._head.status == 101
 
-    def _let_go(self, *, keep: bool) -> None:
+    def _let_go(self, now: float, *, keep: bool) -> None:
         """The answer has ended; `keep`: the connection can carry another one."""
         self.exchange = None
         if keep:
@@ -283,7 +286,7 @@ class Upstream(Tap):
             self._head = None
             self._reused = True
             self.resume_reading()
-            self.pool.put(self)
+            self.pool.put(self, now)
         else:
             self.close()
 
