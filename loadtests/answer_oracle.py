@@ -1,181 +1,174 @@
 """Whether the gateway passes a replica's bytes on as one answer, judged by h11.
 
-One input is what a replica sends before it closes. Read whole and in pieces it must come to the
-same; and what a caller would get of it must be, for h11, one answer and nothing behind it, whole
-exactly if the gateway says so.
+One input is what a replica sends before it closes. It goes through a whole route, from the
+replica's connection to the caller's, of which only the sockets are not there. Read whole, in
+pieces, and once more now that its head is known, it must come to the same; and what the caller
+gets must be, for h11, one answer and nothing behind it, whole exactly if the gateway does not cut
+it off.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import h11
 
-from hotplate.serving.gateway.answer_head import AnswerHead
-from hotplate.serving.gateway.head_memo import HeadMemo
-from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk, read_request
+from hotplate.serving.gateway.front import Front
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.upstream import Upstream
 from loadtests.http_oracle import Differs, pieces
 
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.exchange import Exchange
-
-METHODS = (b"GET", b"HEAD")
-HOST = ((b"Host", b"a"),)
-
-
-def _request(method: bytes) -> RequestHead:
-    return read_request(method, b"/", HOST, http10=False, peer=b"10.0.0.1", proto=b"http")
+REQUESTS = {
+    b"POST": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+    b"HEAD": b"HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+}
+LIMITS = Limits(repeat_bytes=0)
+"""No request is sent twice: the first answer counts."""
+REPLICA = ReplicaRoute("replica", "127.0.0.1:1")
+ROUTE = Route("oracle", "127.0.0.1", 0, (REPLICA,))
+ANSWER_BYTES = b"hotplate-answer-bytes"
+"""Only our worker says it, and our worker counts its bytes."""
+BAD_GATEWAY = 502
 
 
 class Wire(asyncio.Transport):
-    """A connection to a replica that takes everything."""
+    """A connection that takes everything and keeps it. It is its own socket, on which nothing is
+    ever to be read."""
+
+    _quiet = os.pipe()
 
     def __init__(self) -> None:
-        super().__init__({"socket": self})
-        self.closing = False
+        super().__init__({"socket": self, "peername": ("10.0.0.1", 1)})
+        self.written = b""
+        self.closing = self.cut = False
 
     def fileno(self) -> int:
-        return 0
+        return self._quiet[0]
+
+    def setsockopt(self, *option: int) -> None: ...
+
+    def getsockopt(self, *option: int) -> bytes:
+        return b""
 
     def is_closing(self) -> bool:
         return self.closing
+
+    def write(self, data: Any) -> None:
+        if self.closing:
+            raise Differs(f"{data!r} is written to a connection that is closed")
+        self.written += bytes(data)
+
+    def write_eof(self) -> None: ...
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def close(self) -> None:
         self.closing = True
 
     def abort(self) -> None:
-        self.closing = True
+        self.closing = self.cut = True
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
 
-class Idle:
-    """The pool of a replica that nothing is asked of any more."""
+@dataclass(frozen=True)
+class Answer:
+    """What h11 reads in the caller's bytes."""
 
-    relays = True  # on a socket without TCP's options
-    worker = False
-    host_field = b"replica:1"
-    address = "replica:1"
-
-    def __init__(self) -> None:
-        self.heads: HeadMemo[AnswerHead] = HeadMemo()
-
-    def forget(self, upstream: Upstream) -> None: ...
-
-    def failed(self, reason: str) -> None: ...
-
-    def put(self, upstream: Upstream) -> None: ...
+    status: int
+    body: bytes
+    trailers: tuple[tuple[bytes, bytes], ...]
+    whole: bool
 
 
-@dataclass
-class Passed:
-    """The exchange: what a caller got."""
+class Door:
+    """A route with one replica."""
 
-    request: RequestHead
-    end: str = ""
-    """How it ended, in a word."""
-    status: int = 0
-    body: bytes = b""
-    trailers: Sequence[Field] = ()
-    early: bool = False
-    """The caller's part ends before the replica's, as only our worker says."""
-    front: None = field(default=None, compare=False)
-    request_done: bool = True
-    repeatable: bool = False
-    _head: bytes = field(default=b"", compare=False)
-    _chunked: bool = False
+    def __init__(self, method: bytes) -> None:
+        self._method = method
+        self._server = RouteServer(ROUTE, LIMITS, lambda change: None)
+        self._server.follow(ROUTE)
 
-    @property
-    def sent(self) -> bytes:
-        if not self._chunked:
-            return self._head + self.body
-        framed = b"%x\r\n%b\r\n" % (len(self.body), self.body) if self.body else b""
-        last = last_chunk(self.trailers) if self.end == "ended" else b""
-        return self._head + framed + last
+    def pass_on(self, data: Iterable[bytes]) -> Answer:
+        """What becomes of a replica's bytes. Raises Differs."""
+        pool = self._server._pools.of(REPLICA.id)
+        upstream, replica = Upstream(pool), Wire()
+        upstream.connection_made(replica)
+        pool.put(upstream, pool.now())
+        front, caller = Front(self._server), Wire()
+        front.connection_made(caller)
+        front.data_received(REQUESTS[self._method])
+        if not replica.written:
+            raise Differs("the replica was asked nothing")
+        for piece in data:
+            if piece and not replica.closing:
+                upstream.data_received(piece)
+        upstream.connection_lost(None)
+        front.connection_lost(None)
+        if pool.health.tried(""):  # the next answer is another's, whatever became of this one
+            self._server._health_changed(pool)
+        return _read(self._method, caller)
 
-    def answer_head(self, head: AnswerHead) -> None:
-        if self._head or self.end:
-            raise Differs("a second answer began")
-        self.status, self.early = head.status, head.answer_bytes is not None
-        self._head, self._chunked, _ = head.to_caller(self.request, b"id", keep_alive=True)
-
-    def answer_body(self, data: bytes) -> None:
-        if not self._head or self.end:
-            raise Differs("a body without an answer")
-        self.body += data
-
-    def flush(self) -> None: ...
-
-    def answer_end(self, trailers: Sequence[Field] = ()) -> None:
-        self._over("ended")
-        self.trailers = list(trailers)
-
-    def answer_whole(self, head: AnswerHead, body: bytes) -> None:
-        self.answer_head(head)
-        if body:
-            self.answer_body(body)
-        self.answer_end()
-
-    def lost(self, *what: object, **how: object) -> None:
-        self._over("lost")
-
-    def answered_nonsense(self, *what: object) -> None:
-        self._over("lost")
-
-    def open_tunnel(self, first: bytes) -> None:
-        raise Differs("a tunnel that nobody asked for")
-
-    def _over(self, end: str) -> None:
-        if self.end:
-            raise Differs(f"{self.end} and then {end}")
-        self.end = end
+    def close(self) -> None:
+        self._server.abandon()
 
 
-def judge_answer(data: bytes, seed: int) -> str:
-    """How the answer ended. Raises Differs, or what the gateway may not raise."""
-    method = METHODS[seed % len(METHODS)]
-    pool = Idle()
-    whole = _passed(method, [data], pool)
-    for parts, of in (pieces(data, seed), Idle()), ([data], pool):
-        other = _passed(method, parts, of)
+def judge_answer(data: bytes, seed: int) -> bool:
+    """Whether the caller got a whole answer of the replica's. Raises Differs, or what the gateway
+    may not raise."""
+    return _RUNNER.run(_judge(data, seed))
+
+
+_RUNNER = asyncio.Runner()
+
+
+async def _judge(data: bytes, seed: int) -> bool:
+    if ANSWER_BYTES in data.lower():
+        return False
+    method = list(REQUESTS)[seed % len(REQUESTS)]
+    whole = _through(method, [data])
+    for other in (_through(method, pieces(data, seed)), _through(method, [data], [data])):
         if whole != other:
             raise Differs(f"whole {whole} but in pieces, or known, {other}")
-    if whole.status and not whole.early:
-        _same(whole)
-    return whole.end
+    return whole.whole and whole.status != BAD_GATEWAY
 
 
-def _passed(method: bytes, data: Iterable[bytes], pool: Idle) -> Passed:
-    passed = Passed(_request(method))
-    upstream = Upstream(cast("Any", pool))
-    upstream.tells = False
-    upstream.connection_made(wire := Wire())
-    upstream.exchange = cast("Exchange", passed)
-    for piece in data:
-        if piece and not wire.closing:
-            upstream.data_received(piece)
-    upstream.connection_lost(None)
-    return passed
+def _through(method: bytes, *answers: Iterable[bytes]) -> Answer:
+    """What the caller gets of the last of them."""
+    door = Door(method)
+    try:
+        return [door.pass_on(data) for data in answers][-1]
+    finally:
+        door.close()
 
 
-def _same(passed: Passed) -> None:
-    """Checks that h11 reads this answer, and no other, in what a caller gets."""
+def _read(method: bytes, wire: Wire) -> Answer:
     caller = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
-    caller.send(h11.Request(method=passed.request.method, target="/", headers=[("Host", "a")]))
+    caller.send(h11.Request(method=method, target="/", headers=[("Host", "a")]))
     caller.send(h11.EndOfMessage())
-    caller.receive_data(passed.sent)
-    event = caller.next_event()
-    if not isinstance(event, h11.Response) or event.status_code != passed.status:
-        raise Differs(f"h11 reads {event} where {passed} was passed on")
+    caller.receive_data(wire.written)
+    head = caller.next_event()
+    if head is h11.NEED_DATA and wire.cut:
+        return Answer(0, b"", (), whole=False)
+    if not isinstance(head, h11.Response):
+        raise Differs(f"h11 reads {head} in {wire.written!r}")
     body = b""
     while isinstance(event := caller.next_event(), h11.Data):
         body += event.data
     whole = isinstance(event, h11.EndOfMessage)
-    if body != passed.body or (passed.end == "ended") != whole or caller.trailing_data[0]:
-        raise Differs(f"h11 reads {body!r} and {event} where {passed} was passed on")
+    if whole == wire.cut or caller.trailing_data[0]:
+        raise Differs(f"h11 reads {event} behind {wire.written!r}, cut: {wire.cut}")
+    trailers = tuple(event.headers) if isinstance(event, h11.EndOfMessage) else ()
+    return Answer(head.status_code, body, trailers, whole)

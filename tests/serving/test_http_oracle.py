@@ -22,9 +22,6 @@ KNOWN = [
 ]
 
 
-NOT_COMPILED = pytest.mark.skipif(is_used(), reason="compiled classes take no stand-ins")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_another_parser_reads_what_is_passed_on_as_we_did(seed: int) -> None:
     chance = random.Random(seed)
@@ -34,25 +31,23 @@ def test_another_parser_reads_what_is_passed_on_as_we_did(seed: int) -> None:
     assert read > 500, "requests do get through"
 
 
-@NOT_COMPILED
 @pytest.mark.parametrize("seed", range(4))
 def test_another_parser_reads_one_answer_in_what_is_passed_back(seed: int) -> None:
     chance = random.Random(seed)
-    ends = Counter(judge_answer(data, seed) for data in ANSWERS.values())
-    for _ in range(1000):
+    whole = Counter(judge_answer(data, seed) for data in ANSWERS.values())
+    for _ in range(300):
         data = _mixed(chance, list(ANSWERS.values()))
-        ends[judge_answer(data, chance.randrange(256))] += 1
-    assert min(ends["ended"], ends["lost"]) > 100, "both happen"
+        whole[judge_answer(data, chance.randrange(256))] += 1
+    assert min(whole[True], whole[False]) > 50, "both happen"
 
 
-@NOT_COMPILED
 def test_a_second_answer_behind_the_first_leaves_nothing_in_it() -> None:
     for seed in range(8):
-        assert judge_answer(ANSWERS["two in chunks"], seed) == "ended"
-        assert judge_answer(ANSWERS["two"], seed) == "ended"
+        assert judge_answer(ANSWERS["two in chunks"], seed)
+        assert judge_answer(ANSWERS["two"], seed)
 
 
-@NOT_COMPILED
+@pytest.mark.skipif(is_used(), reason="nobody takes the place of a compiled method")
 def test_a_smuggled_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = RequestHead.to_replica
 
