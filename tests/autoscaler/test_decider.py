@@ -45,9 +45,9 @@ def test_never_below_the_minimum_nor_above_the_maximum() -> None:
 
 def test_before_the_first_report_the_count_stays() -> None:
     decider = Decider(Policy(1, 5), now=0.0)
-    assert decider.decide(Replicas(3), 1000.0) == Decision(
-        3, "3 of 3: no report from the gateway, the count stays", Cause.NO_REPORT
-    )
+    unheard = decider.decide(Replicas(3), 1000.0)
+    assert (unheard.desired, unheard.cause, unheard.next_at) == (3, Cause.NO_REPORT, None)
+    assert unheard.reason == "3 of 3: no report from the gateway, the count stays"
     assert Decider(Policy(1, 5), now=0.0).decide(Replicas(), 0.0).desired == 1
 
 
@@ -96,9 +96,20 @@ def test_an_idle_service_needs_no_tick() -> None:
     assert decider.decide(Replicas(1), 3.0).next_at is None
 
 
-def test_a_queue_is_looked_at_again_every_two_seconds() -> None:
-    decider = asleep(Policy(0, 1))
-    assert after(decider, Demand(1, 1, service_s=9.0), 1, 10.0).next_at == 12.0
+def test_a_queue_is_looked_at_again_until_its_mean_has_settled_and_been_long_enough() -> None:
+    decider = asleep(Policy(0, 2))
+    assert after(decider, Demand(1, 1, service_s=1.0), 1, 10.0).next_at == 12.0
+    decider.decide(Replicas(1), 14.0)
+    settled = decider.decide(Replicas(1), 16.0)
+    assert settled.next_at == 14.0 + 1.25 * 4.0
+    assert decider.decide(Replicas(1), 19.0).desired == 2
+
+
+def test_a_queue_that_no_more_replicas_can_help_needs_no_tick() -> None:
+    decider = asleep(Policy(0, 2))
+    queue = Demand(1, 9, service_s=9.0)
+    assert told(decider, queue, Replicas(1, (10.0,)), 10.0).next_at is None, "one is on its way"
+    assert after(decider, queue, 2, 20.0).next_at is None, "as many as may be"
 
 
 # Invariants over random walks

@@ -79,6 +79,18 @@ def test_what_was_learnt_fades_by_half_in_four_hours_back_to_the_prior() -> None
     assert short < keep_alive.tau_s(1, 600.0, 10 * HALF_LIFE_S) == pytest.approx(181.0, abs=0.1)
 
 
+def test_gaps_of_weeks_fade_as_one_by_one_and_their_weights_stay_small() -> None:
+    rng, keep_alive, now = random.Random(3), KeepAlive(0.0), 0.0
+    weights = [0.0] * (BUCKETS + 1)
+    for _ in range(600):
+        wait_s, gap_s = rng.expovariate(1 / 3600.0), rng.uniform(1.0, 5000.0)
+        now += wait_s
+        weights = [weight * 0.5 ** (wait_s / HALF_LIFE_S) for weight in weights]
+        weights[bucket_of(gap_s)] += 1.0
+        keep_alive.learn(1, gap_s, now)
+    assert keep_alive.to_json(now)["1"] == pytest.approx(weights, abs=1e-3)
+
+
 def test_memory_survives_a_restart_with_a_new_clock() -> None:
     before = KeepAlive(0.0)
     for at in range(20):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.autoscaler.policy import Behavior, Cause, Decision, Demand, Policy, Replicas
+from hotplate.autoscaler.policy import Behavior, Cause, Demand, Policy, Replicas
 from tests.autoscaler.deciding import ONE, after, asleep
 
 # From zero
@@ -12,9 +12,8 @@ from tests.autoscaler.deciding import ONE, after, asleep
 
 def test_the_first_request_wakes_one_replica_at_once() -> None:
     decision = after(asleep(Policy(0, 3)), Demand(queued=1), 0, 50.0)
-    assert decision == Decision(
-        1, "0 of 1: 1 request held and no replica", Cause.WAKE, next_at=52.0
-    )
+    assert (decision.desired, decision.cause, decision.next_at) == (1, Cause.WAKE, 52.0)
+    assert decision.reason == "0 of 1: 1 request held and no replica"
 
 
 def test_a_burst_at_zero_starts_as_many_as_its_queue_justifies() -> None:

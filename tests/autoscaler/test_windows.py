@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import random
 
 import pytest
@@ -68,6 +69,13 @@ def test_the_minimum_equals_a_brute_force_minimum() -> None:
         ends = [at for at, _ in steps[1:]] + [math.inf]
         inside = [v for (_, v), end in zip(steps, ends, strict=True) if end > now - 10.0]
         assert window.min(now) == min(inside)
+
+
+def test_delayed_forgets_what_it_will_not_tell_though_nobody_asks() -> None:
+    delayed = Delayed(15.0, 0, 0.0)
+    for second in range(1000):
+        delayed.record(second % 2, float(second))
+    assert len(pickle.dumps(delayed)) < 2000
 
 
 def test_delayed_tells_what_was_recorded_that_long_ago() -> None:

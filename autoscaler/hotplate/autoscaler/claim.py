@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from typing import NamedTuple
 
 from hotplate.autoscaler.policy import Cause, Demand
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """What one rule asks for; the largest claim wins."""
 
     replicas: int
     cause: Cause
-    why: str
+    why: Callable[[], str]
+    """Says it when asked: few claims win, and fewer are looked at. Holds figures, no state."""
     next_at: float = math.inf
     """When the claim may change by itself (loop seconds)."""
 
     def held_to(self, replicas: int, why: str, next_at: float = math.inf) -> Claim:
         """The same claim, granted in part."""
-        return replace(self, replicas=replicas, why=f"{self.why}; {why}", next_at=next_at)
+        return Claim(replicas, self.cause, lambda: f"{self.why()}; {why}", next_at)
+
+
+def larger(first: Claim, second: Claim) -> Claim:
+    """The one that asks for more; of equal ones the first."""
+    return second if second.replicas > first.replicas else first
 
 
 def count(number: int, thing: str) -> str:

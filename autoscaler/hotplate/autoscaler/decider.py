@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
-from hotplate.autoscaler.claim import Claim, seconds
+from hotplate.autoscaler.claim import Claim, larger, seconds
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.keepalive import KeepAlive
 from hotplate.autoscaler.levels import Levels
@@ -90,45 +91,73 @@ class Decider:
 
     def _unheard(self, live: int) -> Decision:
         desired = min(max(self._desired, self._policy.min_replicas), self._policy.max_replicas)
-        why = f"{live} of {desired}: no report from the gateway, the count stays"
-        return Decision(desired, why, Cause.NO_REPORT)
+        return Decision(
+            desired,
+            lambda: f"{live} of {desired}: no report from the gateway, the count stays",
+            Cause.NO_REPORT,
+        )
 
     def _decide(
         self, demand: Demand, restraint: Restraint, replicas: Replicas, now: float
     ) -> Decision:
         live, most = replicas.live, self._policy.max_replicas
-        current = max(live, self._desired)
         wish = self._wishes.claim(demand, replicas, now)
         self._levels.want(min(max(wish.replicas, self._wishes.level(demand)), most), now)
+        kept = self._kept(max(live, self._desired), now)
+        claim = larger(wish, kept)
+        if self._policy.says_how_to_go_up or not (
+            self._policy.min_replicas < claim.replicas == live == self._desired
+        ):
+            claim = self._settle(demand, wish, kept, restraint, live, now)
+        desired = min(claim.replicas, most)
+        limit = ""
+        if claim.replicas > most:
+            limit = f"; max_replicas is {most}"
+        elif desired < live:
+            limit = f"; {self._ended(live, now)}"
+        next_at = min(claim.next_at, self._wishes.next_at(demand, replicas, now))
+        return Decision(
+            desired,
+            lambda: f"{live} of {desired}: {claim.why()}{limit}",
+            claim.cause,
+            next_at if next_at < math.inf else None,
+        )
+
+    def _settle(
+        self,
+        demand: Demand,
+        wish: Claim,
+        kept: Claim,
+        restraint: Restraint,
+        live: int,
+        now: float,
+    ) -> Claim:
+        """The largest claim, where demand has as much of its wish as it is granted."""
         # The first replica is never held back: a window or `disabled` says how to scale, and a
         # deployment at zero that nothing wakes could not answer at all.
-        granted = restraint.grant(wish, max(current, 1 if demand.total else 0), now)
-        claims = (granted, self._minimum(), self._kept(current, now), self._restart(now))
-        claim = max(claims, key=lambda c: c.replicas)
-        desired = min(claim.replicas, most)
-        why = f"{live} of {desired}: {claim.why}"
-        if claim.replicas > most:
-            why += f"; max_replicas is {most}"
-        elif desired < live:
-            why += f"; {self._ended(live, now)}"
-        next_at = min(claim.next_at, granted.next_at, self._wishes.next_at(demand, live, now))
-        return Decision(desired, why, claim.cause, next_at if next_at < math.inf else None)
+        floor = max(live, self._desired, 1 if demand.total else 0)
+        granted = restraint.grant(wish, floor, now)
+        claims = (granted, self._minimum(), kept, self._restart(now))
+        claim = reduce(larger, claims)
+        return claim._replace(next_at=min(claim.next_at, granted.next_at))
 
     def _minimum(self) -> Claim:
         least = self._policy.min_replicas
-        return Claim(least, Cause.MINIMUM, f"no demand for more, min_replicas is {least}")
+        return Claim(least, Cause.MINIMUM, lambda: f"no demand for more, min_replicas is {least}")
 
     def _kept(self, current: int, now: float) -> Claim:
         """The replicas with demand, and those that are kept for theirs to come back."""
         kept = self._levels.kept(current, now)
-        level = self._levels.last_kept(current, now)
-        if level is None:
-            return Claim(kept, Cause.FITS, "demand fits")
-        idle = self._levels.idle(level, now)
-        who = "idle" if current == 1 else f"replica {level} idle"
-        kept_until = "kept" if math.isinf(idle.until) else f"kept until {seconds(idle.kept_s)}"
-        why = f"{who} for {seconds(now - idle.since)}, {kept_until} ({self._policy.down_source})"
-        return Claim(kept, Cause.KEPT, why, self._levels.next_end(current, now))
+        idle, source = kept.last, self._policy.down_source
+        if idle is None:
+            return Claim(kept.replicas, Cause.FITS, lambda: "demand fits")
+
+        def why() -> str:
+            who = "idle" if current == 1 else f"replica {kept.level} idle"
+            until = "kept" if math.isinf(idle.until) else f"kept until {seconds(idle.kept_s)}"
+            return f"{who} for {seconds(now - idle.since)}, {until} ({source})"
+
+        return Claim(kept.replicas, Cause.KEPT, why, kept.until)
 
     def _ended(self, live: int, now: float) -> str:
         """Why there should be fewer than live: the highest level that is kept no longer."""
@@ -143,13 +172,16 @@ class Decider:
 
     def _restart(self, now: float) -> Claim:
         ends_at = self._restarted_at + RESTART_S
-        if now >= ends_at:
-            return Claim(0, Cause.RESTART, "")
-        why = (
-            f"the gateway restarted {seconds(now - self._restarted_at)} ago, "
-            f"the count does not fall for {seconds(RESTART_S)}"
+        ago_s = now - self._restarted_at
+        return Claim(
+            0 if now >= ends_at else self._desired,
+            Cause.RESTART,
+            lambda: (
+                f"the gateway restarted {seconds(ago_s)} ago, "
+                f"the count does not fall for {seconds(RESTART_S)}"
+            ),
+            ends_at if now < ends_at else math.inf,
         )
-        return Claim(self._desired, Cause.RESTART, why, ends_at)
 
     def _keep_s(self, level: int, now: float) -> float:
         window_s = self._policy.down_window_s

@@ -31,6 +31,10 @@ PRIOR_GAPS = 4.0
 """Gaps spread evenly over the buckets before the first is seen; about 3 min at the price 600."""
 REFRESH_S = 60.0
 """A learnt tau is computed again when it is this old, because weights fade meanwhile."""
+NEWS = 0.01
+"""And sooner, when new gaps make up this share of the weights: one of hundreds says little."""
+REBASE = 1024.0
+"""Weights are brought up to date when a new gap weighs so much more than when they last were."""
 
 EDGES = tuple(min(LONGEST_S, SHORTEST_S * 2 ** (i / 2)) for i in range(BUCKETS + 1))
 MIDDLES = tuple(math.sqrt(low * high) for low, high in pairwise(EDGES))
@@ -44,34 +48,49 @@ def bucket_of(gap_s: float) -> int:
 
 
 class GapHistogram:
-    """The gaps of one level, fading, and the keep-alive that follows from them."""
+    """The gaps of one level, fading, and the keep-alive that follows from them.
+
+    To fade them all is the same as to let each new one weigh more.
+    """
 
     def __init__(self, now: float, weights: list[float] | None = None) -> None:
         self._weights = weights or [0.0] * (BUCKETS + 1)
         self._as_of = now
+        self._total = sum(self._weights)
+        self._news = 0.0
+        """Weight of the gaps since tau was computed."""
         self._tau: tuple[float, float, float] | None = None
         """(price, computed at, tau)"""
 
     def add(self, gap_s: float, now: float) -> None:
-        self._weights = self.weights(now)
-        self._as_of = now
-        self._weights[bucket_of(gap_s)] += 1.0
-        self._tau = None
+        weight = self._weight(now)
+        if weight > REBASE:
+            self._weights, self._as_of = self.weights(now), now
+            self._total, self._news, weight = sum(self._weights), self._news / weight, 1.0
+        self._weights[bucket_of(gap_s)] += weight
+        self._total += weight
+        self._news += weight
+        if self._news > NEWS * self._total:
+            self._tau = None
 
     def weights(self, now: float) -> list[float]:
-        """Weight per bucket (the last one: over an hour) as of `now`."""
-        fade = 0.5 ** (max(0.0, now - self._as_of) / HALF_LIFE_S)
-        return [weight * fade for weight in self._weights]
+        """Weight per bucket (the last one: over an hour), where a gap that ends now has 1."""
+        weight = self._weight(now)
+        return [one / weight for one in self._weights]
+
+    def _weight(self, now: float) -> float:
+        """Of a gap that ends now."""
+        return math.exp2(max(0.0, now - self._as_of) / HALF_LIFE_S)
 
     def tau_s(self, price_s: float, now: float) -> float:
         """The keep-alive of least expected cost, one of `EDGES`, seconds."""
         if self._tau and self._tau[0] == price_s and now - self._tau[1] < REFRESH_S:
             return self._tau[2]
-        weights = self.weights(now)
-        for bucket in range(BUCKETS):
-            weights[bucket] += PRIOR_GAPS / BUCKETS
+        prior = PRIOR_GAPS / BUCKETS * self._weight(now)
+        weights = [weight + prior for weight in self._weights]
+        weights[BUCKETS] -= prior
         tau_s = cheapest(weights, price_s)
-        self._tau = (price_s, now, tau_s)
+        self._tau, self._news = (price_s, now, tau_s), 0.0
         return tau_s
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hotplate.autoscaler.keepalive import KeepAlive
 
 
-@dataclass(frozen=True)
-class Idle:
+class Idle(NamedTuple):
     """A level without demand."""
 
     since: float
@@ -22,6 +21,18 @@ class Idle:
     @property
     def kept_s(self) -> float:
         return self.until - self.since
+
+
+class Kept(NamedTuple):
+    """Which replicas have demand or are kept for it."""
+
+    replicas: int
+    last: Idle | None
+    """Of the highest that is idle and kept; None = there is none."""
+    level: int
+    """Which one that is."""
+    until: float
+    """When the first of them stops being kept; inf = never."""
 
 
 class Levels:
@@ -40,6 +51,8 @@ class Levels:
 
     def want(self, wanted: int, now: float) -> None:
         """Demand now reaches level `wanted`; levels that it comes back to tell their gap."""
+        if wanted == self.wanted:
+            return
         for level in range(self.wanted + 1, wanted + 1):
             idle = self._idle.pop(level, None)
             if idle and idle.seen:
@@ -48,28 +61,21 @@ class Levels:
             self._leave(level, now, seen=True)
         self.wanted = wanted
 
-    def kept(self, current: int, now: float) -> int:
+    def kept(self, current: int, now: float) -> Kept:
         """How many of `current` replicas have demand or are kept for it."""
-        return sum(
-            level <= self.wanted or now < self.idle(level, now).until
-            for level in range(1, current + 1)
-        )
+        replicas, last, at, until = min(self.wanted, current), None, 0, math.inf
+        for level in range(self.wanted + 1, current + 1):
+            idle = self._idle.get(level) or self._leave(level, now, seen=False)
+            if now < idle.until:
+                replicas += 1
+                last, at = idle, level
+                if idle.until < until:
+                    until = idle.until
+        return Kept(replicas, last, at, until)
 
     def idle(self, level: int, now: float) -> Idle:
         """The idle time of a level above `wanted`; one never looked at before begins now."""
         return self._idle.get(level) or self._leave(level, now, seen=False)
-
-    def last_kept(self, current: int, now: float) -> int | None:
-        """The highest of `current` levels that is idle and kept; None = there is none."""
-        for level in range(current, self.wanted, -1):
-            if now < self.idle(level, now).until:
-                return level
-        return None
-
-    def next_end(self, current: int, now: float) -> float:
-        """When the first of `current` replicas stops being kept; inf = never."""
-        ends = (self.idle(level, now).until for level in range(self.wanted + 1, current + 1))
-        return min((end for end in ends if end > now), default=math.inf)
 
     def forget(self) -> None:
         """Demand was not known for a while: idle times begin anew and tell no gap."""

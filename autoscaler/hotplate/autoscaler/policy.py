@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 STABLE_S = 600.0
 """Window of BentoCloud's `stable`, seconds."""
@@ -80,8 +82,7 @@ class Policy:
         return "priced keep-alive"
 
 
-@dataclass(frozen=True)
-class Replicas:
+class Replicas(NamedTuple):
     """How many replicas there are, as the decider sees them; draining ones do not count."""
 
     ready: int = 0
@@ -93,8 +94,7 @@ class Replicas:
         return self.ready + len(self.starting_at)
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """What the gateway counted; with several gateways, their sum."""
 
     in_flight: int = 0
@@ -132,11 +132,17 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """How many replicas there should be, and why, in one sentence."""
+    """How many replicas there should be, and why."""
 
     desired: int
-    reason: str
+    why: Callable[[], str] = field(compare=False, repr=False)
+    """Says `reason`; most decisions are never asked for it."""
     cause: Cause = Cause.FITS
     """Moves with every request where several rules hold the same number."""
     next_at: float | None = None
     """Decide again by then (loop seconds) even if nothing changes; None = only on a change."""
+
+    @property
+    def reason(self) -> str:
+        """Why, in one sentence."""
+        return self.why()

@@ -27,7 +27,7 @@ class Restraint:
     def grant(self, wish: Claim, floor: int, now: float) -> Claim:
         """As much of the wish as may be had now; up to `floor` replicas nothing holds it back."""
         self._wishes.record(wish.replicas, now)
-        if wish.replicas <= floor:
+        if wish.replicas <= floor or floor >= self._policy.max_replicas:
             return wish
         if self._policy.scale_up_behavior is Behavior.DISABLED:
             return wish.held_to(floor, "scale_up_behavior is disabled")

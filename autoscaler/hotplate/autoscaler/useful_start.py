@@ -8,7 +8,7 @@ Counting requests that can *finish* within the horizon, instead of begin, double
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hotplate.autoscaler.policy import Demand, Replicas
 
@@ -16,8 +16,7 @@ HORIZON = 1.25
 """The horizon in cold starts: a new replica has to win by a quarter, because p50 is not a bound."""
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(NamedTuple):
     """How fast replicas work and start."""
 
     concurrency: int

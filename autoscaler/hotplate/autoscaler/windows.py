@@ -98,6 +98,7 @@ class Delayed:
         """From `now` on the value is `value`."""
         if value != self._steps[-1][1]:
             self._steps.append((now, value))
+            self.value(now)
 
     def value(self, now: float) -> float:
         """What was recorded last up to `now - delay`; before that, the first value."""

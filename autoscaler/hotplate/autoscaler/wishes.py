@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from hotplate.autoscaler.claim import Claim, count, counts, seconds
+from hotplate.autoscaler.claim import Claim, count, counts, larger, seconds
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
 from hotplate.autoscaler.useful_start import HORIZON, Pace, late_requests, useful_starts
 from hotplate.autoscaler.windows import WindowMean
@@ -35,7 +35,10 @@ class Wishes:
     """
 
     def __init__(self, policy: Policy, cold_starts_s: Iterable[float] = ()) -> None:
-        self._policy = policy
+        self._documented = policy.says_how_to_go_up
+        self._concurrency = policy.concurrency
+        self._most = policy.max_replicas
+        self._capacity = _capacity(policy.concurrency)
         self._mean = WindowMean(MEAN_S)
         self._service_s = 0.0
         self._above_since = math.inf
@@ -55,39 +58,53 @@ class Wishes:
     def pace(self) -> Pace:
         """A request is taken to last a cold start until the gateway knows how long they last."""
         service_s = self._service_s or self.cold_start_s
-        return Pace(self._policy.concurrency, service_s, self.cold_start_s)
+        return Pace(self._concurrency, service_s, self.cold_start_s)
 
     def level(self, demand: Demand) -> int:
         """How many replicas have work if each is full, at most `max_replicas`."""
-        return min(math.ceil(demand.total / self._policy.concurrency), self._policy.max_replicas)
+        return min(-(-demand.total // self._concurrency), self._most)
 
     def claim(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
         """The largest of what is wished; for some demand there is a claim of 1 at least."""
         if demand.total == 0:
             self._above_since = math.inf
-            return Claim(0, Cause.IDLE, "no demand")
-        if self._policy.says_how_to_go_up:
-            return self._documented(demand, replicas.live)
-        fits = Claim(min(self.level(demand), replicas.live), Cause.FITS, f"{counts(demand)} fit")
-        late = self._late(demand, replicas, now)
-        average = self._average(demand, replicas, now)
-        return max((fits, late, average), key=lambda wish: wish.replicas)
+            return Claim(0, Cause.IDLE, lambda: "no demand")
+        live = replicas.live
+        if self._documented:
+            return self._by_formula(demand, live)
+        wish = Claim(min(self.level(demand), live), Cause.FITS, lambda: f"{counts(demand)} fit")
+        if demand.queued or not live:
+            wish = larger(wish, self._late(demand, replicas, now))
+        if demand.total <= live * self._capacity and self._above_since == math.inf:
+            return wish
+        return larger(wish, self._average(demand, replicas, now))
 
-    def next_at(self, demand: Demand, live: int, now: float) -> float:
-        """When the claim may differ though nothing changed; inf = never."""
-        if demand.total == 0 or self._policy.says_how_to_go_up:
+    def next_at(self, demand: Demand, replicas: Replicas, now: float) -> float:
+        """When the claim may grow though nothing changes; inf = never.
+
+        While a replica starts it does not: the nearer that is, the fewer requests are late. Else
+        the mean follows demand, and once it has, it may be above what replicas carry for long.
+        """
+        live = replicas.live
+        if demand.total == 0 or self._documented or replicas.starting_at or live >= self._most:
             return math.inf
         if not demand.queued and demand.total <= live * self._capacity:
             return math.inf
-        sustained_at = self._above_since + self.pace.horizon_s
-        return min(now + TICK_S, sustained_at if sustained_at > now else math.inf)
+        sustained_at = self._above_since + HORIZON * self.cold_start_s
+        tick_at = now + TICK_S if now < self._mean.settled_at else math.inf
+        return min(tick_at, sustained_at if sustained_at > now else math.inf)
 
-    def _documented(self, demand: Demand, live: int) -> Claim:
+    def _by_formula(self, demand: Demand, live: int) -> Claim:
         """BentoCloud's formula: ceil(demand / concurrency)."""
         level = self.level(demand)
-        why = f"{counts(demand)} at concurrency {self._policy.concurrency}"
+        slots = self._concurrency
+
+        def why() -> str:
+            said = f"{counts(demand)} at concurrency {slots}"
+            return said if live else f"{said} and no replica"
+
         if live == 0:
-            return Claim(level, Cause.WAKE, f"{why} and no replica")
+            return Claim(level, Cause.WAKE, why)
         return Claim(level, Cause.DEMAND if level > live else Cause.FITS, why)
 
     def _late(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
@@ -96,12 +113,15 @@ class Wishes:
         late = late_requests(demand, replicas, pace, now)
         wanted = live + useful_starts(late, pace) if late else 0
         if live == 0:
-            return Claim(max(1, wanted), Cause.WAKE, f"{counts(demand)} and no replica")
-        why = (
-            f"{count(demand.queued, 'request')} held, {late} would wait longer than "
-            f"{HORIZON} x the {seconds(pace.cold_start_s)} a new replica needs"
+            return Claim(max(1, wanted), Cause.WAKE, lambda: f"{counts(demand)} and no replica")
+        return Claim(
+            wanted,
+            Cause.HELD,
+            lambda: (
+                f"{count(demand.queued, 'request')} held, {late} would wait longer than "
+                f"{HORIZON} x the {seconds(pace.cold_start_s)} a new replica needs"
+            ),
         )
-        return Claim(wanted, Cause.HELD, why)
 
     def _average(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
         """Demand over what a replica should carry, once its mean exceeds what is ready for long.
@@ -116,20 +136,23 @@ class Wishes:
             self._above_since = math.inf
         else:
             self._above_since = min(self._above_since, now)
-        if now < self._above_since + self.pace.horizon_s:
-            return Claim(min(wanted, live), Cause.FITS, f"{counts(demand)} fit")
-        why = (
-            f"demand averages {mean:.1f} over {MEAN_S:.0f} s, and was more than the "
-            f"{live * capacity:g} that {count(live, 'replica')} should carry "
-            f"for {seconds(now - self._above_since)}"
+        since = self._above_since
+        if now < since + HORIZON * self.cold_start_s:
+            return Claim(min(wanted, live), Cause.FITS, lambda: f"{counts(demand)} fit")
+        return Claim(
+            wanted,
+            Cause.DEMAND,
+            lambda: (
+                f"demand averages {mean:.1f} over {MEAN_S:.0f} s, and was more than the "
+                f"{live * capacity:g} that {count(live, 'replica')} should carry "
+                f"for {seconds(now - since)}"
+            ),
         )
-        return Claim(wanted, Cause.DEMAND, why)
 
-    @property
-    def _capacity(self) -> float:
-        """Requests that one replica should carry at once."""
-        slots = self._policy.concurrency
-        return slots * UTILIZATION if slots >= UTILIZATION_FROM else slots
+
+def _capacity(slots: int) -> float:
+    """Requests that one replica should carry at once."""
+    return slots * UTILIZATION if slots >= UTILIZATION_FROM else slots
 
 
 def _ceil(value: float) -> int:

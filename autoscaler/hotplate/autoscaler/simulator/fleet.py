@@ -90,7 +90,9 @@ class Fleet:
 
     def view(self) -> View:
         demand = Demand(self.running, len(self._queue), self._service_s)
-        starting_at = tuple([replica.started_at for replica in self.starting])
+        starting_at = (
+            tuple([replica.started_at for replica in self.starting]) if self.starting else ()
+        )
         return View(demand, Replicas(len(self.ready), starting_at))
 
     def arrive(self, now: float) -> Begun | None:
@@ -104,8 +106,7 @@ class Fleet:
             self._queue.append(request)
             return None
         self._free -= 1
-        most = self._concurrency
-        return self._begin(request, next(one for one in self.ready if one.running < most), now)
+        return self._begin(request, self._oldest_free(), now)
 
     def finish(self, ended: Begun, now: float) -> Begun | None:
         """A request has ended: the one that waits longest has its slot, unless it drains."""
@@ -161,6 +162,12 @@ class Fleet:
         if not replica.running:
             self._stopped(replica, now)
         return replica
+
+    def _oldest_free(self) -> Replica:
+        for replica in self.ready:
+            if replica.running < self._concurrency:
+                return replica
+        raise AssertionError(f"{self.name}: {self._free} slots are free, and no replica has one")
 
     def _begin(self, request: int, replica: Replica, now: float) -> Begun:
         self.waits_s.append(now - self.arrivals.arrival_s[request])

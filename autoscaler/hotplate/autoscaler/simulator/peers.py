@@ -7,6 +7,7 @@ is not held against them. All of them wake a sleeping deployment at once when a 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from hotplate.autoscaler.simulator.scaler import Step, View
 from hotplate.autoscaler.windows import WindowMean
@@ -38,7 +39,7 @@ class Ticking:
     def _next_tick(self, now: float) -> float:
         return (math.floor(now / self.tick_s + 1e-9) + 1) * self.tick_s
 
-    def _step(self, desired: int, view: View, now: float, why: str) -> Step:
+    def _step(self, desired: int, view: View, now: float, why: Callable[[], str]) -> Step:
         asleep = not desired and not view.replicas.live and not view.demand.total
         return Step(desired, why, math.inf if asleep else self._next_tick(now))
 
@@ -73,7 +74,7 @@ class KnativeKpa(Ticking):
         ready, total = view.replicas.ready, view.demand.total
         stable, panic = self._stable.mean(now), self._panic.mean(now)
         if not view.replicas.live:
-            return self._step(int(total > 0), view, now, "the activator has a request")
+            return self._step(int(total > 0), view, now, lambda: "the activator has a request")
         most = _ceil(self.MAX_UP * max(1, ready))
         least = math.floor(ready / self.MAX_DOWN)
         wish = min(max(_ceil(stable / self._target), least), most)
@@ -84,8 +85,10 @@ class KnativeKpa(Ticking):
             self._panic_since, self._panic_replicas = -math.inf, 0
         if self._panic_since > -math.inf:
             self._panic_replicas = max(self._panic_replicas, panic_wish)
-            return self._step(self._panic_replicas, view, now, f"panic at {panic:.2f}")
-        return self._step(self._awake(wish, stable, now), view, now, f"stable at {stable:.2f}")
+            return self._step(self._panic_replicas, view, now, lambda: f"panic at {panic:.2f}")
+        return self._step(
+            self._awake(wish, stable, now), view, now, lambda: f"stable at {stable:.2f}"
+        )
 
     def _awake(self, wish: int, stable: float, now: float) -> int:
         """The last replica goes a grace period after the stable window has no demand."""
@@ -120,9 +123,9 @@ class Hpa(Ticking):
         live, total = view.replicas.live, view.demand.total
         if not live:
             self._wishes.clear()
-            return self._step(int(total > 0), view, now, "a request came")
+            return self._step(int(total > 0), view, now, lambda: "a request came")
         if now >= self._idle_since + self._down_s:
-            return self._step(0, view, now, f"idle for {self._down_s:.0f} s")
+            return self._step(0, view, now, lambda: f"idle for {self._down_s:.0f} s")
         ratio = total / (live * self.concurrency)
         near = abs(ratio - 1) <= self.TOLERANCE
         wish = live if near else max(1, _ceil(total / self.concurrency))
@@ -131,7 +134,7 @@ class Hpa(Ticking):
         self._wishes.append((now, wish))
         if wish < live:
             wish = min(live, max(one for _, one in self._wishes))
-        return self._step(wish, view, now, f"{total} requests on {live}")
+        return self._step(wish, view, now, lambda: f"{total} requests on {live}")
 
 
 class BentoCloud(Hpa):
@@ -159,13 +162,13 @@ class Averaging(Ticking):
     def decide(self, view: View, now: float) -> Step:
         live, mean = view.replicas.live, self._mean.mean(now)
         if not live:
-            return self._step(int(view.demand.total > 0), view, now, "a request came")
+            return self._step(int(view.demand.total > 0), view, now, lambda: "a request came")
         wish = _ceil(mean / self.concurrency)
         self._above_since = min(self._above_since, now) if wish > live else math.inf
         self._below_since = min(self._below_since, now) if wish < live else math.inf
         if self._is_due(now):
-            return self._step(wish, view, now, f"mean {mean:.2f}")
-        return self._step(live, view, now, f"mean {mean:.2f}, not for long enough")
+            return self._step(wish, view, now, lambda: f"mean {mean:.2f}")
+        return self._step(live, view, now, lambda: f"mean {mean:.2f}, not for long enough")
 
     def _is_due(self, now: float) -> bool:
         """Whether the wish has been above or below for long enough."""
@@ -222,4 +225,6 @@ class ModalIdle:
         idle += [now] * (max(0, live - needed) - len(idle))
         self._idle_since = idle = [since for since in idle if now < since + self.IDLE_S]
         next_at = min((since + self.IDLE_S for since in idle), default=math.inf)
-        return Step(max(needed, 0) + len(idle), f"{needed} needed, {len(idle)} kept", next_at)
+        return Step(
+            max(needed, 0) + len(idle), lambda: f"{needed} needed, {len(idle)} kept", next_at
+        )

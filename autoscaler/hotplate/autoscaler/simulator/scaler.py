@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
@@ -15,20 +15,18 @@ MAX_REPLICAS = 20
 """Of each deployment, under every policy."""
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One deployment, as it stands."""
 
     demand: Demand
     replicas: Replicas
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """How many replicas there should be, why, and when to ask again if nothing changes."""
 
     desired: int
-    reason: str
+    why: Callable[[], str]
     next_at: float = math.inf
 
 
@@ -58,7 +56,7 @@ class Ours:
         self._decider.observe(view.demand, now)
         decision = self._decider.decide(view.replicas, now)
         next_at = math.inf if decision.next_at is None else decision.next_at
-        return Step(decision.desired, decision.reason, next_at)
+        return Step(decision.desired, decision.why, next_at)
 
     def ready_after(self, cold_start_s: float) -> None:
         self._decider.ready_after(cold_start_s)

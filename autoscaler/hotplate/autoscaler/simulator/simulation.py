@@ -104,9 +104,10 @@ class Simulation:
         step = fleet.scaler.decide(fleet.view(), now)
         desired = min(step.desired, MAX_REPLICAS)
         if self._decided is not None and desired != fleet.desired:
-            self._decided(Decided(now, fleet.name, fleet.live, desired, step.reason))
+            self._decided(Decided(now, fleet.name, fleet.live, desired, step.why()))
         fleet.desired = desired
-        self._follow(fleet, now)
+        if fleet.live != desired:
+            self._follow(fleet, now)
         self._due(fleet, max(step.next_at, now + EPSILON_S))
 
     def _follow(self, fleet: Fleet, now: float) -> None:
