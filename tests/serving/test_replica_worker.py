@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -94,6 +95,15 @@ def test_the_process_notes_when_it_was_up_and_when_the_service_was_ready(echo: R
     assert process.end is not None
     assert init.end is not None
     assert process.start < process.end <= init.start < init.end
+
+
+def test_the_process_notes_what_it_had_imported_without_the_bento_and_without_us(
+    echo: Replica,
+) -> None:
+    (noted,) = echo.log.parent.parent.glob("environments/*/modules.json")
+    names = json.loads(noted.read_text())
+    assert {"bentoml", "uvicorn", "safetensors", "_bentoml_impl.worker.service"} <= set(names)
+    assert not [name for name in names if name.startswith("hotplate") or name == "service"]
 
 
 def test_sigterm_finishes_what_is_in_flight_and_ends_the_process(tmp_path: Path) -> None:

@@ -92,6 +92,10 @@ class Environments:
             building = self._building.get(recipe.digest) or self._start(recipe)
         return Environment(await asyncio.shield(building), recipe.digest, built=True)
 
+    def modules_path(self, digest: str) -> Path:
+        """Where the last replica of an environment notes what it had imported when it was ready."""
+        return self._root / digest / "modules.json"
+
     def log_path(self, digest: str) -> Path:
         """Where the output of the last build of an environment is."""
         return self._root / digest / BUILD_LOG

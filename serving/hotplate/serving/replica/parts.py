@@ -18,11 +18,14 @@ from blake3 import blake3
 
 PARTS = (
     "hotplate.serving.replica.worker",
+    "hotplate.serving.replica.standby",
     "hotplate.serving.replica.command_port",
+    "hotplate.serving.replica.early_reads",
     "hotplate.serving.replica.full_disk",
     "hotplate.serving.replica.handlers",
     "hotplate.serving.replica.hooks",
     "hotplate.serving.replica.journal",
+    "hotplate.serving.replica.modules",
     "hotplate.serving.replica.processes",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",

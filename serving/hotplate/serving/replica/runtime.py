@@ -14,7 +14,7 @@ from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManif
 from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.room import full, is_full
 from hotplate.serving.replica.bento import read_bento
-from hotplate.serving.replica.environment import Environments
+from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
 from hotplate.serving.replica.home import add_hub_model, add_model, copy_bento
@@ -26,6 +26,7 @@ from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
     build_variables,
     is_reserved,
+    platform_constants,
     platform_variables,
     search_paths,
     service_variables,
@@ -42,6 +43,20 @@ TEMPORARY = "tmp"
 HUB = "hub"
 """The folder of a replica's own that is its Hugging Face cache."""
 WORKER = "hotplate.serving.replica.worker"
+STANDBY = "hotplate.serving.replica.standby"
+
+
+@dataclass(frozen=True)
+class Warm:
+    """How to start a standby, which becomes any replica of the same environment; nothing in it is
+    a deployment's or an organization's."""
+
+    environment: str
+    """Digest of its recipe."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    job: Mapping[str, Any]
+    """What the process reads from its standard input, as JSON, beside its `folder`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,8 @@ class Command:
     job: Mapping[str, Any]
     """What the process reads from its standard input, as JSON."""
     ready_path: str
+    warm: Warm | None = None
+    """What may become this replica, had it been started before."""
 
 
 class BentoRuntime:
@@ -113,8 +130,8 @@ class BentoRuntime:
         folder: Path,
         recorder: Recorder,
         side_by_side: asyncio.TaskGroup,
-    ) -> tuple[Mapping[str, str], Path, Path]:
-        """All but the models: the service's variables, its Python, and the folder of our parts."""
+    ) -> tuple[Mapping[str, str], Environment, Path]:
+        """All but the models: the service's variables, its environment, the folder of our parts."""
         recorder.begin("environment")
         parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
         tree = await self._tree(workload.bento_manifest, wait="all")
@@ -128,7 +145,7 @@ class BentoRuntime:
             bento.folder, bento.image, build_variables(workload, bento.envs)
         )
         await copied
-        made = env, environment.python, await parts
+        made = env, environment, await parts
         recorder.end("environment")
         return made
 
@@ -197,15 +214,19 @@ class BentoRuntime:
         workload: ServedBento,
         folder: Path,
         service_env: Mapping[str, str],
-        python: Path,
+        environment: Environment,
         parts: Path,
     ) -> Command:
         config = {**workload.config, **workload.config_overrides}
         processes = workers(config, workload.resources.cpus)
-        home = folder / "home"
-        env = {
+        home, python = folder / "home", environment.python
+        modules = str(self._environments.modules_path(environment.digest))
+        host_env = {
             **for_replica(os.environ),
             **thread_counts(workload.resources.cpus, processes),
+        }
+        env = {
+            **host_env,
             **service_env,
             **platform_variables(workload, home, python),
             **temporary_folder(folder / TEMPORARY),
@@ -229,11 +250,20 @@ class BentoRuntime:
                 "workers": processes,
                 "slots": workload.concurrency,
                 "journal": str(folder / FILE_NAME),
+                "modules": modules,
                 "stop_grace_s": workload.stop_grace_s,
                 "notes": [f"{name} is the platform's: your value is not used." for name in unused],
             },
             ready_path=ready_path(config),
+            warm=_warm(host_env, environment, parts, modules) if processes == 1 else None,
         )
+
+
+def _warm(host_env: Mapping[str, str], environment: Environment, parts: Path, modules: str) -> Warm:
+    env = {**host_env, **platform_constants(environment.python)}
+    env |= search_paths(env, environment.python, parts)
+    argv = (str(environment.python), "-m", STANDBY)
+    return Warm(environment.digest, argv, env, {"modules": modules})
 
 
 async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:

@@ -90,13 +90,20 @@ def build_variables(workload: ServedBento, declared: Declared) -> dict[str, str]
 def platform_variables(workload: ServedBento, home: Path, python: Path) -> dict[str, str]:
     """What BentoML's worker needs to live in the platform."""
     return {
+        **platform_constants(python),
         "BENTOML_HOME": str(home),
-        "BENTOML_CONTAINERIZED": "true",
-        "BENTOML_DO_NOT_TRACK": "True",
         "BENTOML_CONFIG_OVERRIDES": json.dumps(
             {"services": {workload.key.service: _config_overrides(workload.config_overrides)}}
         ),
         "PROMETHEUS_MULTIPROC_DIR": str(home / "prometheus_multiproc_dir"),
+    }
+
+
+def platform_constants(python: Path) -> dict[str, str]:
+    """Of those, what is the same for all replicas of an environment."""
+    return {
+        "BENTOML_CONTAINERIZED": "true",
+        "BENTOML_DO_NOT_TRACK": "True",
         "VIRTUAL_ENV": str(python.parent.parent),
         "PYTHONUNBUFFERED": "1",
     }

@@ -6,7 +6,8 @@ standard library, bentoml, and safetensors where the bento has it.
 
 The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service),
 `overrides` (of the service's configuration), `workers` (processes), `slots` (requests at a time),
-`journal` (file for phases), `stop_grace_s`, `notes` (lines for the log).
+`journal` (file for phases), `modules` (file for the names of what it had imported when ready),
+`stop_grace_s`, `notes` (lines for the log).
 The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 """
 
@@ -19,6 +20,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from hotplate.serving.replica.hooks import (
     wrap_applications,
 )
 from hotplate.serving.replica.journal import Journal
+from hotplate.serving.replica.modules import note_modules
 from hotplate.serving.replica.processes import supervise
 
 Job = dict[str, Any]
@@ -70,7 +73,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     os.chdir(job["bento"])
     if job["bento"] not in sys.path:
         sys.path.insert(0, job["bento"])
-    _stream_weights()
+    stream_weights()
     from _bentoml_sdk import Service
     from bentoml._internal.context import server_context
     from bentoml._internal.log import configure_server_logging
@@ -87,7 +90,12 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
             TaskName(TaskWatch(app, _submissions(service))), service.context, _command_ended
         )
         early = pass_on if service.has_custom_command() else signal.SIG_DFL
-        started = StartWatch(watched, lambda: _note_ready(journal), failures.append, early)
+        started = StartWatch(
+            watched,
+            lambda: _note_ready(journal, job["modules"] if first else ""),
+            failures.append,
+            early,
+        )
         return HandlerWatch(started, running)
 
     wrap_applications(Service, wrapped)
@@ -110,7 +118,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     return 1  # uvicorn ends a replica that has started by the signal that stopped it
 
 
-def _stream_weights() -> None:
+def stream_weights() -> None:
     """Before anything can import safetensors; opened otherwise, a file waits until it is whole."""
     if find_spec("safetensors"):
         from hotplate.serving.streaming.patch import install
@@ -137,8 +145,10 @@ def _command_ended(code: int) -> None:
     _leave(1)
 
 
-def _note_ready(journal: Journal) -> None:
+def _note_ready(journal: Journal, modules: str) -> None:
     journal.note("init", "end")
+    if modules:
+        note_modules(modules)
     from hotplate.serving.streaming.span import weights_span
 
     span = weights_span()
@@ -239,11 +249,11 @@ def _serve(job: Job, worker: int) -> None:
     )
 
 
-def _run() -> None:
-    """`main`, then out: threads of the user's code must not hold a process that has failed."""
+def run(work: Callable[[], int]) -> None:
+    """`work`, then out: threads of the user's code must not hold a process that has failed."""
     status = 1
     try:
-        status = main()
+        status = work()
     except BaseException as error:
         traceback.print_exc()
         _say_last(error)
@@ -258,4 +268,4 @@ def _leave(status: int) -> None:
 
 
 if __name__ == "__main__":
-    _run()
+    run(main)

@@ -89,6 +89,12 @@ class Ring:
         """The engine is done with them in this order."""
         self._changed = threading.Condition()
 
+    def fill(self) -> None:
+        """Make every slot now: pinning takes long."""
+        slots = [self.take() for _ in range(self._unmade)]
+        for slot in slots:
+            self.give(slot, None)
+
     def take(self) -> _Slot:
         """A slot that nobody reads any more; blocks until there is one."""
         slot = self._next()

@@ -1,0 +1,90 @@
+"""Which environment variables were read while modules were imported: those came too early for
+values that a replica brings later. Python >= 3.9, standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+LATE = frozenset(
+    [
+        "BENTOML_HOME",
+        "BENTOML_CONFIG_OVERRIDES",
+        "BENTOML_HF_CACHE_DIR",
+        "PROMETHEUS_MULTIPROC_DIR",
+        "TMPDIR",
+    ]
+)
+"""Differ for each replica, and are honoured though modules have read them: BentoML reads its own
+again when it loads a service, and what was made of the other two is renewed by us."""
+READ_BY_NATIVE_CODE = (
+    "PYTHON",
+    "LD_",
+    "LC_",
+    "LANG",
+    "TZ",
+    "MALLOC_",
+    "GLIBC_",
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "NUMEXPR_",
+    "CUDA_",
+    "NVIDIA_",
+    "NCCL_",
+    "TORCH_",
+    "PYTORCH_",
+    "HIP_",
+    "ROCR_",
+    "FSSPEC_",
+    "TQDM_",
+)
+"""Beginnings of names that the interpreter and libraries read where we do not see it, or which
+are found by going through all names."""
+
+
+class EarlyReads:
+    """Within the block, notes each variable that Python code asks for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def __enter__(self) -> EarlyReads:
+        kind: Any = type(os.environ)
+        self._stock = stock = kind.__getitem__
+        names = self.names
+
+        def noted(environ: Any, name: Any) -> Any:
+            if isinstance(name, str):
+                names.add(name)
+            return stock(environ, name)
+
+        kind.__getitem__ = noted
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        environ: Any = type(os.environ)
+        environ.__getitem__ = self._stock
+
+
+def came_too_early(
+    names: set[str], before: Mapping[str, str], wanted: Mapping[str, str]
+) -> list[str]:
+    """Variables of which `wanted` has another value than `before`, when `names` were read."""
+    return sorted(
+        name
+        for name in {*before, *wanted}
+        if before.get(name) != wanted.get(name)
+        and not (name in LATE or name.startswith("HOTPLATE_"))
+        and (name in names or name.startswith(READ_BY_NATIVE_CODE))
+    )

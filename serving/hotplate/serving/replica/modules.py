@@ -1,0 +1,80 @@
+"""The modules that a replica had imported when it was ready: what a standby imports at its birth.
+
+Only those of the environment and of the interpreter: never the bento's own, never ours.
+Python >= 3.9, standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import sysconfig
+import uuid
+from typing import Any
+
+BASICS = (
+    "bentoml",
+    "_bentoml_sdk",
+    "_bentoml_impl.loader",
+    "_bentoml_impl.server.serving",
+    "_bentoml_impl.worker.service",
+)
+"""What every replica imports; all that is known before the first one was ready."""
+
+
+def note_modules(path: str) -> None:
+    """Keep the names of what this process has imported; without a trace where that fails."""
+    draft = f"{path}.{uuid.uuid4().hex}"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(_imported(), file)
+        os.replace(draft, path)
+    except OSError:  # a full disk, or an environment that is being removed
+        return
+
+
+def noted_modules(path: str) -> list[str]:
+    """What was kept there last, in the order in which it was imported; else the basics."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            names = json.load(file)
+    except (OSError, ValueError):
+        return list(BASICS)
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def import_all(names: list[str]) -> list[str]:
+    """Import one after the other; those that cannot be are named and left out."""
+    failed = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit):  # whatever a library does: a replica finds out by itself
+            failed.append(name)
+    return failed
+
+
+def _imported() -> list[str]:
+    folders = tuple(
+        os.path.join(sysconfig.get_path(name), "")
+        for name in ("purelib", "platlib", "stdlib", "platstdlib")
+    )
+    return [
+        name
+        for name, module in list(sys.modules.items())
+        if not name.startswith(("hotplate.", "__"))
+        and name != "hotplate"
+        and _origin(module).startswith(folders)
+    ]
+
+
+def _origin(module: Any) -> str:
+    """Its file; "" for what was made without one. Wakes no lazy module."""
+    try:
+        spec = object.__getattribute__(module, "__dict__").get("__spec__")
+    except AttributeError:
+        return ""
+    origin = getattr(spec, "origin", None)
+    return origin if isinstance(origin, str) and getattr(spec, "has_location", False) else ""
