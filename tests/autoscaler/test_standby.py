@@ -158,7 +158,15 @@ def test_hits_and_misses_are_counted() -> None:
     planner = StandbyPlanner(0.0)
     for number in range(5):
         planner.started("gpu", number * 100.0, hit=number > 1)
-    assert planner.history("gpu").hits(500.0) == (3, 5)
+    history = planner.history("gpu")
+    assert (history.hits(500.0), history.starts(500.0)) == (3, 5)
+
+
+def test_one_start_alone_need_not_count() -> None:
+    policy = StandbyPolicy(min_starts=2)
+    plan = busy(1).plan(EMPTY, policy, 1.0)["gpu"]
+    assert (plan.wanted, plan.reason) == (0, "none wanted: 1 of 2 starts in 7 days")
+    assert busy(2).plan(EMPTY, policy, 1.0)["gpu"].wanted == 2
 
 
 def test_what_was_learnt_survives_a_restart_on_another_clock() -> None:

@@ -19,6 +19,7 @@ from hotplate.deploy.engine import (
     Recorder,
     Replica,
     ReplicaState,
+    Warm,
     Workload,
     WorkloadKey,
 )
@@ -43,6 +44,8 @@ class FakeRuntime:
         self.hangs = False
         self.program = sys.executable
         self.prepared: list[str] = []
+        self.warm: dict[str, str] | None = None
+        """Knobs of `standby_server.py`; None = there are no standbys."""
 
     async def prepare(
         self, workload: Workload, replica: str, directory: str, recorder: Recorder
@@ -56,7 +59,11 @@ class FakeRuntime:
             raise self.failure
         recorder.end("environment")
         argv = (self.program, "-I", "-S", str(SERVER))
-        return Command(argv, dict(workload.env), directory, dict(workload.config))
+        warm = None
+        if self.warm is not None:
+            program = (sys.executable, "-I", "-S", str(SERVER.with_name("standby_server.py")))
+            warm = Warm(workload.bento_manifest, program, self.warm, {})
+        return Command(argv, dict(workload.env), directory, dict(workload.config), warm=warm)
 
     def phases(self, directory: str) -> Sequence[Phase]:
         up = Path(directory, "seen.json")

@@ -34,6 +34,8 @@ class StandbyPolicy:
     memory_bytes: float = math.inf
     unused_s: float = HISTORY_S
     """A type without a start for this long wants none."""
+    min_starts: int = 1
+    """A type with fewer starts in seven days wants none."""
     fixed: Mapping[str, int] = field(default_factory=dict)
     """Per type, a number that holds instead of what was learnt."""
 
@@ -154,6 +156,8 @@ def _wanted(name: str, history: StartHistory, policy: StandbyPolicy, now: float)
     if idle_s >= min(policy.unused_s, HISTORY_S):
         ago = "ever" if math.isinf(idle_s) else f"for {seconds(idle_s)}"
         return 0, f"none wanted: no start {ago}"
+    if history.starts(now) < policy.min_starts:
+        return 0, f"none wanted: {history.starts(now)} of {policy.min_starts} starts in 7 days"
     needed = history.needed(policy.share, now)
     if needed <= policy.step:
         return policy.step, f"{policy.step} wanted: the scaling step"

@@ -93,10 +93,15 @@ class StartHistory:
         self._forget(now)
         return sum((day.organizations for day in self._days), Counter[str]())
 
-    def hits(self, now: float) -> tuple[int, int]:
-        """(starts that found an instance ready, all starts), of the seven days."""
+    def starts(self, now: float) -> int:
+        """All of the seven days."""
         self._forget(now)
-        return sum(day.hits for day in self._days), sum(day.starts for day in self._days)
+        return sum(day.starts for day in self._days)
+
+    def hits(self, now: float) -> int:
+        """Those of the seven days that found an instance ready."""
+        self._forget(now)
+        return sum(day.hits for day in self._days)
 
     def to_json(self, now: float) -> dict[str, Any]:
         self._forget(now)

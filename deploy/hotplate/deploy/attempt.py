@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -16,12 +16,14 @@ from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure
 from hotplate.deploy.endings import ending
 from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
-from hotplate.deploy.errors import PrepareFailed
+from hotplate.deploy.errors import PrepareFailed, StandbyRefused
 from hotplate.deploy.phases import PhaseLog, merge, unix_now
 from hotplate.deploy.probing import Probe
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record, Records
 from hotplate.deploy.settings import LocalSettings
+from hotplate.deploy.standby_process import StandbyProcess, gpu_variables
+from hotplate.deploy.standbys import Standbys
 
 LISTEN_BACKLOG = 2048
 """BentoML's own default; the kernel caps it."""
@@ -41,6 +43,7 @@ class Surroundings:
     cgroups: Cgroups
     http: aiohttp.ClientSession
     settings: LocalSettings
+    standbys: Standbys
 
 
 class Attempt:
@@ -103,11 +106,7 @@ class Attempt:
             self._noted.begin("environment")
             command = await self._prepare(deadline)
             self._noted.begin("process")
-            enclosure = await self._enclose()
-            with ExitStack() as undo:
-                undo.callback(self._leave_nothing)
-                self.process = self._spawn(command, gpus, enclosure)
-                undo.pop_all()
+            self.process = await self._begin(command, gpus)
             report(ReplicaState.STARTING, "its process runs and is not ready yet")
         async with asyncio.TaskGroup() as group:
             watches = [
@@ -161,29 +160,64 @@ class Attempt:
                 raise
             raise PrepareFailed(self._lateness(), retry=True) from None
 
-    def _spawn(self, command: Command, gpus: tuple[int, ...], enclosure: Enclosure) -> Process:
-        """Start the process on a port that accepts from now on."""
-        records = self._around.records
+    async def _begin(self, command: Command, gpus: tuple[int, ...]) -> Process:
+        """Its process, a standby's where one fits, on a port that accepts from now on."""
         with socket.create_server(("127.0.0.1", 0), backlog=LISTEN_BACKLOG) as listener:
             env = {
                 **command.env,
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts them
-                "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
-                "HOTPLATE_LISTEN_FD": str(listener.fileno()),
-                REPLICA_DIR: str(records.work(self._replica)),
+                **gpu_variables(gpus),
+                REPLICA_DIR: str(self._around.records.work(self._replica)),
             }
             host, port = listener.getsockname()
             self.address, self.ready_path = f"{host}:{port}", command.ready_path
             self.spawned_at = unix_now()
-            return Process.spawn(
+            standbys = self._around.standbys
+            process = None
+            if (standby := standbys.take(command.warm, gpus)) is not None:
+                process = await self._become(standby, command, env, listener)
+            organization = self._workload.key.organization
+            standbys.started(command.warm, gpus, organization, hit=process is not None)
+            return process or await self._spawn(command, env, listener)
+
+    async def _become(
+        self,
+        standby: StandbyProcess,
+        command: Command,
+        env: Mapping[str, str],
+        listener: socket.socket,
+    ) -> Process | None:
+        """The standby's process; None if it cannot be had."""
+        around = self._around
+        limit_bytes = self._workload.resources.memory_bytes
+        with ExitStack() as undo:
+            undo.callback(around.standbys.drop, standby)
+            try:
+                self._enclosure = await standby.become(
+                    self._replica, env, command.job, listener, around.cgroups, limit_bytes
+                )
+            except (StandbyRefused, OSError, ValueError) as error:
+                log.info("replica %s: starts cold, its standby did not: %s", self._replica, error)
+                return None
+            undo.pop_all()
+        return standby.process
+
+    async def _spawn(
+        self, command: Command, env: Mapping[str, str], listener: socket.socket
+    ) -> Process:
+        enclosure = await self._enclose()
+        with ExitStack() as undo:
+            undo.callback(self._leave_nothing)
+            process = Process.spawn(
                 [*enclosure.entrance, *command.argv],
-                env,
+                {**env, "HOTPLATE_LISTEN_FD": str(listener.fileno())},
                 command.cwd,
-                records.log_path(self._replica),
+                self._around.records.log_path(self._replica),
                 command.job,
                 [listener.fileno()],
                 enclosure,
             )
+            undo.pop_all()
+        return process
 
     async def _watch(self, process: Process, deadline: float, report: Report) -> None:
         """Report readiness for ever, or end the process that is too late."""

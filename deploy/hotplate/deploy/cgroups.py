@@ -115,8 +115,8 @@ class Cgroups:
         """Where the groups of a replica are made; none without control groups."""
         return [parent / replica for parent in self._parents]
 
-    async def make(self, replica: str, folder: Path, limit_bytes: int) -> Enclosure:
-        """A new enclosure for an attempt of the replica whose marker is `folder`."""
+    async def make(self, replica: str, mark: Path, limit_bytes: int) -> Enclosure:
+        """A new enclosure for an attempt of the replica whose marker is `mark`."""
         if self._parents:
             group = self._group(self.folders(replica), limit_bytes)
             try:
@@ -125,16 +125,27 @@ class Cgroups:
                 return group
             except OSError as error:
                 self._give_up(error)
-        return Watched(folder, limit_bytes)
+        return Watched([mark], limit_bytes)
 
-    def adopt(self, groups: Sequence[Path], folder: Path, limit_bytes: int) -> Enclosure:
+    def adopt(self, groups: Sequence[Path], marks: Sequence[Path], limit_bytes: int) -> Enclosure:
         """The enclosure that an earlier engine made: `groups` are its folders, if it had any."""
-        return self._group(groups, limit_bytes) if groups else Watched(folder, limit_bytes)
+        return self._group(groups, limit_bytes) if groups else Watched(marks, limit_bytes)
 
-    def leftovers(self, kept: Collection[str]) -> list[Path]:
-        """Groups of ours of which the replica is not among `kept`."""
+    def hand_over(
+        self, groups: Sequence[Path], marks: Sequence[Path], limit_bytes: int
+    ) -> Enclosure:
+        """The enclosure of a standby, made without a limit, for the replica that it becomes.
+
+        Raises OSError where more is used than the replica may.
+        """
+        if groups and limit_bytes:
+            _limit_memory(groups[0], limit_bytes)
+        return self.adopt(groups, marks, limit_bytes)
+
+    def leftovers(self, kept: Collection[Path]) -> list[Path]:
+        """Groups of ours that are not among `kept`."""
         found = [folder for parent in self._parents for folder in parent.iterdir()]
-        return [each for each in found if each.is_dir() and each.name not in kept]
+        return [each for each in found if each.is_dir() and each not in kept]
 
     def close(self) -> None:
         """Leave; our own group goes too when nothing runs in it."""

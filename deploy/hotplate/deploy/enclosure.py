@@ -47,9 +47,9 @@ class Enclosure(Others, Protocol):
 class Watched:
     """Without a control group: found by their environment, their memory added up."""
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
-        """`folder` is the replica's marker; `limit_bytes` 0 = no limit."""
-        self._folder = str(folder)
+    def __init__(self, marks: Sequence[Path], limit_bytes: int) -> None:
+        """`marks` are the replica's markers; `limit_bytes` 0 = no limit."""
+        self._marks = [str(mark) for mark in marks]
         self._limit_bytes = limit_bytes
         self._excess = ""
 
@@ -58,14 +58,14 @@ class Watched:
         return entrance((), self._limit_bytes)
 
     def members(self) -> Collection[int]:
-        return marked(REPLICA_DIR, [self._folder])
+        return marked(REPLICA_DIR, self._marks)
 
     def used_bytes(self) -> int:
         """What only its processes have: file pages, the arena's too, are not theirs."""
         if not self._limit_bytes:
             return 0
         members = self.members()
-        used = sum(_kib(pid, "status", ("RssAnon", "VmSwap")) for pid in members)
+        used = sum(map(private_bytes, members))
         if used > self._limit_bytes:  # pages that a fork shares are counted once only here
             used = sum(_kib(pid, "smaps_rollup", ("Pss_Anon", "SwapPss")) for pid in members)
         if used > self._limit_bytes:
@@ -84,8 +84,13 @@ class Watched:
 
 def entrance(groups: Sequence[Path], limit_bytes: int) -> Sequence[str]:
     """The command that enters `groups` and becomes what follows it."""
-    score = OOM_SCORE_LIMITED if limit_bytes else OOM_SCORE_FREE
-    return (sys.executable, "-I", "-S", str(_ENTER), str(score), *map(str, groups), "--")
+    score = str(oom_score(limit_bytes))
+    return (sys.executable, "-I", "-S", str(_ENTER), score, *map(str, groups), "--")
+
+
+def oom_score(limit_bytes: int) -> int:
+    """Of a replica with this limit; 0 = none."""
+    return OOM_SCORE_LIMITED if limit_bytes else OOM_SCORE_FREE
 
 
 def over_limit(limit_bytes: int) -> str:
@@ -109,6 +114,11 @@ def amount(size_bytes: int) -> str:
     if size_bytes >= GIB:
         return f"{round(size_bytes / GIB, 1):g} GiB"
     return f"{round(size_bytes / (1 << 20), 1):g} MiB"
+
+
+def private_bytes(pid: int) -> int:
+    """Memory that only this process has; 0 when it is gone."""
+    return _kib(pid, "status", ("RssAnon", "VmSwap"))
 
 
 def _kib(pid: int, name: str, fields: Collection[str]) -> int:

@@ -194,6 +194,21 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
+class Warm:
+    """How to start a standby: a process that becomes any replica with an equal one of these.
+
+    The engine adds to `env` what it adds for a replica, but for a listening socket
+    `HOTPLATE_STANDBY_FD`, over which it talks to the process (`standby_process.py`).
+    """
+
+    environment: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    job: Mapping[str, Any]
+    """What the process reads from its standard input; the engine adds its `folder`."""
+
+
+@dataclass(frozen=True)
 class Command:
     """How to start a replica's process.
 
@@ -209,6 +224,8 @@ class Command:
     """What the process reads from its standard input: one JSON document, then the end."""
     ready_path: str = "/readyz"
     """Where `GET` answers 200 when the replica may have requests."""
+    warm: Warm | None = None
+    """The standby that may become this replica; None if none can."""
 
 
 class Recorder(Protocol):

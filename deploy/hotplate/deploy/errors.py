@@ -2,6 +2,7 @@
 ├── UnknownReplica    no replica of that id, now or lately
 ├── PrepareFailed     environment, bento or models could not be made ready
 ├── SpawnFailed       the operating system would not start a process
+├── StandbyRefused    a warm process did not become a replica; start one anew
 └── BadQuantity       a CPU, memory or GPU amount that cannot be read
 """
 
@@ -47,6 +48,12 @@ class SpawnFailed(DeployError):
     """The operating system would not start a process; the message names program and reason."""
 
     code = "spawn_failed"
+
+
+class StandbyRefused(DeployError):
+    """A warm process did not become a replica: start one anew; the message says why."""
+
+    code = "standby_refused"
 
 
 class BadQuantity(DeployError):

@@ -8,7 +8,7 @@ import random
 import re
 import string
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -29,11 +29,12 @@ from hotplate.deploy.engine import (
 from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.local_replica import LocalReplica
 from hotplate.deploy.machine import Machine
-from hotplate.deploy.placement import Applicant, place, sum_of
+from hotplate.deploy.placement import Applicant, Place, place, sum_of
 from hotplate.deploy.plan import Member, make_plan
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
 from hotplate.deploy.settings import LocalSettings
+from hotplate.deploy.standbys import Standbys
 
 _REPAIR_PAUSE_S = 1.0
 """Until reality is compared with the wishes again after that has failed (a full disk …)."""
@@ -77,6 +78,16 @@ class LocalEngine(Engine):
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.standbys = Standbys(
+            self._records,
+            self._cgroups,
+            self._settings.standby,
+            machine.capacity.memory_bytes,
+            self._rng,
+            lambda: any(each.starts_lately for each in self._replicas.values()),
+            self._news.set,
+        )
+        """The warm processes of this machine, which become its replicas."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -85,9 +96,10 @@ class LocalEngine(Engine):
             connector=aiohttp.TCPConnector(force_close=True, limit=0)
         )
         self._around = Surroundings(
-            self._runtime, self._records, self._cgroups, http, self._settings
+            self._runtime, self._records, self._cgroups, http, self._settings, self.standbys
         )
         self._adopt()
+        self.standbys.start()
         loop = asyncio.get_running_loop()
         self._settle_timer = loop.call_later(self._settings.settle_after_s, self._settle)
         self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
@@ -118,8 +130,9 @@ class LocalEngine(Engine):
     def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
         total = self._machine.capacity
         in_all = Resources(total.cpus, total.memory_bytes, len(total.gpus))
-        taken = sum_of(each.place for each in self._replicas.values() if each.place is not None)
-        return {self._machine.name: (in_all, taken)}
+        taken = sum_of(self._places())
+        memory_bytes = taken.memory_bytes + self.standbys.memory_bytes
+        return {self._machine.name: (in_all, replace(taken, memory_bytes=memory_bytes))}
 
     async def stop_all(self) -> None:
         self._wishes.clear()
@@ -130,6 +143,7 @@ class LocalEngine(Engine):
             await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
+        await self.standbys.close()
         self._settle_timer.cancel()
         self._drop_timer()
         tasks = [self._reconciler, *self._tasks]
@@ -141,13 +155,17 @@ class LocalEngine(Engine):
         self._cgroups.close()
 
     def _adopt(self) -> None:
-        """Take over what still runs; clear away the rest."""
+        """Take over what still runs; clear away the rest.
+
+        Standbys of another engine have ended with it, or end now: they serve nobody.
+        """
         unknown = set(self._records.ids())
+        left = self._records.standbys()
+        kept: set[Path] = set()
         for record in self._records.load():
+            groups = self._records.groups(record.id)
             enclosure = self._cgroups.adopt(
-                self._records.groups(record.id),
-                self._records.work(record.id),
-                record.workload.resources.memory_bytes,
+                groups, self._records.marks(record.id), record.workload.resources.memory_bytes
             )
             if process := Process.adopt(record.pid, record.start_time, enclosure):
                 adopted = LocalReplica.adopt(
@@ -155,18 +173,22 @@ class LocalEngine(Engine):
                 )
                 self._replicas[record.id] = adopted
                 unknown.discard(record.id)
+                kept.update(groups)
                 if record.stopping:
                     self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
-        groups += self._cgroups.leftovers(self._replicas)
-        if unknown or groups:
-            self._do(self._clear_away(unknown, groups))
+        groups += self._cgroups.leftovers(kept)
+        if unknown or groups or left:
+            self._do(self._clear_away(unknown, groups, left))
 
-    async def _clear_away(self, unknown: Collection[str], groups: Collection[Path]) -> None:
-        """End what still runs of replicas without a (readable) record, and their folders."""
-        folders = [str(self._records.work(replica)) for replica in unknown]
-        if strays := Process.find(REPLICA_DIR, folders):
-            log.warning("%d processes of replicas without a record are ended", len(strays))
+    async def _clear_away(
+        self, unknown: Collection[str], groups: Collection[Path], left: Collection[Path]
+    ) -> None:
+        """End what still runs of replicas without a (readable) record and of standbys, whose
+        marks are `left`; and their folders."""
+        marks = [*left, *(mark for replica in unknown for mark in self._records.marks(replica))]
+        if strays := Process.find(REPLICA_DIR, list(map(str, marks))):
+            log.warning("%d processes that belong to no replica are ended", len(strays))
             await asyncio.gather(*(stray.terminate(_STRAY_GRACE_S) for stray in strays))
         try:
             await end_groups(groups)
@@ -174,6 +196,8 @@ class LocalEngine(Engine):
             log.exception("a control group that nobody needs could not be removed")
         for replica in unknown:
             await asyncio.to_thread(self._records.end, replica)
+        for mark in left:
+            await asyncio.to_thread(self._records.end_standby, mark.parent.name)
 
     def _settle(self) -> None:
         self._settled = True
@@ -215,6 +239,7 @@ class LocalEngine(Engine):
             if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
                 replica.retry()
         self._place(now)
+        self._make_room()
         pauses = (
             each.retry_at
             for each in self._replicas.values()
@@ -243,13 +268,24 @@ class LocalEngine(Engine):
                 Applicant(each.id, each.workload.key, each.workload.resources, each.created_at)
                 for each in pending
             ],
-            [each.place for each in self._replicas.values() if each.place is not None],
+            self._places(),
             self._machine.capacity,
         )
         for replica, found in outcome.placed.items():
             self._replicas[replica].start(found)
         for replica, reason in outcome.waiting.items():
             self._replicas[replica].wait_for_place(reason)
+
+    def _places(self) -> list[Place]:
+        return [each.place for each in self._replicas.values() if each.place is not None]
+
+    def _make_room(self) -> None:
+        """Standbys have what replicas leave."""
+        free_bytes = self._machine.capacity.memory_bytes - sum_of(self._places()).memory_bytes
+        # One that is being prepared may still take the standby on its GPU.
+        running = [r.place for r in self._replicas.values() if r.place and r.has_process]
+        busy_gpus = {gpu for place in running for gpu in place.gpus}
+        self.standbys.give_way(max(0, free_bytes), busy_gpus)
 
     def _stop(self, replica: LocalReplica, reason: str) -> None:
         if replica.state is not ReplicaState.STOPPING:

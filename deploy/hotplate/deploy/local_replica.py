@@ -21,6 +21,9 @@ from hotplate.deploy.records import Record
 LAST_LINE_CHARS = 500
 """So much of a log's last line stands in a reason: enough for an exception's own."""
 
+LONG_START_S = 60.0
+"""A start that takes longer waits for its files more than for a core."""
+
 log = logging.getLogger(__name__)
 
 
@@ -97,6 +100,16 @@ class LocalReplica:
     def serves(self) -> bool:
         """Whether it may have had requests."""
         return self.state in (ReplicaState.READY, ReplicaState.UNREADY)
+
+    @property
+    def has_process(self) -> bool:
+        return self._attempt.process is not None
+
+    @property
+    def starts_lately(self) -> bool:
+        """Whether a cold start is under way that has not gone on for minutes already."""
+        lasted_s = unix_now() - self._wanted_at
+        return self.state is ReplicaState.STARTING and lasted_s < LONG_START_S
 
     def wait_for_place(self, reason: str) -> None:
         """Say why it is still pending."""

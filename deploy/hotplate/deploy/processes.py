@@ -54,7 +54,7 @@ class Process:
         self.start_time = start_time
         """Ticks since boot and the boot's id: with `pid`, never the same for two processes."""
         self._pidfd = pidfd
-        self._others = others or _Nobody()
+        self.others = others or _Nobody()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int | None] = self._loop.create_future()
         self._burial: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class Process:
         Descriptors in `pass_fds` keep their numbers. Raises `SpawnFailed`.
         """
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        stdin = _document(stdin_json)
+        stdin = os.open(os.devnull, os.O_RDONLY) if stdin_json is None else document(stdin_json)
         try:
             child = subprocess.Popen(
                 argv,
@@ -156,6 +156,10 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
+    def set_oom_score(self, score: int) -> None:
+        """How soon the kernel ends it when memory is short. Raises OSError."""
+        Path(f"/proc/{self.pid}/oom_score_adj").write_text(str(score))
+
     async def terminate(self, grace_s: float) -> int | None:
         """SIGTERM to the leader, after `grace_s` SIGKILL; its session's other processes go with it.
 
@@ -182,8 +186,8 @@ class Process:
 
     async def _bury(self) -> None:
         try:
-            self._others.seal()
-            await end_all(lambda: {*_session_members(self.pid), *self._others.members()})
+            self.others.seal()
+            await end_all(lambda: {*_session_members(self.pid), *self.others.members()})
         finally:
             # Last, because until then nobody else can get this pid or session id.
             code = _reap(self.pid)
@@ -246,11 +250,9 @@ def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _document(content: Any) -> int:
-    """A descriptor to read `content` from; memory, so that no write waits for a slow reader."""
-    if content is None:
-        return os.open(os.devnull, os.O_RDONLY)
-    fd = os.memfd_create("stdin")
+def document(content: Any) -> int:
+    """A descriptor to read `content` from as JSON; memory, so that no write waits for a reader."""
+    fd = os.memfd_create("document")
     with open(fd, "wb", closefd=False) as file:
         file.write(json.dumps(content).encode())
         file.seek(0)

@@ -3,8 +3,11 @@
 <dir>/replicas/<id>/state.json    the record: workload, process, place, phases
 <dir>/replicas/<id>/log           output of its processes
 <dir>/replicas/<id>/groups        folders of its control groups, one a line
+<dir>/replicas/<id>/born          the standby's folder that its process carries as its marker
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
 <dir>/ended/<id>.log              logs of replicas that are gone
+<dir>/standbys/<id>/              of a standby: log, work/; gone once it is a replica
+<dir>/standbys.json               what standbys are for, and when they were needed
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ class Records:
     def __init__(self, directory: Path) -> None:
         self._replicas = directory / "replicas"
         self._ended = directory / "ended"
-        for folder in (self._replicas, self._ended):
+        self._standbys = directory / "standbys"
+        self.standbys_file = directory / "standbys.json"
+        for folder in (self._replicas, self._ended, self._standbys):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def ids(self) -> list[str]:
@@ -80,9 +85,38 @@ class Records:
         """That folder, with nothing of an earlier attempt in it. Raises OSError."""
         self.create(replica)
         folder = self.work(replica)
+        (self._replicas / replica / "born").unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         return folder
+
+    def standby(self, standby: str) -> Path:
+        """The folder of a standby."""
+        return self._standbys / standby
+
+    def standbys(self) -> list[Path]:
+        """Markers of standbys that an earlier engine has left."""
+        return [folder / "work" for folder in sorted(self._standbys.iterdir())]
+
+    def save_standbys(self, content: Mapping[str, Any]) -> None:
+        """Write the file of what standbys are for; a crash leaves the old one or the new one."""
+        _write(self.standbys_file, content)
+
+    def end_standby(self, standby: str) -> None:
+        shutil.rmtree(self._standbys / standby, ignore_errors=True)
+
+    def note_birth(self, replica: str, standby: str) -> None:
+        """Its process is the standby's: written before it becomes the replica's."""
+        mark = self._standbys / standby / "work"
+        (self._replicas / replica / "born").write_text(str(mark))
+
+    def marks(self, replica: str) -> list[Path]:
+        """What processes of the replica may carry as their marker."""
+        try:
+            born = [Path((self._replicas / replica / "born").read_text())]
+        except OSError:
+            born = []
+        return [self.work(replica), *born]
 
     def note_groups(self, replica: str, folders: Sequence[Path]) -> None:
         """Keep where its control groups are: written before anything runs in them."""
@@ -99,11 +133,7 @@ class Records:
 
     def save(self, record: Record) -> None:
         """Write the record; a crash leaves the old one or the new one."""
-        path = self._replicas / record.id / "state.json"
-        written = path.with_suffix(".new")
-        with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(vars(record), file, default=_plain)
-        written.replace(path)
+        _write(self._replicas / record.id / "state.json", vars(record))
 
     def load(self) -> Iterator[Record]:
         """What an earlier engine has written.
@@ -131,6 +161,13 @@ def _ended_at(log: Path) -> int:
         return log.stat().st_mtime_ns
     except FileNotFoundError:  # another replica that ends now has just removed it
         return 0
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    written = path.with_suffix(".new")
+    with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file, default=_plain)
+    written.replace(path)
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hotplate.deploy.backoff import BackoffSettings
 from hotplate.deploy.probing import ProbeSettings
+from hotplate.deploy.standby_settings import StandbySettings
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class LocalSettings:
     """How their readiness is watched."""
     backoff: BackoffSettings = field(default_factory=BackoffSettings)
     """How long a replica that ended by itself waits before it starts again."""
+    standby: StandbySettings = field(default_factory=StandbySettings)
+    """How many warm processes are kept."""
     settle_after_s: float = 30.0
     """Adopted replicas that nobody has asked for are stopped this long after the start."""
     log_tail_lines: int = 20

@@ -23,8 +23,8 @@ async def end_builds(data: DataDir) -> None:
 
 
 async def end_replicas(data: DataDir, grace_s: float) -> None:
-    """End the replicas: SIGTERM, and after `grace_s` SIGKILL."""
+    """End the replicas and standbys: SIGTERM, and after `grace_s` SIGKILL."""
     records = Records(data.visible_folder("engine"))
-    folders = [str(records.work(replica)) for replica in records.ids()]
-    orphans = Process.find(REPLICA_DIR, folders)
+    marks = [mark for replica in records.ids() for mark in records.marks(replica)]
+    orphans = Process.find(REPLICA_DIR, list(map(str, (*marks, *records.standbys()))))
     await asyncio.gather(*(orphan.terminate(grace_s) for orphan in orphans))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotplate.deploy.engine import Command, Phase, Recorder, Workload
+from hotplate.deploy.engine import Command, Phase, Recorder, Warm, Workload
 from hotplate.deploy.errors import PrepareFailed
 from hotplate.serving.replica.errors import ReplicaError
 from hotplate.serving.replica.runtime import BentoRuntime
@@ -25,7 +25,8 @@ class EngineRuntime:
             raise PrepareFailed(
                 str(error), retry=error.retry, no_room=error.no_room, log=error.log
             ) from error
-        return Command(made.argv, made.env, made.cwd, made.job, made.ready_path)
+        warm = None if made.warm is None else Warm(**vars(made.warm))
+        return Command(made.argv, made.env, made.cwd, made.job, made.ready_path, warm)
 
     def phases(self, directory: str) -> Sequence[Phase]:
         return [Phase(p.name, p.start, p.end) for p in self._bentos.phases(directory)]

@@ -1,0 +1,171 @@
+"""One standby: a warm process that becomes a replica when it is given its job.
+
+It writes `{"warm": …}` to its channel once it is ready. Its job is one byte and three descriptors
+(document with `env` and `job`, listening socket, log); it answers `{"taken": true}`, or
+`{"refused": why}` and ends. It ends, too, when its channel does: with this engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy import logfile
+from hotplate.deploy.cgroups import Cgroups
+from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure, oom_score, private_bytes
+from hotplate.deploy.engine import Warm
+from hotplate.deploy.errors import StandbyRefused
+from hotplate.deploy.processes import Process, document
+from hotplate.deploy.records import Records
+
+ANSWER_S = 5.0
+"""Until a process that only waits has answered: far more than it needs, less than a cold start."""
+
+
+class StandbyProcess:
+    """Made by `start`; then `until_warm`, and `become` or `end`."""
+
+    def __init__(
+        self,
+        standby: str,
+        process: Process,
+        channel: socket.socket,
+        enclosure: Enclosure,
+        groups: Sequence[Path],
+        records: Records,
+    ) -> None:
+        self.id = standby
+        self.process = process
+        self.groups = groups
+        self.watch: asyncio.Task[None] | None = None
+        """Whoever waits for its end as a standby."""
+        self._channel = channel
+        self._enclosure = enclosure
+        self._records = records
+        self._said = b""
+
+    @classmethod
+    async def start(
+        cls, standby: str, warm: Warm, gpus: Sequence[int], records: Records, cgroups: Cgroups
+    ) -> StandbyProcess:
+        """Raises `SpawnFailed` and OSError."""
+        folder = records.standby(standby)
+        work = folder / "work"
+        work.mkdir(parents=True, mode=0o700)
+        groups = cgroups.folders(standby)
+        enclosure = await cgroups.make(standby, work, 0)
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                env = {
+                    **warm.env,
+                    **gpu_variables(gpus),
+                    "HOTPLATE_STANDBY_FD": str(theirs.fileno()),
+                    REPLICA_DIR: str(work),
+                }
+                process = Process.spawn(
+                    [*enclosure.entrance, *warm.argv],
+                    env,
+                    work,
+                    folder / "log",
+                    {**warm.job, "folder": str(work)},
+                    [theirs.fileno()],
+                    enclosure,
+                )
+        except BaseException:
+            ours.close()
+            enclosure.remove()
+            raise
+        ours.setblocking(False)
+        return cls(standby, process, ours, enclosure, groups if cgroups.enforced else (), records)
+
+    async def until_warm(self) -> None:
+        """Raises `StandbyRefused` if it ends before."""
+        await self._line()
+
+    def used_bytes(self) -> int:
+        """Memory that nobody else shares."""
+        return private_bytes(self.process.pid)
+
+    async def become(
+        self,
+        replica: str,
+        env: Mapping[str, str],
+        job: Mapping[str, Any],
+        listener: socket.socket,
+        cgroups: Cgroups,
+        limit_bytes: int,
+    ) -> Enclosure:
+        """Make its process the replica's. When this fails or is cancelled, `end` it.
+
+        Raises `StandbyRefused` and OSError.
+        """
+        if self.watch is not None:
+            self.watch.cancel()
+        records = self._records
+        records.note_birth(replica, self.id)
+        records.note_groups(replica, self.groups)
+        self._enclosure = cgroups.hand_over(self.groups, records.marks(replica), limit_bytes)
+        self.process.others = self._enclosure
+        self.process.set_oom_score(oom_score(limit_bytes))
+        log_path = records.log_path(replica)
+        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        told = document({"env": dict(env), "job": dict(job)})
+        # From here on nobody may take its process for a standby's.
+        await asyncio.to_thread(records.end_standby, self.id)
+        try:
+            socket.send_fds(self._channel, [b"j"], [told, listener.fileno(), log])
+        finally:
+            os.close(told)
+            os.close(log)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = await self._line()
+        except TimeoutError:
+            raise StandbyRefused(f"it did not answer within {ANSWER_S:g} s") from None
+        if not answer.get("taken"):
+            raise StandbyRefused(str(answer.get("refused")))
+        self._channel.close()
+        return self._enclosure
+
+    async def end(self) -> None:
+        """SIGKILL: it serves nobody; return when nothing of it is left."""
+        await self.process.terminate(0)
+        self._channel.close()
+        with suppress(OSError):
+            self._enclosure.remove()
+        await asyncio.to_thread(self._records.end_standby, self.id)
+
+    def last_words(self) -> str:
+        """The last line of its log, "" if there is none."""
+        lines = logfile.tail(self._records.standby(self.id) / "log", 5)
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+    async def _line(self) -> dict[str, Any]:
+        """What it says next. Raises `StandbyRefused`."""
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._said:
+            try:
+                said = await loop.sock_recv(self._channel, 1 << 16)
+            except OSError as error:
+                raise StandbyRefused(f"it cannot be heard: {error}") from error
+            if not said:
+                raise StandbyRefused(f"it ended; its log ends with: {self.last_words()}")
+            self._said += said
+        line, _, self._said = self._said.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def gpu_variables(gpus: Sequence[int]) -> dict[str, str]:
+    """Which GPUs a process sees, in the order in which NVML counts them."""
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+    }
