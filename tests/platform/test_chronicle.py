@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.policy import Replicas
 from hotplate.platform.controller.chronicle import LEARNT_EVERY_S, Chronicle
+from hotplate.platform.controller.demand_log import UNWRITTEN_S
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling
 from hotplate.platform.controller.tracked import Tracked
@@ -30,6 +32,8 @@ class Decided:
 
     async def at(self, now: float, demand: RouteDemand | None) -> None:
         wish = self.scaling.wish(service(1, least=1), demand, Replicas(1), now, None)
+        wall = datetime.now(UTC).timestamp()
+        self.tracked.demands.note(wish.key, demand, wish.replicas, wall)
         await self.chronicle.decided(self.tracked, [wish], now)
 
     @property
@@ -61,6 +65,34 @@ async def test_requests_that_change_no_count_leave_no_record(decided: Decided) -
     assert [record.desired for record in decided.records] == [1]
     await decided.at(20.0, RouteDemand(in_flight=1, queued=9, service_s=60))
     assert decided.records[0].desired > 1
+
+
+async def test_a_decision_is_kept_with_what_it_was_made_from(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand(in_flight=1, queued=9, service_s=60))
+    await decided.at(1.0, None)
+    silent, told = (record.inputs for record in decided.records)
+    figures = {"in_flight": 1, "queued": 9, "service_s": 60, "ready": 1, "starting": 0}
+    assert told == figures | {"heard": True}
+    assert silent["heard"] is False
+
+
+async def test_demand_is_kept_with_each_decision_and_within_a_minute_without(
+    decided: Decided,
+) -> None:
+    def kept() -> list[tuple[int, int]]:
+        demands = decided.store.demands(decided.tracked.deployment.id)
+        return [(one.arrived, one.in_flight) for one in reversed(demands)]
+
+    await decided.at(0.0, RouteDemand(in_flight=1))
+    assert kept() == [(1, 1)], "the first decision"
+    await decided.at(1.0, RouteDemand(in_flight=0, completed=1))
+    assert kept() == [(1, 1)]
+    assert decided.tracked.next_at == pytest.approx(1.0 + UNWRITTEN_S, abs=5.0), "a look is due"
+    decided.tracked.demands.unwritten[0] = replace(
+        decided.tracked.demands.unwritten[0], at=datetime.now(UTC) - timedelta(seconds=UNWRITTEN_S)
+    )
+    await decided.at(2.0, RouteDemand(in_flight=0, completed=1))
+    assert kept() == [(1, 1), (0, 0)]
 
 
 async def test_a_gateway_that_is_not_heard_is_on_record_once(decided: Decided) -> None:

@@ -267,6 +267,7 @@ async def test_our_own_pages_tell_what_happened_and_why(cloud: Cloud) -> None:
     assert await cloud.call("GET", f"{own}/echo/decisions?until=2026-01-31T14:05:30") == []
     with pytest.raises(Refused, match="until: 'noon' is not a time"):
         await cloud.call("GET", f"{own}/echo/decisions?until=noon")
+    assert await cloud.call("GET", f"{own}/echo/log") == []
     assert await cloud.call("GET", f"{own}/echo/cold_starts") == []
     logs = await cloud.call("GET", f"{own}/echo/logs?replica=r7&lines=5")
     assert logs == {"r7": ["ready"]}

@@ -46,6 +46,12 @@ def test_the_decision_in_force_comes_first_and_what_led_to_it_after() -> None:
     ]
 
 
+def test_what_a_decision_was_made_from_is_said() -> None:
+    inputs = {"in_flight": 1, "queued": 6, "service_s": 2.5, "ready": 1, "starting": 1}
+    found = said(decided(9, "Chat", 2, 3) | {"inputs": inputs})
+    assert found[2] == "  there were 2, with 1 in flight, 6 queued, 2.5 s each; 1 starting"
+
+
 def test_ten_decisions_are_enough() -> None:
     assert len(said(*(decided(minute, "Chat", 1, 2) for minute in range(30)))) == 3 + 9
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hotplate.autoscaler.simulator.demand_log import read_log
 from tests.scenarios.bentos import PAIR, SLEEPY
 from tests.scenarios.calling import call, under_load
 from tests.scenarios.laptop import Laptop, deployed
@@ -20,7 +22,7 @@ ELASTIC = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabiliz
 
 
 async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
-    platform: Platform, rough: RoughClient, kitchen: str
+    platform: Platform, rough: RoughClient, kitchen: str, tmp_path: Path
 ) -> None:
     async with rough.deployed("elastic", kitchen, Kitchen={"scaling": ELASTIC}) as url:
         await platform.asleep("elastic")
@@ -43,6 +45,10 @@ async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
         assert {0, 1, 3} <= counts
         assert all(decision["reason"] for decision in decisions)
         assert decisions[0]["reason"] in await platform.hotplate("status", "elastic")
+        log = tmp_path / "elastic.log"
+        log.write_text(await platform.hotplate("why", "elastic", "--log"))
+        (arrivals,) = read_log([log]).values()
+        assert len(arrivals.arrival_s) >= len(load.answers), "what came can be played again"
 
 
 def check_one_at_a_time(answers: list[Any]) -> None:

@@ -76,6 +76,9 @@ def _add_questions(commands: Commands) -> None:
             command.add_argument("--lines", type=int, default=100, help="last lines per replica")
         if name == "why":
             command.add_argument("--at", metavar="TIME", help="14:05 or 2026-01-31T14:05:30 (now)")
+            command.add_argument(
+                "--log", action="store_true", help="all that is kept, as JSON lines (to simulate)"
+            )
         if name == "events":
             command.add_argument("--lines", type=int, default=100, help="last events")
         if name in ("logs", "events"):
@@ -147,8 +150,10 @@ def _add_roles(commands: Commands) -> None:
 
 def _add_simulate(commands: Commands) -> None:
     simulate = commands.add_parser("simulate", help="what a trace would cost, and who would wait")
-    simulate.add_argument(
-        "--trace", nargs="+", required=True, metavar="FILE", help="CSV of requests"
+    requests = simulate.add_mutually_exclusive_group(required=True)
+    requests.add_argument("--trace", nargs="+", metavar="FILE", help="CSV of requests")
+    requests.add_argument(
+        "--log", nargs="+", metavar="FILE", help="what `why NAME --log` printed, to play it again"
     )
     simulate.add_argument(
         "--policy",

@@ -252,6 +252,10 @@ def _logs(console: Console, ask: Asker, arguments: argparse.Namespace, before: S
 
 
 def _why(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
+    if arguments.log:
+        for entry in ask(f"/deployments/{arguments.name}/log"):
+            print(json.dumps(entry))
+        return before
     now = datetime.now(UTC).astimezone()
     at = moment_of(arguments.at, now) if arguments.at else now
     query = urllib.parse.urlencode({"until": at.isoformat(), "count": DECISIONS})

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hotplate.autoscaler.simulator.arrivals import read
+from hotplate.autoscaler.simulator.demand_log import read_log
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
 from hotplate.autoscaler.simulator.simulation import Decided
@@ -29,7 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     setup = _setup(arguments)
     names = _names(arguments.policy)
     seed = _whole("--seed", arguments.seed, least=0)
-    trace = read(map(Path, arguments.trace), random.Random(seed))
+    if arguments.log:
+        trace = read_log(map(Path, arguments.log))
+    else:
+        trace = read(map(Path, arguments.trace), random.Random(seed))
     outcomes: dict[str, Outcome] = {}
     with ExitStack() as stack:
         file = stack.enter_context(_written(arguments.decisions)) if arguments.decisions else None

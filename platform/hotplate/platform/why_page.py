@@ -44,11 +44,22 @@ def show_why(
             f"since {_time(datetime.fromisoformat(last['at']).astimezone(now.tzinfo))}"
         )
         console.print(f"  {escape(last['reason'])}")
-        console.print(f"  there were {last['replicas']}, with {last['demand']} in flight or queued")
+        console.print(f"  there were {last['replicas']}, with {_inputs(last)}")
         for one in before[: SHOWN - 1]:
             at = _time(datetime.fromisoformat(one["at"]).astimezone(now.tzinfo))
             change = f"{one['replicas']} → {one['desired']}"
             console.print(f"    before, {at}: {change}  {escape(one['reason'])}")
+
+
+def _inputs(decision: Mapping[str, Any]) -> str:
+    """What it was made from; of an old one the sum alone is known."""
+    inputs = decision.get("inputs")
+    if not inputs:
+        return f"{decision['demand']} in flight or queued"
+    said = f"{inputs['in_flight']} in flight, {inputs['queued']} queued"
+    if inputs["service_s"]:
+        said += f", {inputs['service_s']:.3g} s each"
+    return said + (f"; {inputs['starting']} starting" if inputs["starting"] else "")
 
 
 def _time(at: datetime) -> str:

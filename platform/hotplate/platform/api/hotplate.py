@@ -20,6 +20,7 @@ from hotplate.platform.store.store import Store
 RECENT = 20
 """Decisions, events and revisions on the page of one deployment."""
 LINES = 200
+DECISIONS_KEPT = 1000
 
 
 class Hotplate:
@@ -36,6 +37,7 @@ class Hotplate:
             web.get(root, self.list_all),
             web.get(one, self.get),
             web.get(one + "/decisions", self.decisions),
+            web.get(one + "/log", self.log),
             web.get(one + "/events", self.events),
             web.get(one + "/cold_starts", self.cold_starts),
             web.get(one + "/logs", self.logs),
@@ -74,6 +76,16 @@ class Hotplate:
         limit, until = query_number(request, "count", 100), query_time(request, "until")
         decisions = await self._store.run(self._store.decisions, key, limit, until)
         return web.json_response(plain(decisions))
+
+    async def log(self, request: web.Request) -> web.Response:
+        """All that is kept of demand and decisions, the oldest first, to be simulated again."""
+        deployment = await named_deployment(self._store, request)
+        of = {"organization": deployment.organization.name, "deployment": deployment.name}
+        demands = await self._store.run(self._store.demands, deployment.id)
+        decisions = await self._store.run(self._store.decisions, deployment.id, DECISIONS_KEPT)
+        entries = [{"kind": "demand", **of, **one} for one in plain(reversed(demands))]
+        entries += [{"kind": "decision", **of, **one} for one in plain(reversed(decisions))]
+        return web.json_response(sorted(entries, key=lambda one: str(one["at"])))
 
     async def events(self, request: web.Request) -> web.Response:
         key = (await named_deployment(self._store, request)).id

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
+from hotplate.autoscaler.policy import Cause
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller import sentences
 from hotplate.platform.controller.backlog import Backlog
@@ -46,12 +47,24 @@ class Chronicle:
         if changed:
             records = [_decision_record(wish) for wish in changed]
             await self._backlog.write(self._store.add_decisions, tracked.deployment.id, records)
+        await self._demand(tracked, bool(changed), now)
         for wish in wishes:
             if wish in changed or now >= tracked.learnt_at[wish.key] + LEARNT_EVERY_S:
                 tracked.learnt_at[wish.key] = now
                 memory = self._scaling.memory(wish.key, now)
                 name = tracked.memory_key(wish.key.service)
                 await self._backlog.write(self._store.put_learnt, name, memory)
+
+    async def _demand(self, tracked: Tracked, decided: bool, now: float) -> None:
+        """Keep what deciders were told, now and then, and with each decision."""
+        demands, wall = tracked.demands, datetime.now(UTC).timestamp()
+        due = demands.due(wall)
+        if due is not None and (decided or due <= wall):
+            await self._backlog.write(
+                self._store.add_demands, tracked.deployment.id, demands.taken()
+            )
+        elif due is not None:
+            tracked.look_by(now + due - wall)
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, and why something waits for room."""
@@ -129,6 +142,14 @@ def _decision_record(wish: Wish) -> DecisionRecord:
         desired=wish.decision.desired,
         demand=wish.demand.total,
         reason=wish.decision.reason,
+        inputs={
+            "in_flight": wish.demand.in_flight,
+            "queued": wish.demand.queued,
+            "service_s": wish.demand.service_s,
+            "ready": wish.replicas.ready,
+            "starting": len(wish.replicas.starting_at),
+            "heard": wish.decision.cause is not Cause.NO_REPORT,
+        },
     )
 
 

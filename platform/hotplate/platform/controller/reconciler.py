@@ -103,6 +103,7 @@ class Reconciler:
             there = counts(own, tracked.draining, now, wall)
             demand = self._gateways.demand(tracked.route_of(key))
             memory = tracked.memories.get(service.name)
+            tracked.demands.note(key, demand, there, wall)
             wishes.append(self.scaling.wish(service, demand, there, now, memory))
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)

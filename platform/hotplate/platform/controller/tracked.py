@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.demand_log import DemandLog
 from hotplate.platform.controller.plan import ended_attempts
 from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
@@ -53,6 +54,8 @@ class Tracked:
     """Kept tasks that run on each of these."""
     wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
     """The last decision per service that answers."""
+    demands: DemandLog = field(default_factory=DemandLog)
+    """What their deciders were told."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
     """When what each decider has learnt was written last, loop seconds."""
     memories: dict[str, Any] = field(default_factory=dict)

@@ -10,21 +10,22 @@ from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.records import ColdStart, DecisionRecord, EventRecord
+from hotplate.platform.store.records import ColdStart, DecisionRecord, DemandRecord, EventRecord
 from hotplate.platform.store.tables import (
     ColdStartRow,
     DecisionRow,
+    DemandRow,
     DeploymentRow,
     EventRow,
     LearntRow,
     utc_now,
 )
 
-KEPT_PER_DEPLOYMENT = {DecisionRow: 1000, EventRow: 1000, ColdStartRow: 100}
+KEPT_PER_DEPLOYMENT = {DecisionRow: 1000, DemandRow: 10_000, EventRow: 1000, ColdStartRow: 100}
 """Older rows go when new ones come: an installation's database does not grow without end."""
 
-HistoryRow = DecisionRow | EventRow | ColdStartRow
-Row = TypeVar("Row", DecisionRow, EventRow, ColdStartRow)
+HistoryRow = DecisionRow | DemandRow | EventRow | ColdStartRow
+Row = TypeVar("Row", DecisionRow, DemandRow, EventRow, ColdStartRow)
 
 
 class History(Database):
@@ -45,6 +46,7 @@ class History(Database):
                         desired=decision.desired,
                         demand=decision.demand,
                         reason=decision.reason,
+                        inputs=dict(decision.inputs),
                     )
                 )
             _prune(session, DecisionRow, deployment_id)
@@ -64,8 +66,34 @@ class History(Database):
                     desired=row.desired,
                     demand=row.demand,
                     reason=row.reason,
+                    inputs=row.inputs,
                 )
                 for row in _newest(session, DecisionRow, deployment_id, limit, *made)
+            ]
+
+    def add_demands(self, deployment_id: int, demands: Sequence[DemandRecord]) -> None:
+        with self._session() as session:
+            if session.get(DeploymentRow, deployment_id) is None:
+                return
+            for demand in demands:
+                session.add(DemandRow(deployment_id=deployment_id, **vars(demand)))
+            _prune(session, DemandRow, deployment_id)
+
+    def demands(self, deployment_id: int, limit: int = 10_000) -> list[DemandRecord]:
+        with self._session() as session:
+            return [
+                DemandRecord(
+                    at=row.at,
+                    revision=row.revision,
+                    service=row.service,
+                    arrived=row.arrived,
+                    in_flight=row.in_flight,
+                    queued=row.queued,
+                    service_s=row.service_s,
+                    ready=row.ready,
+                    starting=row.starting,
+                )
+                for row in _newest(session, DemandRow, deployment_id, limit)
             ]
 
     def add_event(self, deployment_id: int, kind: str, message: str) -> None:

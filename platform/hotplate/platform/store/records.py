@@ -176,6 +176,25 @@ class DecisionRecord:
     desired: int
     demand: int
     reason: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """What it was made from: `in_flight`, `queued`, `service_s`, `ready`, `starting`, `heard`."""
+
+
+@dataclass(frozen=True)
+class DemandRecord:
+    """What a decider was told of its service, and what there was then."""
+
+    at: datetime
+    revision: int
+    service: str
+    arrived: int
+    """Requests that came since the record before."""
+    in_flight: int
+    queued: int
+    service_s: float
+    """Mean time of a request in its replica; 0 = not known."""
+    ready: int
+    starting: int
 
 
 @dataclass(frozen=True)

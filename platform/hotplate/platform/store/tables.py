@@ -220,6 +220,22 @@ class DecisionRow(Table):
     desired: Mapped[int]
     demand: Mapped[int]
     reason: Mapped[str]
+    inputs: Mapped[dict[str, Any]] = mapped_column(server_default="{}")
+
+
+class DemandRow(Table):
+    __tablename__ = "demands"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    deployment_id: Mapped[int] = of_deployment()
+    at: Mapped[datetime]
+    revision: Mapped[int]
+    service: Mapped[str]
+    arrived: Mapped[int]
+    in_flight: Mapped[int]
+    queued: Mapped[int]
+    service_s: Mapped[float]
+    ready: Mapped[int]
+    starting: Mapped[int]
 
 
 class EventRow(Table):

@@ -1,0 +1,108 @@
+"""Requests built again from what a platform has kept of its demand.
+
+A log is JSON lines, as `hotplate why NAME --log` prints them, of one deployment or of several.
+Those of the kind `demand` count: at a time, how many requests had come since the line before, and
+how long one lasts on average. They are taken to have come evenly in the second before, as the
+platform keeps a line a second at most, and to have lasted as long as the mean that was known next.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hotplate.autoscaler.errors import TraceInvalid
+from hotplate.autoscaler.simulator.arrivals import Arrivals
+
+SAMPLE_S = 1.0
+"""What came with a line came in this time before it."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line."""
+
+    at_s: float
+    service: str
+    organization: str
+    arrived: int
+    service_s: float
+
+
+def read_log(paths: Iterable[Path]) -> dict[str, Arrivals]:
+    """The requests of each service, as `deployment` or, if it has several, `deployment/service`.
+
+    Times are seconds from the first line. Raises TraceInvalid, whose message names the file, the
+    line and what is wrong.
+    """
+    found: dict[str, dict[str, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    paths = list(paths)
+    for path in paths:
+        for deployment, sample in _samples(path):
+            found[deployment][sample.service].append(sample)
+    began = min(
+        (s.at_s for one in found.values() for some in one.values() for s in some), default=0
+    )
+    trace = {}
+    for deployment, services in found.items():
+        for service, samples in services.items():
+            name = deployment if len(services) == 1 else f"{deployment}/{service}"
+            arrivals = _arrivals(name, sorted(samples, key=lambda one: one.at_s), began)
+            if arrivals.arrival_s:
+                trace[name] = arrivals
+    if not trace:
+        names = ", ".join(map(str, paths))
+        raise TraceInvalid(f"{names}: no request has come in it; give a log with demand in it")
+    return trace
+
+
+def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
+    number = 1
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):  # noqa: B007 - the handlers name it
+                entry = json.loads(line) if line.strip() else {}
+                if isinstance(entry, dict) and entry.get("kind") == "demand":
+                    yield str(entry["deployment"]), _sample(entry)
+    except OSError as error:
+        raise TraceInvalid(f"{path} cannot be read ({error}); give a log") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceInvalid(
+            f"{path}, line {number}: {error!r}; write the log with 'hotplate why NAME --log'"
+        ) from error
+
+
+def _sample(entry: dict[str, Any]) -> Sample:
+    """Raises KeyError, TypeError or ValueError for what is no demand."""
+    arrived, service_s = int(entry["arrived"]), float(entry["service_s"])
+    if arrived < 0 or not 0 <= service_s < math.inf:
+        raise ValueError("arrived and service_s must be numbers from 0 on")
+    at_s = datetime.fromisoformat(entry["at"]).timestamp()
+    return Sample(at_s, str(entry["service"]), str(entry["organization"]), arrived, service_s)
+
+
+def _arrivals(name: str, samples: list[Sample], began: float) -> Arrivals:
+    known = [sample.service_s for sample in samples if sample.service_s]
+    if not known and any(sample.arrived for sample in samples):
+        raise TraceInvalid(f"{name}: no request has ended in the log, so none's length is known")
+    service_s = known[-1] if known else 0.0
+    lengths = []
+    for sample in reversed(samples):
+        service_s = sample.service_s or service_s
+        lengths.append(service_s)
+    arrivals = Arrivals(samples[0].organization)
+    before = 0.0
+    for sample, length_s in zip(samples, reversed(lengths), strict=True):
+        at_s = sample.at_s - began
+        since = max(before, at_s - SAMPLE_S)
+        for turn in range(sample.arrived):
+            arrivals.arrival_s.append(since + (at_s - since) * (turn + 1) / sample.arrived)
+            arrivals.service_s.append(length_s)
+        before = at_s
+    return arrivals
