@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 START_S = 30.0
 """How long a process may take until it says that it is ready."""
+_REST_S = 0.3
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -48,6 +49,13 @@ class Child:
     def cpu_s(self) -> float:
         """CPU seconds (user and system) that it and its descendants have used so far."""
         return sum(stat.cpu_s for stat in _tree(self._process.pid))
+
+    async def rest(self) -> None:
+        """Returns once it has nothing more to do: it has used no CPU for a while."""
+        used_s, now_s = -1.0, self.cpu_s()
+        while used_s < now_s:
+            await asyncio.sleep(_REST_S)
+            used_s, now_s = now_s, self.cpu_s()
 
     async def said(self, timeout_s: float = START_S) -> Any:
         """The next line of its output, which is JSON. Raises BenchmarkFailed with its last words.

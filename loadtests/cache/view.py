@@ -67,7 +67,7 @@ async def _fetch(client: AgentClient, manifest: str) -> float:
     began = asyncio.get_running_loop().time()
     tree = await client.tree(manifest)
     while tree.bytes_verified < tree.bytes_total:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
         tree = await client.progress(manifest)
     return asyncio.get_running_loop().time() - began
 
@@ -93,6 +93,7 @@ async def viewed(data: Path, url: str) -> AsyncIterator[AgentClient]:
             said = (await client.status())["view"]
             if said["mount"] is None:
                 raise BenchmarkFailed(f"there is no file view: {said['refusal']}")
+            await node.process.rest()  # it makes memory ready first
             yield client
         finally:
             await client.close()

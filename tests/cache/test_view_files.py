@@ -156,6 +156,24 @@ def test_a_blob_of_another_size_is_not_shown(bench: Bench) -> None:
     assert bench.kernel.answers[1] == errno.EIO
 
 
+def test_a_whole_files_loan_outlasts_its_reader_for_a_while(bench: Bench) -> None:
+    bench.files.open(1, bench.nodes[b"file"])
+    bench.lend(1, CONTENT)
+    handle, _ = bench.kernel.opened(1)
+    bench.files.release(handle)
+    bench.files.age()
+    handle, passed = bench.open(2, b"file")  # answered without the agent
+    assert passed and len(bench.told) == 1
+    bench.files.age()  # it is in use
+    bench.files.release(handle)
+    bench.files.age()
+    assert len(bench.told) == 1
+    bench.files.age()
+    assert bench.told[1:] == [{"close": 1}] and not bench.kernel.backings
+    bench.files.open(3, bench.nodes[b"file"])
+    assert bench.told[-1]["open"] == 2
+
+
 def test_files_that_share_a_blob_share_its_loan_also_later(bench: Bench) -> None:
     bench.files.open(1, bench.nodes[b"one"])
     bench.lend(1, CONTENT[:20])

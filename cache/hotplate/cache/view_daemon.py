@@ -67,7 +67,7 @@ class View:
             Op.OPENDIR: self._opendir,
             Op.READDIR: self._readdir,
             Op.READDIRPLUS: self._readdir,
-            Op.RELEASEDIR: self._releasedir,
+            Op.RELEASEDIR: lambda request: device.reply(request.unique),
             Op.DESTROY: lambda request: device.reply(request.unique),
             Op.FORGET: self._forget,
             Op.BATCH_FORGET: self._forget,
@@ -234,9 +234,6 @@ class View:
                     self._names.told(child)
         self._device.reply(request.unique, b"".join(parts))
 
-    def _releasedir(self, request: Request) -> None:
-        self._device.reply(request.unique)
-
     def _forget(self, request: Request) -> None:
         with self._lock:
             for number, times in wire.forgotten(request.op, request.node, request.body):
@@ -268,9 +265,8 @@ def main(arguments: list[str]) -> None:
         read_ahead(folder, wire.READ_AHEAD_BYTES)
         view = View(device, manifests, tell)
         for number in range(THREADS):
-            threading.Thread(
-                target=_or_die, args=(view.serve,), name=f"view-{number}", daemon=True
-            ).start()
+            _start(f"view-{number}", view.serve)
+        _start("view-age", view.files.keep_ageing)
         _hear(link, view)
     finally:
         unmount(source)
@@ -286,12 +282,16 @@ def _hear(link: socket.socket, view: View) -> None:
         view.heard(json.loads(data), fds[0] if fds else None)
 
 
-def _or_die(serve: Any) -> None:
-    """A daemon that hears nothing any more must not keep its readers waiting."""
-    try:
-        serve()
-    finally:
-        os._exit(1)
+def _start(name: str, serve: Callable[[], None]) -> None:
+    """A thread without which the daemon ends: it must not keep readers waiting for nothing."""
+
+    def or_die() -> None:
+        try:
+            serve()
+        finally:
+            os._exit(1)
+
+    threading.Thread(target=or_die, name=name, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -17,15 +17,19 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.manifest import count_chunks
+from hotplate.cache.view_lease import Lease, Read
 from hotplate.cache.view_names import Content, Node
 from hotplate.cache.view_wire import OPEN_KEEPS_CACHE, OPEN_PASSES_THROUGH, opened
 
+_IDLE_S = 5.0
+"""What nobody reads is given back to the agent after once or twice that long."""
 _IDLE_LEASES = 64
-"""Blobs of small files that stay on loan: whoever has read one file reads its neighbours."""
+"""Loans that outlast their readers: whoever has read one file of a blob reads its neighbours, and
+who opens a whole file again does not wait for the agent."""
 
 _ERRNO = {"unknown_manifest": errno.ENOENT, "no_space": errno.ENOSPC}
 
@@ -41,39 +45,6 @@ class Kernel(Protocol):
         """Registers a descriptor to pass reads through to; 0 where that cannot be done."""
 
     def unback(self, backing: int) -> None: ...
-
-
-@dataclass
-class _Read:
-    start: int
-    stop: int
-    lacking: set[int]
-
-
-@dataclass(eq=False)
-class Lease:
-    """A blob on loan, or asked for."""
-
-    number: int
-    content: Content
-    fd: int = -1
-    view: memoryview = field(default_factory=lambda: memoryview(b""))
-    missing: set[int] = field(default_factory=set)
-    """Chunks that are not verified yet."""
-    asked: set[int] = field(default_factory=set)
-    failed: bool = False
-    handles: int = 0
-    opening: dict[int, Node] = field(default_factory=dict)
-    """Opens that wait for the loan, by request."""
-    reads: dict[int, _Read] = field(default_factory=dict)
-    """Reads that wait for bytes, by request."""
-
-    def lacking(self, start: int, stop: int) -> set[int]:
-        """Which chunks of that range are missing."""
-        if not self.missing or stop <= start:
-            return set()
-        chunks = range(start // CHUNK_BYTES, (stop - 1) // CHUNK_BYTES + 1)
-        return self.missing.intersection(chunks)
 
 
 @dataclass
@@ -120,6 +91,7 @@ class Files:
                 answer = self._hand_out(node, None, passed=False)
             elif lease is not None and lease.fd >= 0:
                 self._idle.pop(content, None)
+                lease.aged = False
                 answer = self._open_lent(node, lease)
             else:
                 answer = b""
@@ -150,7 +122,7 @@ class Files:
                 wanted = sorted(lacking - lease.asked)
                 if lacking and not lease.failed:
                     lease.asked.update(lacking)
-                    lease.reads[unique] = _Read(start, stop, lacking)
+                    lease.reads[unique] = Read(start, stop, lacking)
                     self._parked[unique] = lease
             if lacking:
                 if lease.failed:
@@ -196,6 +168,22 @@ class Files:
         self._say_ended(ended)
         return True
 
+    def keep_ageing(self) -> None:
+        never = threading.Event()
+        while not never.wait(_IDLE_S):
+            self.age()
+
+    def age(self) -> None:
+        """Ends the loans that nobody has used since this was last called."""
+        with self._lock:
+            ended = [lease for lease in self._idle.values() if lease.aged]
+            for lease in ended:
+                del self._idle[lease.content]
+                self._end(lease)
+            for lease in self._idle.values():
+                lease.aged = True
+        self._say_ended(ended)
+
     def heard(self, message: dict[str, Any], fd: int | None) -> None:
         """News of a lease from the agent; `fd` comes with the first."""
         lease = self._lent.get(message["lease"])
@@ -216,11 +204,13 @@ class Files:
     def _begin(self, lease: Lease, fd: int, message: dict[str, Any]) -> None:
         if message["size"] != (size_bytes := lease.content.size_bytes):
             raise ValueError(f"{lease.content.path} has {message['size']} bytes by now")
-        missing = set(range(-(-size_bytes // CHUNK_BYTES)))
+        missing = set(range(count_chunks(size_bytes)))
         missing.difference_update(missing if message["complete"] else message["done"])
         view = memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
         with self._lock:
             lease.view, lease.missing, lease.fd = view, missing, fd
+            # A file that was in memory when it was lent had better be lent from disk next time.
+            lease.stays = lease.content.shared or not missing
             answers = [
                 (unique, self._open_lent(node, lease)) for unique, node in lease.opening.items()
             ]
@@ -283,15 +273,18 @@ class Files:
         """Leases that are over now that this one has lost a user."""
         if lease.handles or lease.opening or lease.number not in self._lent:
             return []
-        if lease.content.shared and lease.fd >= 0 and not lease.failed:
+        if lease.stays and not lease.failed:
             self._idle[lease.content] = lease
             if len(self._idle) <= _IDLE_LEASES:
                 return []
             _, lease = self._idle.popitem(last=False)
+        self._end(lease)
+        return [lease]
+
+    def _end(self, lease: Lease) -> None:
         if self._leases.get(lease.content) is lease:
             del self._leases[lease.content]
         del self._lent[lease.number]
-        return [lease]
 
     def _say_ended(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
