@@ -45,6 +45,14 @@ def test_ours_is_the_default_and_a_higher_price_waits_less(
     assert waits[1] < waits[0]
 
 
+def test_hardware_can_be_told(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--standby", "auto", "--instances", "3", "--weight", "acme=2", "--quota", "acme=2"]
+    assert main(["simulate", "--trace", trace, *flags, "--json"]) == 0
+    (figures,) = json.loads(capsys.readouterr().out)["policies"].values()
+    assert figures["gpu_hours"]["standby"] > 0
+    assert figures["requests"] == 60
+
+
 def test_people_get_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--trace", trace, "--policy", "hpa", "ours"]) == 0
     said = capsys.readouterr().out
@@ -76,6 +84,9 @@ def test_every_decision_is_written_with_its_reason(trace: str, tmp_path: Path) -
         (["--price", "-1"], "--price -1 is not a number"),
         (["--concurrency", "0"], "--concurrency 0 is not a whole number"),
         (["--instances", "1.5"], "--instances 1.5 is not a whole number"),
+        (["--standby", "some"], "--standby some is not a whole number"),
+        (["--weight", "acme"], "--weight acme is not ORGANIZATION=NUMBER"),
+        (["--quota", "acme=0"], "--quota acme=0 is not ORGANIZATION=NUMBER"),
         (["--decisions", "/nowhere/at/all"], "cannot be written"),
         (["--plot", "/nowhere/at/all.svg"], "cannot be written"),
     ],

@@ -166,6 +166,15 @@ def _add_simulate(commands: Commands) -> None:
     simulate.add_argument("--concurrency", metavar="N", help="slots of a replica (1)")
     simulate.add_argument("--instances", metavar="N", help="GPUs that there are (no limit)")
     simulate.add_argument(
+        "--weight", metavar="ORG=W", nargs="+", default=[], help="of an organization's share (1)"
+    )
+    simulate.add_argument(
+        "--quota", metavar="ORG=N", nargs="+", default=[], help="GPUs it may have (no limit)"
+    )
+    simulate.add_argument(
+        "--standby", metavar="N|auto", help="empty instances kept ready, or as planned (0)"
+    )
+    simulate.add_argument(
         "--price", metavar="GPU_S", help="of ours: what one avoided cold start is worth (600)"
     )
     simulate.add_argument(

@@ -15,6 +15,8 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
+from hotplate.autoscaler.amounts import UNLIMITED
+from hotplate.autoscaler.grants import Quota
 from hotplate.autoscaler.simulator.arrivals import read
 from hotplate.autoscaler.simulator.demand_log import read_log
 from hotplate.autoscaler.simulator.outcome import Outcome
@@ -63,6 +65,17 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         given["instances"] = _whole("--instances", arguments.instances)
     if arguments.price is not None:
         given["price_gpu_s"] = _number("--price", arguments.price)
+    if arguments.standby is not None:
+        auto = arguments.standby == "auto"
+        given["standby"] = "auto" if auto else _whole("--standby", arguments.standby, least=0)
+    weights = _by_organization("--weight", arguments.weight)
+    limits = _by_organization("--quota", arguments.quota)
+    given["quotas"] = {
+        name: Quota(
+            UNLIMITED._replace(gpus=limits.get(name, math.inf)), weight=weights.get(name, 1.0)
+        )
+        for name in {**weights, **limits}
+    }
     return Setup(**given)
 
 
@@ -86,6 +99,17 @@ def _number(flag: str, value: str) -> float:
     if not (math.isfinite(number) and number >= 0):
         raise BadSetting(f"{flag} {value} is not a number from 0 on")
     return number
+
+
+def _by_organization(flag: str, given: Sequence[str]) -> dict[str, float]:
+    """`NAME=NUMBER`, each number above 0."""
+    found = {}
+    for text in given:
+        name, _, value = text.rpartition("=")
+        if not name or _number(flag, value) == 0:
+            raise BadSetting(f"{flag} {text} is not ORGANIZATION=NUMBER, with a number above 0")
+        found[name] = _number(flag, value)
+    return found
 
 
 def _whole(flag: str, value: str, least: int = 1) -> int:

@@ -49,6 +49,8 @@ class Fleet:
         self.due_at = math.inf
         """When the next decision is due."""
         self.desired = 0
+        self.granted = 0
+        """How many of the desired it may have."""
         self.ready: list[Replica] = []
         """Those that take requests, the oldest first."""
         self.starting: list[Replica] = []
@@ -56,7 +58,8 @@ class Fleet:
         self.waits_s = array("d")
         self.cold_hits = 0
         """Requests that found no ready replica when they came."""
-        self.starts = 0
+        self.starts = self.standby_hits = 0
+        """Of all starts, those on an instance that was kept ready."""
         self.busy_s = self.idle_s = self.starting_s = 0.0
         """What replicas cost, in each of their states; draining with work is busy."""
         self.changes: list[tuple[float, int]] = []
@@ -82,6 +85,15 @@ class Fleet:
     @property
     def live(self) -> int:
         return len(self.ready) + len(self.starting)
+
+    @property
+    def organization(self) -> str:
+        return self.arrivals.organization
+
+    @property
+    def kept(self) -> int:
+        """Of those desired, how many have nothing to do."""
+        return max(0, self.desired - -(-self.total // self._concurrency))
 
     @property
     def total(self) -> int:

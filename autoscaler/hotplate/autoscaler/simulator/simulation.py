@@ -5,13 +5,17 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
 
+from hotplate.autoscaler.amounts import UNLIMITED, Amounts
+from hotplate.autoscaler.grants import Ask, Quota, share
 from hotplate.autoscaler.simulator.fleet import Begun, Fleet, Replica
+from hotplate.autoscaler.simulator.pool import Pool
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
+from hotplate.autoscaler.standby import StandbyPolicy
 
 EPSILON_S = 1e-6
 """A decision that asks to be made again at once is made this much later: time must go on."""
@@ -22,8 +26,9 @@ class Kind(IntEnum):
 
     FINISH = 0
     READY = 1
-    ARRIVE = 2
-    DECIDE = 3
+    MADE = 2
+    ARRIVE = 3
+    DECIDE = 4
 
 
 @dataclass(frozen=True)
@@ -37,34 +42,65 @@ class Decided:
     reason: str
 
 
-class Simulation:
-    """One policy over some deployments, which share `instances` GPUs (None = no limit).
+@dataclass(frozen=True)
+class Hardware:
+    """What replicas run on, and who may have how much of it."""
 
-    A wish that finds no free instance waits for one, first come first served.
+    cold_start_s: float
+    """Every start takes that long, and so does making an instance ready."""
+    standby_start_s: float = 0.0
+    """A start on an instance that is ready takes that long."""
+    instances: float = math.inf
+    """GPUs that there are."""
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    standby: StandbyPolicy | None = None
+    """None = no instance is kept ready."""
+
+    @property
+    def scarce(self) -> bool:
+        return self.instances < math.inf or bool(self.quotas)
+
+
+class Simulation:
+    """One policy over some deployments, which share the hardware.
+
+    Wishes for more than there is are granted as the product grants them; what is granted and finds
+    no free instance, because another's replica still drains, waits for one.
     """
 
     def __init__(
         self,
-        fleets: Iterable[Fleet],
-        cold_start_s: float,
-        instances: int | None = None,
+        fleets: Sequence[Fleet],
+        hardware: Hardware,
         decided: Callable[[Decided], None] | None = None,
     ) -> None:
-        self._cold_start_s = cold_start_s
-        self._instances = math.inf if instances is None else instances
+        self._fleets = fleets
+        self._hardware = hardware
         self._decided = decided
+        self._pool = None if hardware.standby is None else Pool(hardware.standby)
+        self._capacity = UNLIMITED._replace(gpus=hardware.instances)
         self._used = 0
+        """Instances that replicas have, or that are empty and kept ready."""
         self._lacking: deque[Fleet] = deque()
-        """Those with a wish that no instance was free for."""
+        """Those with a grant that no instance was free for."""
+        self._standby_s = 0.0
         self._events: list[tuple[float, int, int, Fleet, object]] = []
         self._order = count()
         for fleet in fleets:
             if fleet.next_arrival_s < math.inf:
                 self._at(fleet.next_arrival_s, Kind.ARRIVE, fleet)
 
+    @property
+    def standby_s(self) -> float:
+        """What empty instances have cost, until the last replica stopped."""
+        return self._standby_s
+
     def run(self) -> None:
         """Until the last request has ended and the last replica has stopped."""
         events = self._events
+        if self._pool is not None and events:
+            began_at, *_, fleet, _ = events[0]
+            self._refill(self._pool, fleet, began_at)
         while events:
             now, kind, _, fleet, subject = heapq.heappop(events)
             if kind == Kind.ARRIVE:
@@ -77,12 +113,15 @@ class Simulation:
                 self._begin(fleet, fleet.finish(subject, now), now)
                 replica = subject.replica
                 if replica.draining and not replica.running:
-                    self._released(now)
+                    self._released(fleet, now)
                 self._changed(fleet, now)
             elif kind == Kind.READY:
                 assert isinstance(subject, Replica)
                 if subject in fleet.starting:
                     self._ready(fleet, subject, now)
+            elif kind == Kind.MADE:
+                assert isinstance(subject, str)
+                self._made(fleet, subject, now)
             elif now == fleet.due_at:
                 self._decide(fleet, now)
 
@@ -103,33 +142,97 @@ class Simulation:
         fleet.due_at = math.inf
         step = fleet.scaler.decide(fleet.view(), now)
         desired = min(step.desired, MAX_REPLICAS)
-        if self._decided is not None and desired != fleet.desired:
-            self._decided(Decided(now, fleet.name, fleet.live, desired, step.why()))
-        fleet.desired = desired
-        if fleet.live != desired:
+        if desired != fleet.desired:
+            live, fleet.desired = fleet.live, desired
+            limit = self._grant(fleet, now)
+            if self._decided is not None:
+                self._decided(Decided(now, fleet.name, live, desired, step.why() + limit))
+        if fleet.live != fleet.granted:
             self._follow(fleet, now)
         self._due(fleet, max(step.next_at, now + EPSILON_S))
 
     def _follow(self, fleet: Fleet, now: float) -> None:
-        """Starts and stops replicas until there are as many as desired, or no instance is free."""
-        while fleet.live > fleet.desired:
+        """Starts and stops replicas until there are as many as granted, or no instance is free."""
+        while fleet.live > fleet.granted:
             replica = fleet.stop_one(now)
             if not replica.running:
-                self._released(now)
-        while fleet.live < fleet.desired:
-            if self._used >= self._instances:
+                self._released(fleet, now)
+        while fleet.live < fleet.granted:
+            if not self._start(fleet, now):
                 if fleet not in self._lacking:
                     self._lacking.append(fleet)
                 return
-            self._used += 1
-            replica = fleet.start(now, self._cold_start_s)
-            self._at(replica.ready_at, Kind.READY, fleet, replica)
 
-    def _released(self, now: float) -> None:
-        """An instance is free: who has waited longest for one has it, if it is still wished."""
-        self._used -= 1
-        while self._lacking and self._used < self._instances:
+    def _grant(self, fleet: Fleet, now: float) -> str:
+        """As much of all wishes as there is for each; why this fleet gets less than it wishes."""
+        if not self._hardware.scarce:
+            fleet.granted = fleet.desired
+            return ""
+        each = Amounts(gpus=1, replicas=1)
+        asks = [
+            Ask(one, one.organization, each, one.desired, one.kept, one.live)
+            for one in self._fleets
+            if one.desired or one.granted
+        ]
+        grants = share(asks, self._hardware.quotas, self._capacity)
+        for one, grant in grants.items():
+            one.granted = grant.replicas
+        others = [one for one in grants if one is not fleet and one.live != one.granted]
+        for one in sorted(others, key=lambda one: one.granted - one.live):
+            self._follow(one, now)
+        why = grants[fleet].reason if fleet in grants else ""
+        return f"; {why}" if why else ""
+
+    def _start(self, fleet: Fleet, now: float) -> bool:
+        """A replica starts, on an instance that is ready, or else a new one, if there is one."""
+        pool = self._pool
+        hit = pool is not None and pool.take(now)
+        if not hit:
+            if self._used >= self._hardware.instances:
+                return False
+            self._used += 1
+        cold_start_s = self._hardware.standby_start_s if hit else self._hardware.cold_start_s
+        replica = fleet.start(now, cold_start_s)
+        self._at(replica.ready_at, Kind.READY, fleet, replica)
+        fleet.standby_hits += hit
+        if pool is not None:
+            pool.started(fleet.organization, now, hit=hit)
+            self._refill(pool, fleet, now)
+        return True
+
+    def _released(self, fleet: Fleet, now: float) -> None:
+        """A replica has left its instance: it is parked, or free."""
+        if self._pool is None:
+            self._used -= 1
+        else:
+            self._pool.park(now)
+            self._supply(now)  # before what nobody waits for is given back
+            self._refill(self._pool, fleet, now)
+            self._standby_s = self._pool.held_s
+        self._supply(now)
+
+    def _made(self, fleet: Fleet, instance: str, now: float) -> None:
+        """An instance that was ordered is ready."""
+        if self._pool is not None and self._pool.made(instance, now):
+            self._supply(now)
+            self._refill(self._pool, fleet, now)
+
+    def _supply(self, now: float) -> None:
+        """Who has waited longest for an instance has what there is, if it is still granted."""
+        while self._lacking and (
+            self._used < self._hardware.instances or (self._pool and self._pool.ready)
+        ):
             self._follow(self._lacking.popleft(), now)
+
+    def _refill(self, pool: Pool, fleet: Fleet, now: float) -> None:
+        """As many empty instances are ordered and given back as the planner says."""
+        room = 0.0 if self._lacking else self._hardware.instances - self._used
+        ordered, gone = pool.plan(now, room)
+        self._used += len(ordered) - gone
+        for instance in ordered:
+            self._at(now + self._hardware.cold_start_s, Kind.MADE, fleet, instance)
+        if gone:
+            self._supply(now)
 
     def _due(self, fleet: Fleet, at: float) -> None:
         """The fleet's next decision is at that time, if not before."""
