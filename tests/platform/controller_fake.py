@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hotplate.autoscaler.amounts import Amounts
+from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.deploy.engine import Resources
+from hotplate.deploy.quantities import GIB, resources_of
+from hotplate.platform.controller.workloads import Rules, least_amounts
 from hotplate.platform.store.records import Outcome, Wanted
 from hotplate.platform.store.store import Store
+
+RULES = Rules(
+    slots=lambda config, tasks: 1,
+    resources=resources_of,
+    policy=policy_from,
+    instance_types={f"cpu.{cpus}": Resources(cpus, 2 * GIB) for cpus in (1, 2)},
+)
 
 
 class FakeController:
@@ -22,6 +34,7 @@ class FakeController:
         self.asked: list[int] = []
         """Deployments whose outcome was waited for."""
         self.failure = ""
+        self.quotas_changes = 0
 
     def poke(self, deployment_id: int) -> None:
         self.poked.append(deployment_id)
@@ -38,6 +51,15 @@ class FakeController:
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         return {replica or "replica-1": ["ready"][:lines]}
+
+    def quotas_changed(self) -> None:
+        self.quotas_changes += 1
+
+    def least(self, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Amounts:
+        return least_amounts(manifest, config, RULES)
+
+    def usage(self, organization: str) -> Amounts:
+        return Amounts(replicas=2, cpus=1.5, memory_bytes=3 << 30)
 
     def instance_types(self) -> Sequence[dict[str, Any]]:
         requests = {"cpu": "1", "memory": "2Gi", "gpu": None}

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotplate.autoscaler.policy import Policy
 from hotplate.deploy.engine import Replica, ReplicaState, Workload, WorkloadKey
-from hotplate.platform.controller.plan import Situation
+from hotplate.platform.controller.situation import Situation
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import (
     Artifact,

@@ -38,6 +38,7 @@ class Amounts(NamedTuple):
         )
 
 
+NOTHING = Amounts()
 UNLIMITED = Amounts(math.inf, math.inf, math.inf, math.inf)
 
 

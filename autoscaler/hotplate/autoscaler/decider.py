@@ -121,7 +121,14 @@ class Decider:
             lambda: f"{live} of {desired}: {claim.why()}{limit}",
             claim.cause,
             next_at if next_at < math.inf else None,
+            kept=self._only_kept(desired, wish, now),
         )
+
+    def _only_kept(self, desired: int, wish: Claim, now: float) -> int:
+        """How many of them nothing needs now; just after a restart nobody can tell."""
+        if now < self._restarted_at + RESTART_S:
+            return 0
+        return max(0, desired - max(wish.replicas, self._policy.min_replicas))
 
     def _settle(
         self,

@@ -141,6 +141,8 @@ class Decision:
     """Moves with every request where several rules hold the same number."""
     next_at: float | None = None
     """Decide again by then (loop seconds) even if nothing changes; None = only on a change."""
+    kept: int = 0
+    """How many of them are idle and only kept for their demand to come back."""
 
     @property
     def reason(self) -> str:

@@ -133,6 +133,8 @@ class Replica:
     address: str = ""
     """host:port, once its process has been started."""
     concurrency: int = 1
+    resources: Resources = Resources()
+    """What it holds, or waits for."""
     restarts: int = 0
     created_at: float = 0.0
     ready_at: float | None = None

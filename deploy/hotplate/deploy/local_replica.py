@@ -89,6 +89,7 @@ class LocalReplica:
             reason=self._reason,
             address=self._attempt.address if self._attempt.process else "",
             concurrency=self.workload.concurrency,
+            resources=self.workload.resources,
             restarts=self._restarts,
             created_at=self.created_at,
             ready_at=self._attempt.ready_at,

@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands)
     _add_questions(commands)
+    _add_quota(commands)
     _add_cache(commands)
     _add_roles(commands)
     _add_simulate(commands)
@@ -67,9 +68,7 @@ def _add_questions(commands: Commands) -> None:
         command = commands.add_parser(name, help=text)
         needs_name = name in ("logs", "why")
         command.add_argument("name", metavar="NAME", nargs=None if needs_name else "?")
-        command.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
-        command.add_argument("--endpoint", help="URL of a platform elsewhere")
-        command.add_argument("--token", help="token for --endpoint")
+        _add_platform(command)
         command.set_defaults(run=_ask, question=name)
         if name == "logs":
             command.add_argument("--replica", default="", help="one replica's only")
@@ -83,6 +82,28 @@ def _add_questions(commands: Commands) -> None:
             command.add_argument("--lines", type=int, default=100, help="last events")
         if name in ("logs", "events"):
             command.add_argument("-f", "--follow", action="store_true", help="and those that come")
+
+
+def _add_quota(commands: Commands) -> None:
+    quota = commands.add_parser(
+        "quota",
+        help="what organizations have, and what they may have",
+        usage="hotplate quota [ORGANIZATION] | hotplate quota set ORGANIZATION [--gpus N …]",
+    )
+    quota.add_argument("words", nargs="*", metavar="ORGANIZATION", help="its name (all)")
+    for flag in ("replicas", "gpus", "cpus", "standby"):
+        quota.add_argument(f"--{flag}", metavar="N", help=f"{flag} in all, or 'unlimited'")
+    quota.add_argument("--memory", metavar="SIZE", help="memory in all, or 'unlimited'")
+    quota.add_argument("--weight", metavar="W", help="share where there is not enough for all (1)")
+    _add_platform(quota)
+    quota.set_defaults(run=_quota)
+
+
+def _add_platform(command: argparse.ArgumentParser) -> None:
+    """Where the platform is that a command asks."""
+    command.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+    command.add_argument("--endpoint", help="URL of a platform elsewhere")
+    command.add_argument("--token", help="token for --endpoint")
 
 
 def _add_cache(commands: Commands) -> None:
@@ -214,6 +235,12 @@ def _up(arguments: argparse.Namespace) -> None:
 
 def _ask(arguments: argparse.Namespace) -> int:
     from hotplate.platform.console import answer
+
+    return answer(arguments)
+
+
+def _quota(arguments: argparse.Namespace) -> int:
+    from hotplate.platform.quota_page import answer
 
     return answer(arguments)
 

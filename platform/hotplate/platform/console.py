@@ -52,7 +52,7 @@ def answer(arguments: argparse.Namespace) -> int:
 
 
 class Asker:
-    """GETs below `/api/v1/hotplate`."""
+    """Calls below `/api/v1/hotplate`."""
 
     def __init__(self, endpoint: str, token: str) -> None:
         self._endpoint = endpoint.rstrip("/")
@@ -73,8 +73,17 @@ class Asker:
         return Asker(noted["url"], arguments.token or data.secret("admin-token"))
 
     def __call__(self, path: str) -> Any:
+        return self._asked(path, None)
+
+    def put(self, path: str, content: dict[str, Any]) -> Any:
+        """PUTs a JSON object."""
+        return self._asked(path, json.dumps(content).encode())
+
+    def _asked(self, path: str, content: bytes | None) -> Any:
         url = f"{self._endpoint}/api/v1/hotplate{path}"
-        request = urllib.request.Request(url, headers={"X-YATAI-API-TOKEN": self._token})
+        headers = {"X-YATAI-API-TOKEN": self._token}
+        method = "GET" if content is None else "PUT"
+        request = urllib.request.Request(url, content, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
                 return json.load(response)

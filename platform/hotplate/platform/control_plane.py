@@ -27,6 +27,7 @@ from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
+from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.docs import Docs
 from hotplate.platform.api.listener import Listener
@@ -59,9 +60,6 @@ from hotplate.serving.replica.slots import slots
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-ORGANIZATION = "default"
-ADMIN = "admin"
 
 log = logging.getLogger("hotplate.control-plane")
 

@@ -3,6 +3,7 @@
 ├── Forbidden       a good token without the scope that the call needs
 ├── NotFound        nothing of that name in the caller's organization
 ├── Conflict        the name is taken, or the thing is in a state that does not allow it
+├── QuotaExceeded   what a deployment always needs is more than its organization may have
 ├── Invalid         a request that cannot be carried out as written; the message has the path
 ├── BodyCut         the body of an upload ended before all of it had arrived
 ├── BodySlow        a body that takes longer to arrive than a call may last
@@ -48,6 +49,15 @@ class Conflict(PlatformError):
     """The name is taken, or the thing is in a state that does not allow what was asked."""
 
     code = "conflict"
+
+
+class QuotaExceeded(PlatformError):
+    """What a deployment always needs is more than its organization's quota has left.
+
+    Ask for less, or for a larger quota.
+    """
+
+    code = "quota_exceeded"
 
 
 class Invalid(PlatformError):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hotplate.autoscaler.grants import USUAL_PRIORITY
 from hotplate.platform.api.fields import suggestion
 from hotplate.platform.errors import Invalid
 
@@ -26,6 +27,8 @@ class LabelSettings:
     organization_header: str = ""
     """The header field in which callers, trusted to, say which organization asks; empty = all are
     one."""
+    priority: int = USUAL_PRIORITY
+    """Whose replicas go first where there are not enough for all: 0 first, 7 last."""
     task_drain_s: int = 3600
     """How long a replica of a replaced revision may go on with its tasks."""
 
@@ -55,6 +58,10 @@ def _seconds(text: str) -> int | None:
     return int(text) if known and int(text) <= LONGEST_S else None
 
 
+def _priority(text: str) -> int | None:
+    return int(text) if re.fullmatch("[0-7]", text) else None
+
+
 class _Setting(NamedTuple):
     field: str
     read: Callable[[str], Any]
@@ -67,6 +74,7 @@ _SETTINGS = {
     for setting in (
         _Setting("may_run_twice", _flag, "'true' or 'false'"),
         _Setting("organization_header", _field_name, "the name of a header field"),
+        _Setting("priority", _priority, "a number from 0 (first) to 7 (last)"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
     )
 }

@@ -16,6 +16,7 @@ from hotplate.platform.api.deployments import Deployments
 from hotplate.platform.api.downloads import Downloads
 from hotplate.platform.api.hotplate import Hotplate
 from hotplate.platform.api.instance_types import InstanceTypes
+from hotplate.platform.api.quotas import Quotas
 from hotplate.platform.api.repositories import Repositories
 from hotplate.platform.api.requests import BODY_S
 from hotplate.platform.api.settings import ApiSettings
@@ -54,6 +55,7 @@ def make_app(
         app.add_routes(Downloads(kind, store, transfers).routes())
     app.add_routes(Deployments(store, source, controller, settings).routes())
     app.add_routes(InstanceTypes(controller).routes())
+    app.add_routes(Quotas(store, controller).routes())
     app.add_routes(Hotplate(store, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:

@@ -62,7 +62,13 @@ class Deployments:
             name = invent_deployment_name(bento.repository.name)
         labels = _checked_labels(fields)
         deployment = await self._store.run(
-            self._store.create_deployment, caller(request), name, bento.id, config, labels
+            self._store.create_deployment,
+            caller(request),
+            name,
+            bento.id,
+            config,
+            labels,
+            self._controller.least(bento.manifest, config),
         )
         return self._rolled_out(request, deployment)
 
@@ -74,7 +80,12 @@ class Deployments:
         config = deployment_config(fields, bento.manifest, self._instance_types())
         labels = _checked_labels(fields) if fields.has("labels") else None
         deployment, begins = await self._store.run(
-            self._store.update_deployment, deployment.id, bento.id, config, labels
+            self._store.update_deployment,
+            deployment.id,
+            bento.id,
+            config,
+            labels,
+            least=self._controller.least(bento.manifest, config),
         )
         if not begins:
             self._controller.poke(deployment.id)
@@ -92,6 +103,7 @@ class Deployments:
             latest.config,
             None,
             force=True,
+            least=self._controller.least(latest.bento.manifest, latest.config),
         )
         return self._rolled_out(request, deployment)
 

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
+from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.policy import Cause
-from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller import sentences
 from hotplate.platform.controller.backlog import Backlog
 from hotplate.platform.controller.live import phases_json
@@ -65,6 +66,14 @@ class Chronicle:
             )
         elif due is not None:
             tracked.look_by(now + due - wall)
+
+    async def granted(self, tracked: Tracked, granted: Mapping[WorkloadKey, Grant]) -> None:
+        """Keep which services begin to get less than they want."""
+        short = {key: grant for key, grant in granted.items() if grant.cause}
+        for key in sorted(short.keys() - tracked.short):
+            message = f"service '{key.service}': {short[key].reason}"
+            await self._event(tracked, "Cut", message)
+        tracked.short = frozenset(short)
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, and why something waits for room."""
@@ -141,7 +150,7 @@ def _decision_record(wish: Wish) -> DecisionRecord:
         replicas=wish.replicas.live,
         desired=wish.decision.desired,
         demand=wish.demand.total,
-        reason=wish.decision.reason,
+        reason=wish.reason,
         inputs={
             "in_flight": wish.demand.in_flight,
             "queued": wish.demand.queued,

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hotplate.autoscaler.amounts import Amounts
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
 from hotplate.platform.controller.gateways import Gateways
+from hotplate.platform.controller.granting import usage
 from hotplate.platform.controller.instance_types import instance_types
 from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.reconciler import Reconciler
 from hotplate.platform.controller.routing import Addresses, public_name
-from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.controller.workloads import Rules, least_amounts
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.store import Store
 
@@ -48,6 +50,7 @@ class Controller:
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self._stopping = False
+        self._quotas_stale = True
         self._listed = False
         """Whether every deployment of the store has been heard of."""
         self._unknown: dict[int, int] = {}
@@ -66,6 +69,16 @@ class Controller:
             tracked.settled.clear()
         self._reconciler.reread(deployment_id)
         self._look_at(deployment_id)
+
+    def quotas_changed(self) -> None:
+        self._quotas_stale = True
+        self._wake.set()
+
+    def least(self, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Amounts:
+        return least_amounts(manifest, config, self._rules)
+
+    def usage(self, organization: str) -> Amounts:
+        return usage(organization, self._engine.replicas())
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
         tracked = self._tracked.get(deployment_id) or await self._reconciler.load(deployment_id)
@@ -150,6 +163,8 @@ class Controller:
             ]
             before = after
             self._metrics.count(list(after.values()))
+            for deployment_id in self._reconciler.granting.waiting():
+                self._look_at(deployment_id)
             for deployment_id, tracked in self._tracked.items():
                 if any(tracked.owns(key) for key in differing):
                     self._look_at(deployment_id)
@@ -184,6 +199,8 @@ class Controller:
         self._dirty.update(due)
 
     async def _step_all(self) -> None:
+        if self._quotas_stale and not await self._limit():
+            return
         dirty, self._dirty = self._dirty, set()
         if self._stopping:
             return
@@ -205,7 +222,25 @@ class Controller:
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
             self._reconciler.route(deployment_id)
+        for deployment_id in self._reconciler.granting.affected() - dirty:
+            self._look_at(deployment_id)
         self._publish()
+
+    async def _limit(self) -> bool:
+        """Hold to the quotas as the store has them now, and to what there is. Without knowing them
+        nothing may be started.
+        """
+        self._quotas_stale = False
+        try:
+            quotas = await self._store.run(self._store.quotas)
+        except StoreFailed as error:
+            log.error("the quotas cannot be read: %s", error)
+            asyncio.get_running_loop().call_later(RETRY_S, self.quotas_changed)
+            self._quotas_stale = True
+            return False
+        nodes = [in_all for in_all, _ in self._engine.capacity().values()]
+        self._reconciler.granting.limit(quotas, nodes)
+        return True
 
     def _publish(self) -> None:
         if self._unknown:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from hotplate.autoscaler.amounts import Amounts
 
 
 class ControllerFace(Protocol):
@@ -23,6 +25,15 @@ class ControllerFace(Protocol):
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
+
+    def quotas_changed(self) -> None:
+        """The store's quotas are others: hold to them, now."""
+
+    def least(self, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Amounts:
+        """What the `min_replicas` of a bento's services in a deployment's config take."""
+
+    def usage(self, organization: str) -> Amounts:
+        """What the organization's replicas have now, also those that end."""
 
     def instance_types(self) -> Sequence[dict[str, Any]]:
         """The instance types that this installation offers, as BentoCloud's JSON."""

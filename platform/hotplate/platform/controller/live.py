@@ -64,10 +64,11 @@ def phases_json(replica: Replica) -> list[dict[str, Any]]:
 
 def _wish(wish: Wish | None) -> dict[str, Any]:
     if wish is None:
-        return {"desired": None, "reason": "", "in_flight": 0, "queued": 0}
+        return {"desired": None, "granted": None, "reason": "", "in_flight": 0, "queued": 0}
     return {
         "desired": wish.decision.desired,
-        "reason": wish.decision.reason,
+        "granted": wish.granted,
+        "reason": wish.reason,
         "in_flight": wish.demand.in_flight,
         "queued": wish.demand.queued,
     }

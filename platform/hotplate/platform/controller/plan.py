@@ -11,35 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
-from hotplate.platform.controller.sentences import failed, ill
+from hotplate.platform.controller.sentences import counted
+from hotplate.platform.controller.situation import Situation, Verdict
+from hotplate.platform.controller.status import status_of
 from hotplate.platform.controller.workloads import Service
-from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.platform.store.records import Outcome, Revision, Wanted
 
 START_ATTEMPTS = 3
 """Crashes before it was ever ready after which a revision has failed (a deterministic error
 repeats at once; a passing one, such as a slow download, gets two more tries)."""
-
-_DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
-
-
-@dataclass(frozen=True)
-class Situation:
-    """One deployment as it is now."""
-
-    deployment: Deployment
-    services: Mapping[int, tuple[Service, ...]]
-    """Per revision number: latest and serving ones, and those that still have replicas."""
-    desired: Mapping[WorkloadKey, int]
-    """What the autoscaler wishes."""
-    replicas: Sequence[Replica]
-    draining: frozenset[str]
-    """Replicas that were told to finish."""
-    idle: frozenset[str]
-    """Draining replicas on which nothing runs, as the gateway confirms, or that had their time."""
-    busy: Mapping[str, int]
-    """Slots taken per replica, as gateways said last; a replica without is left out."""
-    now: float
-    """Unix seconds."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +27,6 @@ class Scale:
     key: WorkloadKey
     count: int
     remove: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How the roll-out of the latest revision ended."""
-
-    outcome: Outcome
-    reason: str
-    log_tail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,11 +46,19 @@ def plan(situation: Situation) -> Plan:
     deployment = situation.deployment
     if deployment.wanted is not Wanted.RUNNING:
         return _torn_down(situation)
-    verdict = _verdict(situation) if deployment.latest.outcome is Outcome.DEPLOYING else None
-    targets = _targets(situation, verdict)
+    verdict = _verdict(situation)
+    wishes = _targets(situation, verdict)
+    targets = {key: situation.most(key, count) for key, count in wishes.items()}
     scales, draining = _steps(situation, targets)
-    status, reason = _status(situation, verdict, targets)
+    status, reason = status_of(situation, verdict, wishes)
     return Plan(scales, draining, status, reason, verdict, targets=targets)
+
+
+def wanted(situation: Situation) -> dict[WorkloadKey, int]:
+    """How many replicas of each workload there should be, if nobody else wanted any."""
+    if situation.deployment.wanted is not Wanted.RUNNING:
+        return {}
+    return _targets(situation, _verdict(situation))
 
 
 def _torn_down(situation: Situation) -> Plan:
@@ -92,11 +71,13 @@ def _torn_down(situation: Situation) -> Plan:
 
 
 def _verdict(situation: Situation) -> Verdict | None:
-    """Whether the latest revision stands, has failed, or is still coming (None)."""
+    """Whether a roll-out has ended now: its revision stands or has failed."""
     latest = situation.deployment.latest
+    if latest.outcome is not Outcome.DEPLOYING:
+        return None
     services = situation.services[latest.number]
     for service in services:
-        for replica in _of(situation, service.workload.key):
+        for replica in situation.of(service.workload.key):
             if verdict := _given_up(replica, service, situation.now):
                 return verdict
     if all(_stands(situation, service) for service in services):
@@ -124,10 +105,11 @@ def ended_attempts(replica: Replica) -> int:
 
 def _stands(situation: Situation, service: Service) -> bool:
     """Enough replicas answer: all that fit of those asked for, one at least."""
-    replicas = _of(situation, service.workload.key)
+    replicas = situation.of(service.workload.key)
     ready = sum(r.state is ReplicaState.READY for r in replicas)
     waiting = sum(r.state is ReplicaState.PENDING for r in replicas)
-    return ready >= max(1, _rollout_size(situation, service) - waiting)
+    size = situation.most(service.workload.key, _rollout_size(situation, service))
+    return ready >= max(1, size - waiting)
 
 
 def _rollout_size(situation: Situation, service: Service) -> int:
@@ -189,7 +171,7 @@ def _steps(
     keys = sorted({*targets, *(replica.key for replica in situation.replicas)})
     called = _called(situation)
     for key in keys:
-        live = [r for r in _of(situation, key) if r.state is not ReplicaState.STOPPING]
+        live = [r for r in situation.of(key) if r.state is not ReplicaState.STOPPING]
         kept = max(targets.get(key, 0), key in called)
         victims = _victims(live, len(live) - kept, situation)
         drained = {v.id for v in victims if not _serves(v) or v.id in situation.idle}
@@ -205,7 +187,7 @@ def _called(situation: Situation) -> set[WorkloadKey]:
     called = set()
     for services in situation.services.values():
         keys = {service.name: service.workload.key for service in services}
-        serving = {s.name: sum(map(_serves, _of(situation, s.workload.key))) for s in services}
+        serving = {s.name: sum(map(_serves, situation.of(s.workload.key))) for s in services}
         called |= {keys[name] for name in _woken(services, serving)}
     return called
 
@@ -226,74 +208,3 @@ def _victims(live: Sequence[Replica], excess: int, situation: Situation) -> list
 
 def _serves(replica: Replica) -> bool:
     return replica.state in (ReplicaState.READY, ReplicaState.UNREADY)
-
-
-def _status(
-    situation: Situation, verdict: Verdict | None, targets: Mapping[WorkloadKey, int]
-) -> tuple[str, str]:
-    deployment = situation.deployment
-    latest = deployment.latest
-    if verdict is not None and verdict.outcome is Outcome.FAILED:
-        return "failed", failed(deployment, verdict.reason)
-    if latest.outcome is Outcome.FAILED:
-        return "failed", failed(deployment, latest.reason)
-    if latest.outcome is Outcome.DEPLOYING and verdict is None:
-        return "deploying", _waiting_for(situation, latest)
-    return _steady(situation, targets)
-
-
-def _waiting_for(situation: Situation, revision: Revision) -> str:
-    replicas = [r for r in situation.replicas if r.key.revision == revision.number]
-    for state in (ReplicaState.PENDING, ReplicaState.BACKOFF):
-        for replica in replicas:
-            if replica.state is state and replica.reason:
-                return f"service '{replica.key.service}': {ill(replica)}"
-    return f"revision {revision.number} is starting"
-
-
-def _steady(situation: Situation, targets: Mapping[WorkloadKey, int]) -> tuple[str, str]:
-    """The status of a revision that has stood once."""
-    number = situation.deployment.latest.number
-    mine = [r for r in situation.replicas if r.key.revision == number and r.state not in _DOWN]
-    keys = [service.workload.key for service in situation.services[number]]
-    unanswered = [
-        key
-        for key in keys
-        if targets.get(key)
-        and not any(r.key == key and r.state is ReplicaState.READY for r in mine)
-    ]
-    if not mine and not any(targets.get(key) for key in keys):
-        return "scaled-to-zero", "no requests"
-    unwell = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
-    if unwell:
-        return "unhealthy", f"service '{unwell[0].key.service}': {ill(unwell[0])}"
-    if unanswered:
-        waiting = next((r.reason for r in mine if r.key in unanswered and r.reason), "")
-        kept = any(s.policy.min_replicas for s in situation.services[number])
-        status = "deploying" if kept else "scaled-to-zero"
-        return status, waiting or f"waking: {counted(len(mine))} starting"
-    ready = sum(r.state is ReplicaState.READY for r in mine)
-    return "running", f"{counted(ready)} ready{_without_room(mine)}"
-
-
-def _without_room(replicas: Sequence[Replica]) -> str:
-    """What is said of replicas that are wanted and do not fit."""
-    waiting = [r for r in replicas if r.state is ReplicaState.PENDING and r.reason]
-    if not waiting:
-        return ""
-    wait = "waits" if len(waiting) == 1 else "wait"
-    return f"; {counted(len(waiting))} {wait} for room: {waiting[0].reason}"
-
-
-def _is_ill(replica: Replica) -> bool:
-    return replica.state in (ReplicaState.FAILED, ReplicaState.BACKOFF, ReplicaState.UNREADY) or (
-        replica.restarts > 0 and replica.state is not ReplicaState.READY
-    )
-
-
-def _of(situation: Situation, key: WorkloadKey) -> list[Replica]:
-    return [replica for replica in situation.replicas if replica.key == key]
-
-
-def counted(replicas: int) -> str:
-    return "1 replica" if replicas == 1 else f"{replicas} replicas"

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from hotplate.deploy.engine import Engine, Replica
+from hotplate.autoscaler.grants import Ask, Grant
+from hotplate.deploy.engine import Engine, Replica, WorkloadKey
 from hotplate.platform.controller.chronicle import Chronicle
 from hotplate.platform.controller.gateways import Gateways
+from hotplate.platform.controller.granting import Granting
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.plan import Plan, Situation, Verdict, plan
+from hotplate.platform.controller.plan import Plan, plan, wanted
 from hotplate.platform.controller.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.sentences import failed
+from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
-from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.controller.workloads import Rules, amounts_of
+from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
 
@@ -50,6 +55,7 @@ class Reconciler:
         """Those heard of whose services are not known yet."""
         self.tracked: dict[int, Tracked] = {}
         self.scaling = Scaling()
+        self.granting = Granting()
         self._chronicle = Chronicle(store, self.scaling, metrics)
 
     def heard_of(self, deployment_id: int) -> None:
@@ -91,6 +97,7 @@ class Reconciler:
         tracked.drain(step.draining, asyncio.get_running_loop().time())
         for scale in step.scales:
             if service := tracked.find(scale.key):
+                self.granting.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
         await self._conclude(tracked, step)
 
@@ -107,23 +114,50 @@ class Reconciler:
             wishes.append(self.scaling.wish(service, demand, there, now, memory))
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
-        await self._chronicle.decided(tracked, wishes, now)
         await self._hear(tracked, replicas, now)
         tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
         overdue = tracked.overdue(replicas, now)
         await self._chronicle.cut(tracked, overdue)
-        return plan(
-            Situation(
-                deployment=tracked.deployment,
-                services=tracked.services,
-                desired={wish.key: wish.decision.desired for wish in wishes},
-                replicas=replicas,
-                draining=tracked.draining,
-                idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
-                busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
-                now=wall,
-            )
+        situation = Situation(
+            deployment=tracked.deployment,
+            services=tracked.services,
+            desired={wish.key: wish.decision.desired for wish in wishes},
+            replicas=replicas,
+            draining=tracked.draining,
+            idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
+            busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
+            now=wall,
         )
+        granted = self._grant(tracked, situation, {w.key: w.decision.kept for w in wishes})
+        wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
+        await self._chronicle.granted(tracked, granted)
+        await self._chronicle.decided(tracked, wishes, now)
+        return plan(replace(situation, granted=granted))
+
+    def _grant(
+        self, tracked: Tracked, situation: Situation, kept: Mapping[WorkloadKey, int]
+    ) -> dict[WorkloadKey, Grant]:
+        """What of all that the deployment wants it gets, beside all the others."""
+        deployment = situation.deployment
+        replacing = deployment.latest.number if deployment.latest != deployment.serving else None
+        priority = LabelSettings.of(deployment.labels).priority
+        asks = []
+        for key, count in wanted(situation).items():
+            if service := tracked.find(key):
+                own = situation.of(key)
+                asks.append(
+                    Ask(
+                        key,
+                        key.organization,
+                        amounts_of(service.workload.resources),
+                        count,
+                        kept=min(count, kept.get(key, 0)),
+                        held=sum(replica.id not in situation.draining for replica in own),
+                        priority=priority,
+                        replacing=key.revision == replacing,
+                    )
+                )
+        return self.granting.grant(deployment.id, asks, self._engine.replicas())
 
     async def _hear(self, tracked: Tracked, replicas: Sequence[Replica], now: float) -> None:
         """While a route has no owner, nobody can say who is out."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
+from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.workloads import Service
@@ -28,14 +29,29 @@ class Wish:
     decision: Decision
     demand: Demand
     replicas: Replicas
+    grant: Grant | None = None
+    """What of it the service gets; None = not known yet."""
 
     @property
-    def outline(self) -> tuple[int, bool]:
-        """What makes a decision another one: how many, and whether that is a blind guess.
+    def outline(self) -> tuple[int, bool, int]:
+        """What makes a decision another one: how many, whether that is a blind guess, and how many
+        of them are granted.
 
         Which rule holds the same number, and by which figures, moves with every request.
         """
-        return self.decision.desired, self.decision.cause is Cause.NO_REPORT
+        return self.decision.desired, self.decision.cause is Cause.NO_REPORT, self.granted
+
+    @property
+    def granted(self) -> int:
+        """How many of them the service gets."""
+        desired = self.decision.desired
+        return desired if self.grant is None else min(desired, self.grant.replicas)
+
+    @property
+    def reason(self) -> str:
+        """Why so many are wished for, and why no more of them are granted."""
+        cut = self.grant.reason if self.grant else ""
+        return f"{self.decision.reason}; {cut}" if cut else self.decision.reason
 
 
 class Scaling:

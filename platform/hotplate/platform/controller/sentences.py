@@ -97,6 +97,10 @@ def refused(deployment: str, counts: Mapping[str, int]) -> str:
     return "; ".join([f"{', '.join(each)}", *dict.fromkeys(filter(None, advice))])
 
 
+def counted(replicas: int) -> str:
+    return "1 replica" if replicas == 1 else f"{replicas} replicas"
+
+
 def failed(deployment: Deployment, reason: str) -> str:
     """The latest revision cannot start."""
     said = (

@@ -56,6 +56,8 @@ class Tracked:
     """The last decision per service that answers."""
     demands: DemandLog = field(default_factory=DemandLog)
     """What their deciders were told."""
+    short: frozenset[WorkloadKey] = frozenset()
+    """Those that get fewer replicas than they want."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
     """When what each decider has learnt was written last, loop seconds."""
     memories: dict[str, Any] = field(default_factory=dict)

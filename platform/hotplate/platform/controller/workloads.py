@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hotplate.autoscaler.amounts import NOTHING, Amounts
 from hotplate.autoscaler.policy import Policy
 from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
+from hotplate.deploy.placement import DEFAULT_MEMORY_BYTES
 from hotplate.platform.bento_manifest import entry_service
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 
@@ -109,6 +111,25 @@ def _asked(revision: Revision, service: str) -> Mapping[str, Any]:
         return said[service] or {}
     like = said.get(entry_service(revision.bento.manifest)) or {}
     return {"scaling": like.get("scaling")}
+
+
+def least_amounts(manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Amounts:
+    """What the `min_replicas` of a revision's services take together."""
+    added = NOTHING
+    said: Mapping[str, Any] = config.get("services") or {}
+    for item in manifest.get("services") or ():
+        asked = said.get(item.get("name")) or {}
+        scaling = asked.get("scaling") or {}
+        settings = merged(item.get("config") or {}, asked.get("config_overrides") or {})
+        each = amounts_of(_resources(asked, settings, rules))
+        added = added.plus(each, scaling.get("min_replicas") or 0)
+    return added
+
+
+def amounts_of(resources: Resources) -> Amounts:
+    """What one replica counts for: memory as its place does, no CPU where it asks for none."""
+    memory_bytes = resources.memory_bytes or DEFAULT_MEMORY_BYTES
+    return Amounts(resources.gpus, resources.cpus, memory_bytes, replicas=1)
 
 
 def task_paths(manifest: Mapping[str, Any]) -> tuple[str, ...]:

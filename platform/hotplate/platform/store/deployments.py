@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from hotplate.autoscaler.amounts import NOTHING, Amounts
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import (
@@ -16,6 +17,7 @@ from hotplate.platform.store.deployment_ports import (
     taken_ports,
 )
 from hotplate.platform.store.history import add_event_row
+from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import Deployment, Outcome, Revision, User, Wanted
 from hotplate.platform.store.revisions import (
     deployment_record,
@@ -42,11 +44,10 @@ class Deployments(Database):
         bento_id: int,
         config: Mapping[str, Any],
         labels: Sequence[Mapping[str, str]] = (),
+        least: Amounts = NOTHING,
     ) -> Deployment:
-        """A new deployment with its first revision, and a port that stays its own.
-
-        Raises Conflict where the name is taken, PortsExhausted where no port is free.
-        """
+        """With its first revision, and a port of its own; `least` is what its `min_replicas` need.
+        Raises Conflict where the name is taken, PortsExhausted, QuotaExceeded."""
 
         def add(session: Session) -> Deployment:
             if _by_name(session, creator.organization.id, name) is not None:
@@ -65,6 +66,8 @@ class Deployments(Database):
             )
             session.add(row)
             session.flush()
+            session.refresh(row)
+            reserve(session, row, least)
             _add_revision(session, row, bento_id, config)
             add_event_row(session, row.id, "Created", f"deployment {name!r} was created")
             return deployment_record(session, row)
@@ -78,16 +81,18 @@ class Deployments(Database):
         config: Mapping[str, Any],
         labels: Sequence[Mapping[str, str]] | None,
         force: bool = False,
+        least: Amounts = NOTHING,
     ) -> tuple[Deployment, bool]:
         """The deployment as it is wanted now, and whether a roll-out begins.
 
         A running deployment that is asked for what it already has keeps its revision, unless
         `force`. One that was terminated or whose last roll-out failed is rolled out anew.
-        Labels None = unchanged. Raises NotFound where it was deleted meanwhile.
+        Labels None = unchanged. Raises NotFound where it was deleted meanwhile, QuotaExceeded.
         """
 
         def change(session: Session) -> tuple[Deployment, bool]:
             row = _wanted_row(session, deployment_id)
+            reserve(session, row, least)
             latest = latest_revision(session, row.id)
             same = latest.bento_id == bento_id and latest.config == config
             stands = row.wanted == Wanted.RUNNING and latest.outcome != Outcome.FAILED

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     DateTime,
     Dialect,
+    Double,
     ForeignKey,
     Index,
     LargeBinary,
@@ -61,6 +62,7 @@ class Table(DeclarativeBase):
         datetime: UtcDateTime,
         dict[str, Any]: JSON,
         list[Any]: JSON,
+        float: Double,
         str: Text,
         bytes: LargeBinary,
     }
@@ -72,6 +74,22 @@ class OrganizationRow(Table):
     uid: Mapped[str] = mapped_column(default=new_uid)
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class QuotaRow(Table):
+    """What an organization may have; null = as much as it wants, as without a row."""
+
+    __tablename__ = "quotas"
+    organization_id: Mapped[int] = mapped_column(
+        ForeignKey("organizations.id", ondelete="CASCADE"), primary_key=True
+    )
+    replicas: Mapped[float | None]
+    gpus: Mapped[float | None]
+    cpus: Mapped[float | None]
+    memory_bytes: Mapped[float | None]
+    standby: Mapped[float | None]
+    weight: Mapped[float] = mapped_column(default=1.0)
+    organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
 
 
 class UserRow(Table):
@@ -180,6 +198,8 @@ class DeploymentRow(Table):
     status: Mapped[str]
     reason: Mapped[str] = mapped_column(default="")
     labels: Mapped[list[Any]]
+    least: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """What its `min_replicas` take of its organization's quota, by resource."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
     organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)

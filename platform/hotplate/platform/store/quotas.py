@@ -1,0 +1,123 @@
+"""What organizations may have of everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from hotplate.autoscaler.amounts import NOTHING, Amounts, over, said
+from hotplate.autoscaler.grants import NO_QUOTA, Quota
+from hotplate.platform.errors import NotFound, QuotaExceeded
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.records import Wanted
+from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, QuotaRow
+
+LIMITS = (*Amounts._fields, "standby")
+"""The members of a quota that may be unlimited."""
+
+
+class Quotas(Database):
+    """Quotas by organization; one that has none may have as much as there is."""
+
+    def quotas(self) -> dict[str, Quota]:
+        """Those that were set, by the organization's name."""
+        with self._session() as session:
+            return {row.organization.name: _quota(row) for row in session.scalars(select(QuotaRow))}
+
+    def quota(self, organization: str) -> Quota:
+        """Raises NotFound where there is no such organization."""
+        with self._session() as session:
+            row = session.get(QuotaRow, _organization(session, organization).id)
+            return NO_QUOTA if row is None else _quota(row)
+
+    def organizations(self) -> list[str]:
+        """The names of all."""
+        with self._session() as session:
+            return list(session.scalars(select(OrganizationRow.name).order_by("name")))
+
+    def set_quota(self, organization: str, changes: Mapping[str, float]) -> Quota:
+        """Changes some of `LIMITS` (infinite = unlimited) and `weight`; the others stay.
+
+        What runs beyond a quota that became smaller is given back by the controller. Raises
+        NotFound where there is no such organization.
+        """
+
+        def change(session: Session) -> Quota:
+            owner = _organization(session, organization)
+            row = session.get(QuotaRow, owner.id)
+            row = row or QuotaRow(organization=owner, weight=NO_QUOTA.weight)
+            session.add(row)
+            for name, value in changes.items():
+                setattr(row, name, value if math.isfinite(value) else None)
+            session.flush()
+            return _quota(row)
+
+        return self._settle_races(change)
+
+
+def reserve(session: Session, row: DeploymentRow, least: Amounts) -> None:
+    """Note what a deployment always needs, where its organization's quota has so much left.
+
+    Concurrent callers wait here for each other. What was within a larger quota may stay as it is.
+    Raises QuotaExceeded.
+    """
+    # The lock of the organization's row; SQLite lets one transaction in at a time anyway.
+    session.execute(
+        select(OrganizationRow.id)
+        .where(OrganizationRow.id == row.organization_id)
+        .with_for_update()
+    )
+    quota = session.get(QuotaRow, row.organization_id)
+    before = Amounts(**row.least) if row.least and row.wanted == Wanted.RUNNING else NOTHING
+    if quota is not None:
+        others = _others(session, row)
+        limit = _quota(quota).limit
+        for dimension, need in enumerate(least):
+            asked = others[dimension] + need
+            if need > before[dimension] and over(asked, limit[dimension]):
+                beside = ""
+                if others[dimension]:
+                    beside = (
+                        f", and others of the organization {said(dimension, others[dimension])}"
+                    )
+                raise QuotaExceeded(
+                    f"deployment {row.name!r} always needs {said(dimension, need)}{beside}; the "
+                    f"quota of organization {row.organization.name!r} is "
+                    f"{said(dimension, limit[dimension])}: ask for a smaller min_replicas, or for "
+                    "a larger quota (`hotplate quota set`)"
+                )
+    row.least = least._asdict()
+
+
+def _others(session: Session, row: DeploymentRow) -> Amounts:
+    """What the organization's other deployments always need."""
+    taken = session.scalars(
+        select(DeploymentRow.least).where(
+            DeploymentRow.organization_id == row.organization_id,
+            DeploymentRow.wanted == Wanted.RUNNING,
+            DeploymentRow.id != row.id,
+        )
+    )
+    added = NOTHING
+    for least in taken:
+        added = added.plus(Amounts(**least))
+    return added
+
+
+def _organization(session: Session, name: str) -> OrganizationRow:
+    row = session.scalar(select(OrganizationRow).where(OrganizationRow.name == name))
+    if row is None:
+        known = ", ".join(session.scalars(select(OrganizationRow.name).order_by("name"))) or "none"
+        raise NotFound(f"organization {name!r}: there is none of that name (known: {known})")
+    return row
+
+
+def _quota(row: QuotaRow) -> Quota:
+    def limit(name: str) -> float:
+        value: float | None = getattr(row, name)
+        return math.inf if value is None else value
+
+    return Quota(Amounts(*(limit(name) for name in Amounts._fields)), limit("standby"), row.weight)
