@@ -109,6 +109,7 @@ class Swarm:
         self._passed: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._moved_at: float | None = None
+        self._asked: set[Step] = set()  # of peers, who have not answered yet
 
     @property
     def participants(self) -> list[str]:
@@ -185,6 +186,7 @@ class Swarm:
         if step.source == ORIGIN:
             self.claims |= 1 << step.index
         elif step.source != HERE:
+            self._asked.add(step)
             self._standing.ask(step.source)
         return step
 
@@ -226,6 +228,12 @@ class Swarm:
     def _in_window(self, index: int) -> bool:
         out = self._seen | self.chunks.verified_bits
         return (~out & ((1 << index) - 1)).bit_count() < self._window
+
+    def answered(self, step: Step) -> None:
+        """All that a peer will send is here: it may be asked for more while that is verified."""
+        if step in self._asked:
+            self._asked.remove(step)
+            self._standing.answered(step.source)
 
     def came(self, step: Step, took_s: float, now: float) -> None:
         """The chunk is here and verified."""
@@ -281,5 +289,4 @@ class Swarm:
     def _end(self, step: Step) -> None:
         if step.source == ORIGIN:
             self.claims &= ~(1 << step.index)
-        elif step.source != HERE:
-            self._standing.answered(step.source)
+        self.answered(step)
