@@ -31,7 +31,7 @@ _CASES = (
     _Case("8 nodes", 8, 1.2),
     _Case("8 nodes, half lie", 8, 1.5, ("lies",) * 4),
     _Case("8 nodes, half stall", 8, 1.5, ("stalls",) * 4),
-    _Case("8 nodes, half lie or stall", 8, 1.5, ("lies", "stalls") * 2),
+    _Case("8 nodes, half lie or stall", 8, 1.5, ("lies", "boasts") * 2),
     _Case("8 nodes, each 0.5 s later", 8, 1.5, late_s=0.5),
     _Case("9 nodes, three die", 9, 1.6, dies_s=3.0),
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hotplate.cache.chunks import Chunks
-from hotplate.cache.fetching import PEER_THREADS
+from hotplate.cache.fetching import TRANSFERS, WAITS
 from hotplate.cache.manifest import CHUNK_BYTES, count_chunks
 from hotplate.cache.standing import NO_PROGRESS_S, Standing
 from hotplate.cache.swarm import ORIGIN, Missed, Step, Swarm
@@ -27,7 +27,6 @@ HELLO_S = 1.0
 NEWS_S = 0.02
 QUANTUM_S = 0.002
 ROUNDS = 6
-REQUESTS = PEER_THREADS
 ORIGIN_REQUESTS = 2
 
 
@@ -72,7 +71,7 @@ class Cluster:
         return min(CHUNK_BYTES, self.size_bytes - index * CHUNK_BYTES)
 
     def add(self, at: float = 0.0, kind: str = "honest", dies_at: float | None = None) -> SimNode:
-        """`kind`: honest, stalls (takes requests and never answers) or lies (wrong bytes)."""
+        """`kind`: honest, lies (wrong bytes), stalls (never answers) or boasts (nor has it all)."""
         node = SimNode(self, f"node-{len(self.nodes):02}", kind)
         self.nodes.append(node)
         self.at(at, node.join)
@@ -193,6 +192,7 @@ class SimNode(_End):
         self.wrong = 0
         self.refused = 0
         self._under_way = 0
+        self._kept = 0
         self._from_origin = 0
         self._held: dict[int, list[_Ask]] = {}
         self._waking = False
@@ -248,7 +248,7 @@ class SimNode(_End):
 
     @property
     def have(self) -> int:
-        if self.kind == "lies":
+        if self.kind in ("lies", "boasts"):
             return (1 << self.cluster.count) - 1
         return self.chunks.verified_bits
 
@@ -264,7 +264,9 @@ class SimNode(_End):
         honest = self.kind == "honest" and not self.dead
         while honest and not self.chunks.complete:
             origin_free = self._from_origin < ORIGIN_REQUESTS
-            step = self.swarm.next(now, False, origin_free, self._under_way < REQUESTS)
+            step = self.swarm.next(
+                now, False, origin_free, self._under_way < TRANSFERS, self._kept < WAITS
+            )
             if step is None:
                 wakes_at = self.swarm.wakes_at(now)
                 if wakes_at is not None:
@@ -273,8 +275,14 @@ class SimNode(_End):
             if step.source == ORIGIN:
                 self._fetch(step)
             else:
-                self._under_way += 1
+                self._count(step, 1)
                 self._ask(step)
+
+    def _count(self, step: Step, change: int) -> None:
+        if step.waits:
+            self._kept += change
+        elif step.source != ORIGIN:
+            self._under_way += change
 
     def _fetch(self, step: Step) -> None:
         cluster = self.cluster
@@ -300,7 +308,7 @@ class SimNode(_End):
     def _asked(self, ask: _Ask) -> None:
         if self.dead:
             ask.asker._missed(ask, Missed.LEFT, self)
-        elif self.kind == "stalls":
+        elif self.kind in ("stalls", "boasts"):
             self.cluster.after(NO_PROGRESS_S, lambda: ask.asker._missed(ask, Missed.LEFT, self))
         elif self.have >> ask.step.index & 1:
             self._serve(ask)
@@ -325,6 +333,7 @@ class SimNode(_End):
             ask.asker._missed(ask, Missed.BUSY, self, retry_s)
             return
         began = self.cluster.now
+        ask.asker.standing.heard(self.name, began)
 
         def done() -> None:
             self.uploads.end(self.cluster.now - began)
@@ -340,7 +349,7 @@ class SimNode(_End):
         self.cluster.send(self, ask.asker, self.cluster.length(ask.step.index), done)
 
     def _missed(self, ask: _Ask, why: Missed, peer: SimNode, retry_s: float = 0.0) -> None:
-        self._under_way -= 1
+        self._count(ask.step, -1)
         error = self.swarm.missed(ask.step, why, self.cluster.now, retry_s)
         assert error is None, error
         if why in (Missed.NOT_YET, Missed.BUSY):
@@ -348,7 +357,7 @@ class SimNode(_End):
         self.wake()
 
     def _came(self, step: Step, took_s: float) -> None:
-        self._under_way -= step.source != ORIGIN
+        self._count(step, -1)
         self.swarm.came(step, took_s, self.cluster.now)
         if self.chunks.complete:
             self.done_at = self.cluster.now

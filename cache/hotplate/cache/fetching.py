@@ -8,9 +8,9 @@ comes next, and from whom, `swarm.py` decides.
 from __future__ import annotations
 
 import bisect
-import contextlib
+import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,9 +24,11 @@ from hotplate.cache.standing import Standing
 from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
 from hotplate.cache.traffic import Traffic
 
-PEER_THREADS = 32
-"""Requests to peers at once, most of them kept until their chunk is there: simulated, fewer leave
-links idle, and more help no further."""
+TRANSFERS = 4
+"""Chunks that come from peers at once. Simulated, fewer leave the link idle between two; of more,
+each comes later, and is passed on later."""
+WAITS = 12
+"""Requests that peers keep until they have the chunk."""
 
 
 _NOTE_SHARE = 0.1
@@ -99,11 +101,13 @@ class Fetcher:
         self._peers = peers
         # Apart, or requests that peers keep would leave none for what only this node may fetch.
         self._origin_slots = threads
-        self._peer_slots = PEER_THREADS
+        self._peer_slots = TRANSFERS
+        self._wait_slots = WAITS
         self._fetches: list[Fetch] = []
         self._arrivals = 0
         self._closed = False
-        for number in range(threads + (PEER_THREADS if peers is not None else 0)):
+        self._wakes_at = math.inf  # when a thread that waits looks for work again
+        for number in range(threads + (TRANSFERS + WAITS if peers is not None else 0)):
             threading.Thread(target=self._run, name=f"fetch-{number}", daemon=True).start()
 
     def start(self, fetch: Fetch) -> None:
@@ -185,7 +189,11 @@ class Fetcher:
                 for wanted_only in (True, False):
                     for fetch in self._fetches:
                         step = fetch.swarm.next(
-                            now, wanted_only, self._origin_slots > 0, self._peer_slots > 0
+                            now,
+                            wanted_only,
+                            self._origin_slots > 0,
+                            self._peer_slots > 0,
+                            self._wait_slots > 0,
                         )
                         if step is not None:
                             self._begin(fetch, step)
@@ -194,8 +202,18 @@ class Fetcher:
                             self.work.notify()
                             return fetch, step
                 wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
-                self.work.wait(max(0.001, min(wakes) - now) if wakes else None)
+                self._wait_until(min(wakes, default=math.inf), now)
             return None
+
+    def _wait_until(self, at: float, now: float) -> None:
+        """Waits for work; one of the threads that wait looks again at that time."""
+        if at >= self._wakes_at:
+            self.work.wait()
+            return
+        self._wakes_at = at
+        self.work.wait(max(0.001, at - now))
+        if self._wakes_at == at:
+            self._wakes_at = math.inf
 
     def _tell(self, fetch: Fetch) -> None:
         if self._peers is not None and fetch.swarm.participants:
@@ -204,17 +222,15 @@ class Fetcher:
     def _bring(self, fetch: Fetch, step: Step) -> None:
         """Raises CacheError, when the origin did not give it or there is no room for it."""
         offset, length = fetch.content.span(step.index)
+        fetch.destination.reserve(offset, length)
         if step.source == HERE:
-            fetch.destination.reserve(offset, length)
             self._bring_local(fetch, step)
             return
         with fetch.destination.view[offset : offset + length] as part:
             if step.source != ORIGIN:
                 self._bring_from_peer(fetch, step, part)
                 return
-            with self._request(fetch, step):
-                fetch.destination.reserve(offset, length)
-                fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
+            fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
             self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
@@ -222,18 +238,6 @@ class Fetcher:
         elif digest != fetch.content.chunks[step.index]:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
         self._came(fetch, step, 0.0)
-
-    @contextlib.contextmanager
-    def _request(self, fetch: Fetch, step: Step) -> Iterator[None]:
-        """While its source is asked. Then the next request goes out at once, on another thread:
-        no connection waits for what came over it to be verified."""
-        try:
-            yield
-        finally:
-            with self.work:
-                self._end(step)
-                fetch.swarm.answered(step)
-                self.work.notify()
 
     def _hears(self, fetch: Fetch, index: int) -> Came:
         """Takes note of a chunk's bytes while they come; often enough for the fetch's patience."""
@@ -263,13 +267,16 @@ class Fetcher:
         assert self._peers is not None
         began = self.clock()
         known = fetch.content.chunks[step.index]
-        with self._request(fetch, step):
-            fetch.destination.reserve(*fetch.content.span(step.index))
-            answer = self._peers.read(
-                *(step.source, fetch.key, step.index, part, known, step.urgent),
-                self.standing.patience_s,
-            )
-        took_s = self.clock() - began
+        answer = self._peers.read(
+            step.source,
+            fetch.key,
+            step.index,
+            part,
+            known,
+            step.urgent,
+            self.standing.patience_s,
+            lambda: self._heard(step.source),
+        )
         self._metrics.peer_bytes.labels("in").inc(answer.body_bytes)
         fetch.traffic.add(peers_bytes=answer.body_bytes)
         if answer.missed is None:
@@ -278,10 +285,14 @@ class Fetcher:
             if digest == (known or answer.digest):
                 if isinstance(fetch.content, Draft):
                     fetch.content.chunks[step.index] = digest
-                self._came(fetch, step, took_s, answer)
+                self._came(fetch, step, self.clock() - began, answer)
                 return
             answer = PeerAnswer(Missed.LIED)
         self._missed(fetch, step, answer)
+
+    def _heard(self, peer: str) -> None:
+        with self.work:
+            self.standing.heard(peer, self.clock())
 
     def _count(self, fetch: Fetch, body_bytes: int) -> None:
         self._metrics.origin_bytes.inc(body_bytes)
@@ -292,6 +303,7 @@ class Fetcher:
     ) -> None:
         self._metrics.count_chunk(_kind(step), "verified")
         with self.work:
+            self._end(step)
             fetch.swarm.came(step, took_s, self.clock())
             if answer is not None:
                 fetch.swarm.learn(step.source, answer.have)
@@ -314,6 +326,7 @@ class Fetcher:
             now = self.clock()
             if why is Missed.LIED and not self.standing.is_banned(step.source, now):
                 self._metrics.bans.inc()
+            self._end(step)
             final = fetch.swarm.missed(step, why, now, answer.retry_s)
             if answer.have:
                 fetch.swarm.learn(step.source, answer.have)
@@ -324,20 +337,24 @@ class Fetcher:
         self._metrics.count_chunk(_kind(step), "corrupt" if corrupt else "failed")
         self._count(fetch, error.body_bytes)
         with self.work:
+            self._end(step)
             self._end_of(fetch, fetch.swarm.failed(step, error, self.clock()))
 
     def _begin(self, fetch: Fetch, step: Step) -> None:
+        self._count_slot(step, -1)
         if step.source == ORIGIN:
-            self._origin_slots -= 1
             self._tell(fetch)
-        elif step.source != HERE:
-            self._peer_slots -= 1
 
     def _end(self, step: Step) -> None:
+        self._count_slot(step, 1)
+
+    def _count_slot(self, step: Step, change: int) -> None:
         if step.source == ORIGIN:
-            self._origin_slots += 1
+            self._origin_slots += change
+        elif step.waits:
+            self._wait_slots += change
         elif step.source != HERE:
-            self._peer_slots += 1
+            self._peer_slots += change
 
     def _end_of(self, fetch: Fetch, final: CacheError | None) -> None:
         """What is to be done after a chunk did not come."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -84,12 +84,13 @@ class Gossip:
         digest: str,
         urgent: bool,
         patience_s: float,
+        heard: Callable[[], None],
     ) -> PeerAnswer:
         """On a fetcher's thread."""
         address = self.members.reach(peer, self._fetcher.clock())
         if address is None:
             return PeerAnswer(Missed.LACKS)
-        return self._client.read(address, key, index, view, digest, urgent, patience_s)
+        return self._client.read(address, key, index, view, digest, urgent, patience_s, heard)
 
     def begun(self, key: str) -> None:
         """On the loop: a fetch has begun."""

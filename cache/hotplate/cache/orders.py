@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
 
@@ -18,34 +19,31 @@ class Orders:
         self._key = key
         self._me = me
         self._names = [me]
-        self._rounds: dict[int, tuple[list[str], int]] = {}
+        self._rounds: dict[int, list[str]] = {}
 
     def set(self, others: Iterable[str]) -> None:
         """Who takes part besides this node."""
         self._names = [self._me, *others]
         self._rounds.clear()
 
-    def above(self, index: int, left: Collection[str], branches: int) -> str | None:
-        """Whom this node asks for the chunk; None when it is the first of those not `left`."""
-        count = len(self._names)
-        if count == 1:
-            return None
-        block, start = divmod(index, count)
-        names, mine = self._round(block)
-        place = (mine - start) % count
-        if left:
-            before = [names[(start + at) % count] for at in range(place)]
-            before = [name for name in before if name not in left]
-            return before[(len(before) - 1) // branches] if before else None
-        return names[(start + (place - 1) // branches) % count] if place else None
+    def first(self, index: int, left: Collection[str]) -> str | None:
+        """Who brings the chunk from the origin, of those not `left`; None: this node."""
+        block, start = divmod(index, len(self._names))
+        names = self._round(block)
+        for name in itertools.chain(names[start:], names[:start]):
+            if name == self._me:
+                return None
+            if name not in left:
+                return name
+        raise AssertionError("this node is one of them")
 
-    def _round(self, block: int) -> tuple[list[str], int]:
-        """The names in the block's order, and where this node stands."""
+    def _round(self, block: int) -> list[str]:
+        """The names in the block's order."""
         found = self._rounds.get(block)
         if found is None:
             seed = f"{self._key}{block}"
-            names = sorted(self._names, key=lambda name: rank(seed, name))
-            found = self._rounds[block] = names, names.index(self._me)
+            found = sorted(self._names, key=lambda name: rank(seed, name))
+            self._rounds[block] = found
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,8 +40,12 @@ class Peers(Protocol):
         digest: str,
         urgent: bool,
         patience_s: float,
+        heard: Callable[[], None],
     ) -> PeerAnswer:
-        """Asks a peer for a chunk and fills `view` with it. `digest` is "" where not known."""
+        """Asks a peer for a chunk and fills `view` with it. `digest` is "" where not known.
+
+        `heard` is called when the peer begins to send it.
+        """
 
     def begun(self, key: str) -> None:
         """A fetch has begun: the peers are to be asked for their shares of the content."""

@@ -46,8 +46,9 @@ class PeerClient:
         digest: str,
         urgent: bool,
         patience_s: float,
+        heard: Callable[[], None],
     ) -> PeerAnswer:
-        """Asks for a chunk and fills `view` with it; never raises for what a peer does."""
+        """As `Peers.read`, of who is at that address; never raises for what a peer does."""
         url = urlsplit(f"http://{address}/v1/chunks/{key}/{index}")
         headers = {HOLD: f"{HOLD_S:g}"} | ({DIGEST: digest} if digest else {})
         headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -64,6 +65,8 @@ class PeerClient:
                 if connection.used and not isinstance(exc, TimeoutError):
                     continue  # an idle connection that was closed meanwhile says nothing
                 break
+            if head[0] == 200:
+                heard()
             return self._body(address, connection, head, view, patience_s)
         return PeerAnswer(Missed.LEFT)
 

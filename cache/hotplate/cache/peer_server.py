@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.peer_client import DIGEST, HAVE, HOLD, RETRY, URGENT
 from hotplate.cache.shelf import Offer, Shelf
+from hotplate.cache.standing import NO_PROGRESS_S
 from hotplate.cache.swarm import Missed
 from hotplate.cache.uploads import Uploads
 
@@ -66,6 +67,8 @@ class PeerServer:
             connection.setblocking(True)
             limit = struct.pack("ll", int(_IDLE_S), 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            # Who takes nothing for that long has an upload slot that others wait for.
+            limit = struct.pack("ll", int(NO_PROGRESS_S), int(NO_PROGRESS_S % 1 * 1e6))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             rest = bytearray()

@@ -6,13 +6,21 @@ monotonic clock. Peers are known by their ids.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 PEER_REQUESTS = 4
-"""Requests to one peer at a time: two fill a fast link, and two more hide their round trips."""
+"""Requests to one peer at a time: two fill a fast link, and two more hide their round trips. To one
+that has given nothing yet, or stalled since: one, so that a liar wastes no more."""
 
 NO_PROGRESS_S = 2.5
 """A peer that sends nothing for that long is left."""
+
+SILENT_S = 1.0
+"""Who has answered nothing for that long, and is asked nothing, is asked whether it is there."""
+
+TRIAL_S = 1.0
+"""Who has not begun to send its first chunk in that time is no reason to leave the origin alone."""
 
 SUSPECT_S = 10.0
 """How long a peer that was left is not asked; doubled each time that it happens again."""
@@ -30,9 +38,12 @@ _USUAL_WEIGHT = 0.1
 @dataclass
 class _Record:
     asked: int = 0
+    heard_at: float = -math.inf
     not_before: float = 0.0
     stalls: int = 0
     banned: bool = False
+    proven: bool = False
+    """The last that came of it was a right chunk."""
 
 
 class Standing:
@@ -53,24 +64,53 @@ class Standing:
     def free(self, peer: str, now: float) -> bool:
         """Whether it may be asked for one more chunk now."""
         record = self._records.get(peer)
-        return record is None or (record.asked < PEER_REQUESTS and now >= record.not_before)
+        if record is None:
+            return True
+        return record.asked < (PEER_REQUESTS if record.proven else 1) and now >= record.not_before
+
+    def doubted(self, peer: str, now: float) -> bool:
+        """Whether what it says that it has may not be there: it has given nothing since it stalled,
+        or never gave anything and lets its first request wait."""
+        record = self._records.get(peer)
+        if record is None or record.proven:
+            return False
+        return record.stalls > 0 or (record.asked > 0 and now >= record.heard_at + TRIAL_S)
+
+    def stalled_last(self, peer: str) -> bool:
+        """Whether it has given nothing since it stalled."""
+        record = self._records.get(peer)
+        return record is not None and record.stalls > 0
+
+    def heard(self, peer: str, now: float) -> None:
+        """It has begun to send a chunk."""
+        self._record(peer).heard_at = now
 
     def asked(self, peer: str) -> int:
         """Requests to it that are under way."""
         record = self._records.get(peer)
         return record.asked if record is not None else 0
 
-    def ask(self, peer: str) -> None:
-        self._record(peer).asked += 1
+    def ask(self, peer: str, now: float) -> None:
+        record = self._record(peer)
+        if not record.asked:
+            record.heard_at = now
+        record.asked += 1
 
-    def answered(self, peer: str) -> None:
+    def answered(self, peer: str, now: float) -> None:
         """A request to it has ended, however it did."""
-        self._record(peer).asked -= 1
+        record = self._record(peer)
+        record.asked -= 1
+        record.heard_at = now
+
+    def silent(self, peer: str, now: float) -> bool:
+        """Whether it is not known to be there: it is asked nothing, and was not of late."""
+        record = self._records.get(peer)
+        return record is None or (not record.asked and now >= record.heard_at + SILENT_S)
 
     def gave(self, peer: str, seconds: float) -> None:
         """A verified chunk came from it, in that time."""
         record = self._record(peer)
-        record.stalls = 0
+        record.stalls, record.proven = 0, True
         usual_s = self._usual_s
         self._usual_s = (
             seconds if usual_s is None else usual_s + _USUAL_WEIGHT * (seconds - usual_s)
@@ -87,7 +127,7 @@ class Standing:
         if not self.trusted(peer, now):
             return  # the others of the requests that it left hanging
         pause_s = min(SUSPECT_S * 2**record.stalls, _SUSPECT_MAX_S)
-        record.stalls += 1
+        record.stalls, record.proven = record.stalls + 1, False
         record.not_before = max(record.not_before, now + pause_s)
 
     def lied(self, peer: str, now: float) -> None:

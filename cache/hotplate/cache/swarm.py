@@ -2,11 +2,13 @@
 
 The *participants* of a content are the agents that have it or are bringing it. Every chunk has an
 order of its own over them, by rendezvous hashing, the same on every node. The first of the order
-is the chunk's *owner*: it alone fetches the chunk from the origin. The others stand below it as a
-tree, each below an earlier one, and ask whom they stand below, who keeps them until it has the
-chunk. Trees of different chunks have different nodes inside, so that all links carry alike. Who is
-left (it stalls, lies or is dead) falls out of the order: the next owner takes over, and since each
-asks an earlier one only, no circle waits for itself.
+is the chunk's *owner*: it alone fetches the chunk from the origin. All others take it from whoever
+has it and has a slot free, the least busy first: what they have no slot for they take elsewhere, or
+another chunk meanwhile, so that no link waits for one transfer. Who is left (it stalls, lies or is
+dead) falls out of the order, and the next owner takes over.
+
+Why so few transfers at a time: a chunk is passed on when it is whole. The fewer a link carries at
+once, the sooner each is.
 
 No I/O, no clock: callers pass `now` in seconds of any monotonic clock.
 """
@@ -27,24 +29,18 @@ ORIGIN = ""
 HERE = "here"
 """As a step's source: a copy on this node's own disk, which may be damaged."""
 
-BRANCHES = 3
-"""How many stand below each node of a chunk's tree."""
-
 HEAD = 32
 """Chunks that are fetched in file order, before all others; behind them the rarest come first."""
 
-MANY = 4
-"""Once one in so many participants has a chunk, any of them is asked for it; before that, those
-who have it are few, and are left to whom they have to serve."""
-
 _WINDOW_SHARE = 1 / 16
-_WINDOW_MIN, _WINDOW_MAX = 4, 32
+_WINDOW_MIN, _WINDOW_MAX = 8, 32
 """Chunks on their way from the origin, in the whole cluster, as a share of all. Few, so that each
 leaves it soon and travels on while the next ones come: the last ones reach all nodes later by
-about their number. Many, so that slow connections together fill a link."""
+about their number. Many, so that the origin's link is full though each comes by a node's link that
+carries some from peers, too; and that slow connections together fill it."""
 
 LATE_S = 12.0
-"""Without any chunk for that long, a peer that only ever promises one is passed over."""
+"""Without any chunk for that long, a peer that only ever promises one is waited for no longer."""
 
 JOIN_S = 0.05
 """After somebody joined, nothing is taken from the origin for that long: others, who did not know
@@ -64,6 +60,8 @@ class Step:
     reason: str
     urgent: bool = False
     """A reader waits for it."""
+    waits: bool = False
+    """The source has it not yet, and is asked to keep the request until then."""
 
 
 class Missed(Enum):
@@ -75,6 +73,23 @@ class Missed(Enum):
     LACKS = "it neither has the content nor brings it"
     LEFT = "it stalled, or cannot be reached"
     LIED = "its bytes were wrong"
+
+
+@dataclass(frozen=True)
+class _May:
+    """What the node has a request to spare for now."""
+
+    origin: bool
+    ask: set[str]
+    """Of whom a chunk may be asked that they have."""
+    wait: set[str]
+    """Of whom one may be asked that they do not have yet."""
+    probe: set[str]
+    """Who were not heard of lately."""
+    doubt: set[str]
+    """Who may not have what they say."""
+    stalled: set[str]
+    """Who may not bring what they ought to."""
 
 
 @dataclass
@@ -105,11 +120,9 @@ class Swarm:
         self._gone: set[str] = set()  # they keep their places, so that nobody else's changes
         self._joined = False
         self._quiet_until = 0.0
-        self._seen = 0  # chunks that have left the origin, as far as we know
         self._passed: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._moved_at: float | None = None
-        self._asked: set[Step] = set()  # of peers, who have not answered yet
 
     @property
     def participants(self) -> list[str]:
@@ -127,7 +140,6 @@ class Swarm:
             share.claims = claims
         news = have & ~share.have
         share.have |= have
-        self._seen |= have
         while news:
             index = (news & -news).bit_length() - 1
             news &= news - 1
@@ -141,28 +153,41 @@ class Swarm:
             self._shares[peer].claims = 0
 
     def next(
-        self, now: float, wanted_only: bool, origin_free: bool, peers_free: bool = True
+        self,
+        now: float,
+        wanted_only: bool,
+        origin_free: bool,
+        peers_free: bool = True,
+        waits_free: bool = True,
     ) -> Step | None:
         """Takes the chunk to fetch now, or None; how it went is to be reported.
 
-        `origin_free`, `peers_free`: whether the node has a request to spare for them.
+        Whether the node has a request to spare: for the origin, for peers that have the chunk, and
+        for those that keep the request until they have it.
         """
         if self._moved_at is None:
             self._moved_at = now
-        out = self._out(now)
-        shares = self._shares if peers_free else ()
-        free = {peer for peer in shares if self._standing.free(peer, now)}
         if self._joined:
             self._joined, self._quiet_until = False, now + JOIN_S
         may_origin = self.settled and origin_free and now >= self._quiet_until
-        if not free and not may_origin and not self.local:
+        free = {peer for peer in self._shares if self._standing.free(peer, now)}
+        may = _May(
+            may_origin,
+            free if peers_free else set(),
+            free if waits_free else set(),
+            {peer for peer in free if self._standing.silent(peer, now)},
+            {peer for peer in self._shares if self._standing.doubted(peer, now)},
+            {peer for peer in self._shares if self._standing.stalled_last(peer)},
+        )
+        if not may.origin and not may.ask and not may.wait and not self.local:
             return None
-        for index in self.chunks.wanted(now):
-            if step := self._step(index, out, free, may_origin, urgent=True):
+        out = self._out(now)
+        for number, index in enumerate(self.chunks.wanted(now)):
+            if step := self._step(index, out, may, urgent=True, pressing=number < self._window):
                 return self._take(step, now)
         if not wanted_only:
             for index in self._unwanted(now):
-                if step := self._step(index, out, free, may_origin, urgent=False):
+                if step := self._step(index, out, may, urgent=False, pressing=False):
                     return self._take(step, now)
         return None
 
@@ -186,30 +211,32 @@ class Swarm:
         if step.source == ORIGIN:
             self.claims |= 1 << step.index
         elif step.source != HERE:
-            self._asked.add(step)
-            self._standing.ask(step.source)
+            self._standing.ask(step.source, now)
         return step
 
     def _step(
-        self, index: int, out: set[str], free: set[str], may_origin: bool, urgent: bool
+        self, index: int, out: set[str], may: _May, urgent: bool, pressing: bool
     ) -> Step | None:
+        """`pressing`: a reader waits for it and for few others before it."""
         if self.local and index not in self._damaged:
             return Step(index, HERE, "was here before", urgent)
         passed = {peer for at, peer in self._passed if at == index} if self._passed else set()
         left = out | passed if passed else out
         holders = [peer for peer in self._holders.get(index, ()) if peer not in left]
-        above = self._orders.above(index, left, BRANCHES)
-        if above is not None and above in free and len(holders) * MANY < len(self._shares):
-            why = "has it" if above in holders else "brings it first"
-            return Step(index, above, why, urgent)
-        if holders:
-            peer = self._least_busy(index, [peer for peer in holders if peer in free])
-            return Step(index, peer, "has it", urgent) if peer is not None else None
-        above = above or self._claimant(index, left)
-        if above is not None:
-            why = "fetches it from the origin"
-            return Step(index, above, why, urgent) if above in free else None
-        if not may_origin or not (urgent or self._in_window(index)):
+        sure = [peer for peer in holders if peer not in may.doubt]
+        peer = self._least_busy(index, [peer for peer in sure or holders if peer in may.ask])
+        if peer is not None:
+            return Step(index, peer, "has it", urgent)
+        if sure:
+            return None
+        left = left | self._late | may.stalled
+        bringer = self._claimant(index, left) or self._orders.first(index, left)
+        if bringer is not None:
+            # News tells when it has it; a request now and then, whether it still means to.
+            if bringer not in may.wait or not (pressing or bringer in may.probe):
+                return None
+            return Step(index, bringer, "fetches it from the origin", urgent, waits=True)
+        if not may.origin or not (pressing or self._in_window(index, left)):
             return None
         return Step(index, ORIGIN, "owned here" if self._shares else "no peer has it", urgent)
 
@@ -225,19 +252,16 @@ class Swarm:
                 return peer
         return None
 
-    def _in_window(self, index: int) -> bool:
-        out = self._seen | self.chunks.verified_bits
+    def _in_window(self, index: int, left: set[str]) -> bool:
+        out = self.chunks.verified_bits
+        for peer, share in self._shares.items():
+            if peer in self._gone or peer not in left:
+                out |= share.have
         return (~out & ((1 << index) - 1)).bit_count() < self._window
-
-    def answered(self, step: Step) -> None:
-        """All that a peer will send is here: it may be asked for more while that is verified."""
-        if step in self._asked:
-            self._asked.remove(step)
-            self._standing.answered(step.source)
 
     def came(self, step: Step, took_s: float, now: float) -> None:
         """The chunk is here and verified."""
-        self._end(step)
+        self._end(step, now)
         self._moved_at = now
         self._late.discard(step.source)
         if step.source not in (ORIGIN, HERE):
@@ -256,17 +280,19 @@ class Swarm:
 
     def failed(self, step: Step, error: CacheError, now: float) -> CacheError | None:
         """The origin did not give it. None: it goes on; else what the content fails with."""
-        self._end(step)
+        self._end(step, now)
         return self.chunks.failed(step.index, error, now)
 
     def missed(
         self, step: Step, why: Missed, now: float, retry_s: float = 0.0
     ) -> CacheError | None:
         """A peer did not give it. None: it goes on; else what the content fails with."""
-        self._end(step)
+        self._end(step, now)
         index, peer = step.index, step.source
         if why is Missed.NOT_YET:
-            self._wait_or_pass(index, peer, now)
+            assert self._moved_at is not None  # a step was taken
+            if now - self._moved_at >= LATE_S:
+                self._late.add(peer)
         elif why is Missed.CANNOT:
             self._passed[index, peer] = now + PASSED_S
         elif why is Missed.BUSY:
@@ -279,14 +305,8 @@ class Swarm:
             self._standing.lied(peer, now)
         return self.chunks.missed(index, now)
 
-    def _wait_or_pass(self, index: int, peer: str, now: float) -> None:
-        assert self._moved_at is not None  # a step was taken
-        if now - self._moved_at >= LATE_S:
-            self._late.add(peer)
-        if peer in self._late:
-            self._passed[index, peer] = now + PASSED_S
-
-    def _end(self, step: Step) -> None:
+    def _end(self, step: Step, now: float) -> None:
         if step.source == ORIGIN:
             self.claims &= ~(1 << step.index)
-        self.answered(step)
+        elif step.source != HERE:
+            self._standing.answered(step.source, now)

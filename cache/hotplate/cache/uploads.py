@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-UPLOAD_SLOTS = 8
-"""Chunks sent at once. Few, so that each arrives soon and is sent on from there."""
+UPLOAD_SLOTS = 4
+"""Chunks sent at once: as many as a node takes at once (`TRANSFERS`). Few, so that each arrives
+soon and is sent on from there."""
 
 _FIRST_RETRY_S = 0.02
 _LAST_RETRY_S = 1.0
