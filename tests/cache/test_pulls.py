@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -242,6 +243,57 @@ async def test_a_peer_knows_the_files_and_digests_of_an_origin_that_is_down(tmp_
                 assert await two.location(url) == known and None not in known["chunks"]
                 pulling.cancel()
                 await asyncio.wait({pulling})
+
+
+async def test_who_knows_the_digests_and_who_does_not_are_one_swarm(tmp_path: Path) -> None:
+    with WebServer({"/m": WEIGHTS}) as web:
+        url = f"{web.url}/m"
+        async with agent(tmp_path / "one") as one:
+            await one.pull(url)
+            await one.remove(url)
+        before_bytes = web.sent_bytes
+        web.hold("/m", 0)
+        async with agent(tmp_path / "two") as two:
+            pulling = asyncio.create_task(two.pull(url))
+            await asyncio.to_thread(web.wait_for, "/m", 0)
+            peers = (two.url.removeprefix("http://"),)
+            async with agent(tmp_path / "one", peers=peers) as one:
+                joining = asyncio.create_task(one.pull(url))
+                await _begun(one, url)
+                web.release()
+                found = [await pulling, await joining]
+        assert web.sent_bytes - before_bytes == len(WEIGHTS)
+        assert sum(each["from_peers_bytes"] for each in found) == len(WEIGHTS)
+
+
+async def _begun(client: AgentClient, url: str) -> None:
+    """Returns once a part of what is pulled is there."""
+    while True:
+        with contextlib.suppress(UnknownUrl):
+            if (await client.pull_progress(url))["bytes_verified"]:
+                return
+
+
+async def test_what_peers_contradict_each_other_on_is_settled_at_the_origin(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "m").write_bytes(WEIGHTS)
+    url = f"file://{files / 'm'}"
+    stat = (files / "m").stat()
+    async with contextlib.AsyncExitStack() as stack:
+        peers = []
+        for number, content in enumerate((bytes(len(WEIGHTS)), WEIGHTS)):
+            (files / "m").write_bytes(content)
+            os.utime(files / "m", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            node = await stack.enter_async_context(agent(tmp_path / str(number)))
+            await node.pull(url)
+            peers.append(node.url.removeprefix("http://"))
+        right = await node.location(url)
+        third = await stack.enter_async_context(agent(tmp_path / "third", peers=tuple(peers)))
+        found = await third.pull(url)
+        assert await third.location(url) == right
+        assert CHUNK_BYTES <= found["from_origin_bytes"] <= len(WEIGHTS) + CHUNK_BYTES
+        assert (await third.verify())["bad"] == []
 
 
 async def test_a_peers_digests_are_what_a_first_fetch_is_verified_by(tmp_path: Path) -> None:

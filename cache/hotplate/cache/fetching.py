@@ -12,11 +12,12 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import CacheError, ChunkCorrupt
-from hotplate.cache.manifest import Content, Draft, chunk_digest
+from hotplate.cache.manifest import Blob, Content, Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Came, Source
 from hotplate.cache.peer_answer import PeerAnswer, Peers
@@ -73,6 +74,11 @@ class Fetch:
     arrival: int = field(default=0, init=False)
     swarm: Swarm = field(init=False)
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What it is found by: its key, and its digest where that is known."""
+        return (self.key, self.content.digest) if isinstance(self.content, Blob) else (self.key,)
+
     @property
     def rank(self) -> tuple[bool, int]:
         return (not self.urgent, self.arrival)
@@ -128,8 +134,8 @@ class Fetcher:
         return self._fetches
 
     def find(self, key: str) -> Fetch | None:
-        """To be called with `work` held."""
-        return next((one for one in self._fetches if one.key == key), None)
+        """By what peers know it by, or by its digest. To be called with `work` held."""
+        return next((one for one in self._fetches if key in one.names), None)
 
     def want(self, fetch: Fetch, indices: Iterable[int]) -> None:
         with self.work:

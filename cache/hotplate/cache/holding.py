@@ -22,6 +22,9 @@ class Holding:
         self.origin = origin
         self.key = key
         """The blob's digest, or a draft's name until its digests are known."""
+        self.swarm = key
+        """What peers that bring it know it by. All of them must, whether or not they know its
+        digests yet."""
         self.name = name
         self.whole = True
         """Whether all of it is to come, or only what its readers ask for."""

@@ -65,17 +65,20 @@ class Holdings:
         name: str,
         streamed: bool,
         whole: bool = True,
+        swarm: str = "",
     ) -> Holding:
         """Starts to bring a file's content here, or joins who did.
 
-        `key` is a blob's digest, or what a draft is known by; `name` is how errors call it. One
-        that is not brought whole is what its readers ask for, and goes with the last of them.
+        `key` is a blob's digest, or what a draft is known by; `name` is how errors call it;
+        `swarm` is what peers know it by, where that is not the key. One that is not brought whole
+        is what its readers ask for, and goes with the last of them.
         """
         holding = self._held.get(key)
         if holding is not None and not self._lost(holding):
             self._widen(holding, whole)
             return holding
         holding = self._held[key] = Holding(content, origin, key, name)
+        holding.swarm = swarm or key
         holding.whole = whole
         holding.used = next(self._uses)
         holding.task = asyncio.get_running_loop().create_task(self._bring(holding, streamed))
@@ -321,7 +324,7 @@ class Holdings:
         chunks = Chunks(holding.name, len(holding.content.chunks), self._stall_s)
         chunks.whole = holding.whole
         fetch = holding.fetch = Fetch(
-            key=holding.key,
+            key=holding.swarm,
             content=holding.content,
             origin=holding.origin,
             chunks=chunks,

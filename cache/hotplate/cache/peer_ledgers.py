@@ -10,7 +10,9 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
 from hotplate.cache.ledger import location_of
 from hotplate.cache.locations import Location, Version
-from hotplate.cache.manifest import Blob, count_chunks
+from hotplate.cache.manifest import Blob, chunk_digest, count_chunks
+from hotplate.cache.origin import Source
+from hotplate.cache.traffic import Traffic
 
 _ANSWER_S = 2.0
 """A node that takes longer is asked nothing: a pull waits for this."""
@@ -38,6 +40,33 @@ class PeerLedgers:
             return None  # it is not there, has not seen the URL, or speaks another version of this
         finally:
             await client.close()
+
+
+def agreed(claims: Sequence[Blob], origin: Source, read: Traffic) -> Blob:
+    """What of one version all claim; where they contradict each other, what the origin has.
+
+    Only chunks that are in dispute are read, and who was wrong once is not believed again. `read`
+    counts them. Blocks; raises CacheError when the origin does not give them.
+    """
+    while (index := _disputed(claims)) is not None:
+        offset, length = claims[0].span(index)
+        data = bytearray(length)
+        origin.read_into(offset, memoryview(data))
+        read.add(origin_bytes=length)
+        digest = chunk_digest(data)
+        right = [one for one in claims if one.chunks[index] == digest]
+        claims = right or [_corrected(one, index, digest) for one in claims]
+    return claims[0]
+
+
+def _disputed(claims: Sequence[Blob]) -> int | None:
+    """A chunk that not all say the same digest of."""
+    said = zip(*(one.chunks for one in claims), strict=True)
+    return next((index for index, digests in enumerate(said) if len(set(digests)) > 1), None)
+
+
+def _corrected(blob: Blob, index: int, digest: str) -> Blob:
+    return Blob(blob.size_bytes, (*blob.chunks[:index], digest, *blob.chunks[index + 1 :]))
 
 
 def _read(data: dict[str, Any]) -> tuple[Location, dict[Version, Blob]]:

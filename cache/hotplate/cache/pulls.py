@@ -12,7 +12,7 @@ from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
 from hotplate.cache.locations import Location, Version
 from hotplate.cache.manifest import Blob, Draft
-from hotplate.cache.peer_ledgers import PeerLedgers
+from hotplate.cache.peer_ledgers import PeerLedgers, agreed
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.traffic import Traffic
 
@@ -28,6 +28,8 @@ class Pull:
     holdings: list[Holding] = field(default_factory=list)
     before: Traffic = field(default_factory=Traffic)
     """What had been read for these files when the pull began."""
+    asking: Traffic = field(default_factory=Traffic)
+    """What was read to learn which digests are right."""
     task: asyncio.Task[None] = field(init=False)
 
     @property
@@ -42,8 +44,8 @@ class Pull:
     def traffic(self) -> Traffic:
         """What this pull has read so far."""
         now = Traffic()
-        for one in self.holdings:
-            now.add(origin_bytes=one.traffic.origin_bytes, peers_bytes=one.traffic.peers_bytes)
+        for one in (self.asking, *(holding.traffic for holding in self.holdings)):
+            now.add(origin_bytes=one.origin_bytes, peers_bytes=one.peers_bytes)
         now.add(origin_bytes=-self.before.origin_bytes, peers_bytes=-self.before.peers_bytes)
         return now
 
@@ -100,7 +102,7 @@ class Pulls:
 
         Raises UnknownUrl for a folder.
         """
-        location = await self._find(url)
+        location = await self._find(url, Traffic())
         if len(location.versions) != 1:
             raise UnknownUrl(
                 f"{url} is a folder of {len(location.versions)} files; open one of them"
@@ -115,9 +117,10 @@ class Pulls:
         self._schemes.close()
 
     async def _run(self, pull: Pull) -> None:
-        location = await self._find(pull.url)
+        location = await self._find(pull.url, pull.asking)
         pull.holdings = [self.bring(one, streamed=pull.streamed) for one in location.versions]
         pull.before = pull.traffic
+        pull.before.add(origin_bytes=-pull.asking.origin_bytes)
         pull.location = location
         try:
             async with asyncio.TaskGroup() as group:
@@ -127,28 +130,37 @@ class Pulls:
             raise errors.exceptions[0] from None
         await self._settled(location.versions)
 
-    async def _find(self, url: str) -> Location:
-        """What is at the URL now, or was when somebody last could look."""
+    async def _find(self, url: str, read: Traffic) -> Location:
+        """What is at the URL now, or was when somebody last could look.
+
+        `read` counts what of the files had to be read to tell.
+        """
         files = self._schemes.of(url)
         try:
             location = await asyncio.to_thread(files.find, url)
         except OriginUnavailable:
-            known = self._ledger.location(url) or await self._ask_peers(url)
+            known = self._ledger.location(url) or await self._ask_peers(url, read)
             if known is None:
                 raise
             return known
         await asyncio.to_thread(self._ledger.set_location, location)
         if any(self._ledger.blob(version) is None for version in location.versions):
-            await self._ask_peers(url, location)
+            await self._ask_peers(url, read, location)
         return location
 
-    async def _ask_peers(self, url: str, here: Location | None = None) -> Location | None:
+    async def _ask_peers(
+        self, url: str, read: Traffic, here: Location | None = None
+    ) -> Location | None:
         """Learns the digests that peers know of a URL's files; the files that one has seen."""
+        claims: dict[Version, list[Blob]] = {}
         for seen, blobs in await self._peers.ask(url):
             here = here or seen
-            for version in here.versions:
-                if version in blobs:
-                    await asyncio.to_thread(self._ledger.set_blob, version, blobs[version])
+            for version in blobs.keys() & set(here.versions):
+                claims.setdefault(version, []).append(blobs[version])
+        for version, claimed in claims.items():
+            source = self._schemes.of(version.url).source(version)
+            blob = await asyncio.to_thread(agreed, claimed, source, read)
+            await asyncio.to_thread(self._ledger.set_blob, version, blob)
         if here is not None:
             await asyncio.to_thread(self._ledger.set_location, here)
         return here
@@ -162,8 +174,10 @@ class Pulls:
         blob = self._ledger.blob(version)
         source = self._schemes.of(version.url).source(version)
         if blob is not None:
-            key = blob.digest
-            return self._holdings.bring(blob, source, key, version.name, streamed, whole)
+            # By the version's key, like those who do not know its digests yet: one swarm.
+            return self._holdings.bring(
+                blob, source, blob.digest, version.name, streamed, whole, swarm=version.key
+            )
         draft = Draft(version.size_bytes)
         holding = self._holdings.bring(draft, source, version.key, version.name, streamed, whole)
         if version.key not in self._settling:
