@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.deploy.standby_settings import StandbySettings
 from hotplate.platform import settings as module
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import AlreadyRunning, BadSetting
@@ -44,6 +45,7 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
         ("[platform]\ndeployment_ports = '9-1'", {}, "e.g. 7100-7999"),
         ("[platform", {}, "cannot be read"),
         ("platform = 1", {}, "must be a table"),
+        ("[standbi]\nmode = 'off'", {}, "did you mean 'standby'?"),
     ],
 )
 def test_a_bad_setting_is_one_sentence(
@@ -112,3 +114,24 @@ def test_a_note_that_is_damaged_is_as_none(tmp_path: Path) -> None:
     assert data.noted("ports") == {"agent": 1}
     (tmp_path / "run" / "ports.json").write_text("{")
     assert data.noted("ports") is None
+
+
+def test_the_standbys_have_a_table_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "hotplate.toml"
+    file.write_text("[platform]\nport = 1\n[standby]\nmode = 'fixed'\ncount = 2")
+    environ = {"HOTPLATE_STANDBY__MEMORY_SHARE": "0.5"}
+    found = load(StandbySettings, "standby", flags={}, environ=environ, file=file)
+    assert (found.mode, found.count, found.memory_share) == ("fixed", 2, 0.5)
+    assert load(PlatformSettings, "platform", flags={}, environ={}, file=file).port == 1
+    for name, value, said in (
+        ("MODE", "often", "standby.mode: 'often' is none of off, automatic, fixed"),
+        ("COUNT", "-1", "standby: count -1 is below 0"),
+    ):
+        with pytest.raises(BadSetting, match=re.escape(said)):
+            load(
+                StandbySettings,
+                "standby",
+                flags={},
+                environ={f"HOTPLATE_STANDBY__{name}": value},
+                file=file,
+            )

@@ -17,6 +17,8 @@ from hotplate.platform.errors import BadSetting, PlatformError
 from hotplate.platform.settings import PlatformSettings, load
 
 if TYPE_CHECKING:
+    from hotplate.deploy.standby_settings import StandbySettings
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
@@ -42,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     _add_up(commands)
     _add_questions(commands)
     _add_quota(commands)
+    _add_standby(commands)
     _add_cache(commands)
     _add_roles(commands)
     _add_simulate(commands)
@@ -82,6 +85,21 @@ def _add_questions(commands: Commands) -> None:
             command.add_argument("--lines", type=int, default=100, help="last events")
         if name in ("logs", "events"):
             command.add_argument("-f", "--follow", action="store_true", help="and those that come")
+
+
+def _add_standby(commands: Commands) -> None:
+    standby = commands.add_parser("standby", help="warm processes that become replicas")
+    standby.add_argument("action", nargs="?", choices=["set"], help="change how many there are")
+    standby.add_argument(
+        "how", nargs="?", help="off, automatic, a number per environment, or default: as configured"
+    )
+    standby.add_argument("--memory-share", type=float, metavar="X", help="of the memory, 0 to 1")
+    standby.add_argument("--unused-s", type=float, metavar="S", help="kept after the last start")
+    standby.add_argument("--min-starts", type=int, metavar="N", help="in 7 days, to have any")
+    standby.add_argument("--calm-s", type=float, metavar="S", help="since the last start ended")
+    standby.add_argument("--json", action="store_true", help="one line of JSON")
+    _add_platform(standby)
+    standby.set_defaults(run=_standby)
 
 
 def _add_quota(commands: Commands) -> None:
@@ -214,6 +232,12 @@ def _settings(arguments: argparse.Namespace, data: DataDir) -> PlatformSettings:
     )
 
 
+def _standby_settings(data: DataDir) -> StandbySettings:
+    from hotplate.deploy.standby_settings import StandbySettings
+
+    return load(StandbySettings, "standby", flags={}, environ=os.environ, file=data.settings_file)
+
+
 def _up(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
@@ -224,6 +248,7 @@ def _up(arguments: argparse.Namespace) -> None:
     lock = data.lock()
     try:
         settings = _settings(arguments, data)
+        _standby_settings(data)  # what is wrong there is said here, and not in a role's log
         data.secret("cluster-token")
         token = data.secret("admin-token", arguments.admin_token)
         data.note("endpoint", {"url": f"http://{reachable(settings.host)}:{settings.port}"})
@@ -249,7 +274,13 @@ def _control_plane(arguments: argparse.Namespace) -> None:
     from hotplate.platform.control_plane import run
 
     data = DataDir.at(arguments.data)
-    run(_settings(arguments, data), data, arguments.agent)
+    run(_settings(arguments, data), _standby_settings(data), data, arguments.agent)
+
+
+def _standby(arguments: argparse.Namespace) -> int:
+    from hotplate.platform.standby_page import answer
+
+    return answer(arguments)
 
 
 def _gateway(arguments: argparse.Namespace) -> None:

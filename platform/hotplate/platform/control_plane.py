@@ -28,6 +28,8 @@ from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
 from hotplate.platform.admin import ADMIN, ORGANIZATION
+from hotplate.deploy.settings import LocalSettings
+from hotplate.deploy.standby_settings import StandbySettings
 from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.docs import Docs
 from hotplate.platform.api.listener import Listener
@@ -39,6 +41,7 @@ from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.routing import Addresses
+from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.controller.sweeper import Sweeper
 from hotplate.platform.controller.task_lines import TaskLines
 from hotplate.platform.controller.workloads import Rules
@@ -52,6 +55,7 @@ from hotplate.platform.role_state import role_states
 from hotplate.platform.roles import log_to_stderr
 from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import PlatformSettings
+from hotplate.platform.standby_desk import StandbyDesk
 from hotplate.platform.store.store import Store
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.runtime import BentoRuntime
@@ -64,16 +68,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("hotplate.control-plane")
 
 
-def run(settings: PlatformSettings, data: DataDir, agent_url: str) -> None:
+def run(
+    settings: PlatformSettings, standby: StandbySettings, data: DataDir, agent_url: str
+) -> None:
     """Run until SIGTERM; replicas go on running. Raises `CannotStart`."""
     log_to_stderr()
     try:
-        asyncio.run(serve(settings, data, agent_url))
+        asyncio.run(serve(settings, standby, data, agent_url))
     except OSError as error:
         raise CannotStart(f"control plane on {settings.host}:{settings.port}: {error}") from error
 
 
-async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> None:
+async def serve(
+    settings: PlatformSettings, standby: StandbySettings, data: DataDir, agent_url: str
+) -> None:
     """Serve the API and keep the deployments as the store wants them."""
     store = Store(settings.database_url or data.database_url, _allocator(settings))
     reserve_bytes = settings.disk_reserve_bytes
@@ -97,10 +105,18 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
         trees=data.folder("agent") / "trees",
         parts=data.folder("parts"),
     )
-    engine = LocalEngine(data.visible_folder("engine"), EngineRuntime(bentos), machine)
+    engine = LocalEngine(
+        data.visible_folder("engine"),
+        EngineRuntime(bentos),
+        machine,
+        LocalSettings(standby=standby),
+    )
+    desk = StandbyDesk(store, engine.standbys, standby, machine.capacity.memory_bytes)
+    await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
+    registry.register(StandbyMetrics(engine.standbys.views))
     controller = Controller(
         store, engine, _rules(machine), _addresses(settings), ControllerMetrics(registry)
     )
@@ -132,6 +148,7 @@ async def serve(settings: PlatformSettings, data: DataDir, agent_url: str) -> No
             short=lambda: health.short,
         ).routes()
     )
+    app.add_routes(desk.routes())
     _add_internal(
         app,
         controller,

@@ -5,6 +5,9 @@ The file is `hotplate.toml` in the data directory, with one table per component:
     [platform]
     port = 8080
 
+    [standby]
+    mode = "off"
+
 In the environment the same is `HOTPLATE_PLATFORM__PORT=8080`.
 """
 
@@ -14,6 +17,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -22,6 +26,7 @@ from hotplate.platform.errors import BadSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+TABLES = ("platform", "standby")
 S = TypeVar("S", bound="DataclassInstance")
 
 
@@ -109,7 +114,11 @@ def load(
         if key.startswith(prefix):
             values[_known(key.removeprefix(prefix).lower(), names, key)] = value
     values |= {key: value for key, value in flags.items() if value is not None}
-    return cls(**{key: _converted(f"{table}.{key}", v, known[key]) for key, v in values.items()})
+    converted = {k: _converted(f"{table}.{k}", v, known[k]) for k, v in values.items()}
+    try:
+        return cls(**converted)
+    except ValueError as error:
+        raise BadSetting(f"{table}: {error}") from error
 
 
 def _file_table(file: Path, table: str) -> Mapping[str, Any]:
@@ -120,7 +129,7 @@ def _file_table(file: Path, table: str) -> Mapping[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSetting(f"{file} cannot be read: {error}") from error
     for key in content:
-        _known(key, [table], f"{file}: [{key}]")
+        _known(key, list(TABLES), f"{file}: [{key}]")
     found = content.get(table, {})
     if not isinstance(found, dict):
         raise BadSetting(f"{file}: '{table}' must be a table: [{table}]")
@@ -141,6 +150,8 @@ def _converted(where: str, value: Any, kind: type) -> Any:
     try:
         return kind(value)
     except (TypeError, ValueError) as error:
+        if issubclass(kind, StrEnum):
+            raise BadSetting(f"{where}: {value!r} is none of {', '.join(kind)}") from error
         raise BadSetting(f"{where}: {value!r} is not a {kind.__name__}") from error
 
 

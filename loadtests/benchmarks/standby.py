@@ -1,0 +1,131 @@
+"""From zero to the first answer of an embedding model: with a warm standby, and without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from loadtests.child import BIN, ROOT, BenchmarkFailed, output_of
+from loadtests.installation import TOKEN, Installation, deploy, installation, until
+from loadtests.report import column, median
+
+PROJECT = ROOT / "examples" / "embedder"
+NAME = "embedder"
+SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 1}}
+PAIRS = 10
+READY_S = 60.0
+ANSWER_S = 120.0
+COLD, WARM = "without", "with a warm standby"
+
+
+@dataclass(frozen=True)
+class Row:
+    way: str
+    seconds: float | None = column("first answer s", 2)
+    fastest_s: float | None = column("fastest", 2)
+    slowest_s: float | None = column("slowest", 2)
+    process_s: float | None = column("process s", 2)
+    init_s: float | None = column("init s", 2)
+    memory_mib: float | None = column("standby MiB", 0)
+    pair_ratio: float | None = column("x without, median of pairs", 3)
+
+
+@dataclass(frozen=True)
+class Sample:
+    seconds: float
+    phases_s: dict[str, float]
+    memory_bytes: int
+    """Of the standby, before it was taken."""
+
+
+async def measure(folder: Path, quick: bool) -> Sequence[Row]:
+    samples: dict[str, list[Sample]] = {COLD: [], WARM: []}
+    async with installation(folder) as here:
+        await output_of(
+            *(BIN / "python", PROJECT / "save_model.py"),
+            log=here.home / "model.log",
+            environ=here.environ,
+            folder=here.home,
+            timeout_s=60.0,
+        )
+        await _standbys(here, {"calm_s": 0.0, "memory_share": 0.9})
+        url, _ = await deploy(here, PROJECT, NAME, {"Embedder": {"scaling": SLEEPY}})
+        for pair in range(1 if quick else PAIRS):
+            for way in (COLD, WARM) if pair % 2 else (WARM, COLD):
+                samples[way].append(await _sample(here, url, way))
+    ratios = [
+        warm.seconds / cold.seconds for warm, cold in zip(samples[WARM], samples[COLD], strict=True)
+    ]
+    return [_row(COLD, samples[COLD], None), _row(WARM, samples[WARM], median(ratios))]
+
+
+async def _sample(here: Installation, url: str, way: str) -> Sample:
+    """One start from zero. Raises BenchmarkFailed, also if it had a standby that it should not."""
+    await _standbys(here, {"mode": "fixed", "count": 1 if way == WARM else 0})
+    await here.asleep(NAME)
+
+    async def as_wanted() -> bool:
+        ready = [pool["ready"] for pool in (await _standbys(here))["pools"]]
+        return bool(sum(ready) == (way == WARM))
+
+    await until(as_wanted, READY_S, f"there is no start {way}: no or too many standbys")
+    before = await _standbys(here)
+    seconds = await _first_answer(url)
+    after = await _standbys(here)
+    if _hits(after) - _hits(before) != (way == WARM):
+        raise BenchmarkFailed(f"a start {way} was none: {after['pools']}")
+    (replica,) = (await here.deployment(NAME))["live"]["replicas"]
+    phases_s = {
+        phase["name"]: phase["end"] - phase["start"]
+        for phase in replica["phases"]
+        if phase["end"] is not None
+    }
+    return Sample(seconds, phases_s, before["memory_bytes"])
+
+
+async def _first_answer(url: str) -> float:
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        began = time.perf_counter()
+        async with session.post(f"{url}/embed", json={"sentences": ["hello"]}) as answer:
+            if answer.status != 200:
+                raise BenchmarkFailed(f"{url}: {answer.status} {await answer.text()}")
+            await answer.read()
+        return time.perf_counter() - began
+
+
+async def _standbys(here: Installation, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What the platform says of its standbys, after it was told something."""
+    url = f"{here.url}/api/v1/hotplate/standby"
+    headers = {"X-YATAI-API-TOKEN": TOKEN}
+    async with aiohttp.ClientSession(headers=headers) as http:
+        asked = http.get(url) if settings is None else http.put(url, json={"settings": settings})
+        async with asked as answer:
+            if answer.status != 200:
+                raise BenchmarkFailed(f"{url}: {answer.status} {await answer.text()}")
+            found: dict[str, Any] = await answer.json()
+            return found
+
+
+def _hits(shown: dict[str, Any]) -> int:
+    return sum(pool["hits"] for pool in shown["pools"])
+
+
+def _row(way: str, samples: Sequence[Sample], pair_ratio: float | None) -> Row:
+    times_s = [sample.seconds for sample in samples]
+    memory_bytes = median(sample.memory_bytes for sample in samples)
+    return Row(
+        way,
+        seconds=median(times_s),
+        fastest_s=min(times_s),
+        slowest_s=max(times_s),
+        process_s=median(sample.phases_s.get("process", 0.0) for sample in samples),
+        init_s=median(sample.phases_s.get("init", 0.0) for sample in samples),
+        memory_mib=memory_bytes / (1 << 20) or None,
+        pair_ratio=pair_ratio,
+    )

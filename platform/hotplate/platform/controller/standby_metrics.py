@@ -1,0 +1,38 @@
+"""What Prometheus sees of the standbys, read when it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from hotplate.deploy.standby_pool import StandbyView
+
+_METRICS: Sequence[tuple[str, str, Callable[[StandbyView], float]]] = (
+    ("ready_count", "Warm processes that wait for a replica", lambda view: view.ready),
+    ("making_count", "Processes that are getting warm", lambda view: view.making),
+    ("wanted_count", "Warm processes that there should be", lambda view: view.wanted),
+    ("memory_bytes", "Memory that they take", lambda view: view.memory_bytes),
+    ("hits_count", "Starts of the last seven days that had one", lambda view: view.hits),
+    ("starts_count", "All starts of the last seven days", lambda view: view.starts),
+)
+
+
+class StandbyMetrics(Collector):
+    def __init__(self, views: Callable[[], Sequence[StandbyView]]) -> None:
+        self._views = views
+
+    def describe(self) -> Iterable[Metric]:
+        """None by name: a registry would ask for them before there is an event loop."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        views = self._views()
+        for name, text, value in _METRICS:
+            family = GaugeMetricFamily(
+                f"hotplate_deploy_standby_{name}", text, labels=["environment", "pool"]
+            )
+            for view in views:
+                family.add_metric([view.environment, view.pool], value(view))
+            yield family

@@ -1,0 +1,172 @@
+"""`hotplate standby` and its API, with the real store and the real (idle) standbys."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from argparse import Namespace
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry, generate_latest
+from rich.console import Console
+
+from hotplate.deploy.cgroups import Cgroups
+from hotplate.deploy.engine import Warm
+from hotplate.deploy.records import Records
+from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
+from hotplate.deploy.standbys import Standbys
+from hotplate.platform.api.auth import answer_errors
+from hotplate.platform.api.requests import BODY_S
+from hotplate.platform.cli import parser
+from hotplate.platform.controller.standby_metrics import StandbyMetrics
+from hotplate.platform.errors import BadSetting, Invalid
+from hotplate.platform.standby_desk import PATH, StandbyDesk, overlaid
+from hotplate.platform.standby_page import show_standbys, wish_of
+from hotplate.platform.store.store import Store
+
+CONFIGURED = StandbySettings(memory_share=0.2)
+GIB = 1 << 30
+
+
+class World:
+    """The desk on a store that outlives it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(f"sqlite:///{folder}/store.db", lambda taken: 7100)
+        records, rng = Records(folder / "engine"), random.Random(1)
+        cgroups = Cgroups(folder, GIB, root=folder / "none")
+        self.standbys = Standbys(
+            records, cgroups, CONFIGURED, 10 * GIB, rng, lambda: False, lambda: None
+        )
+        self.desk = StandbyDesk(self.store, self.standbys, CONFIGURED, 10 * GIB)
+
+    async def serve(self) -> TestClient[Any, Any]:
+        from aiohttp import web
+
+        await self.desk.recall()
+        app = web.Application(middlewares=[answer_errors])
+        app[BODY_S] = 5.0
+        app.add_routes(self.desk.routes())
+        client = TestClient(TestServer(app))
+        await client.start_server()
+        return client
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
+
+
+async def put(client: TestClient[Any, Any], content: dict[str, Any]) -> tuple[int, Any]:
+    async with client.put(PATH, json=content) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_what_is_set_holds_at_once_and_after_a_restart_until_it_is_reset(
+    world: World, tmp_path: Path
+) -> None:
+    client = await world.serve()
+    status, shown = await put(client, {"settings": {"mode": "fixed", "count": 3}})
+    assert (status, shown["settings"]["mode"], shown["set"]) == (200, "fixed", ["count", "mode"])
+    assert shown["budget_bytes"] == 2 * GIB
+    assert world.standbys.settings.count == 3
+    await put(client, {"settings": {"memory_share": 1}})
+    assert world.standbys.settings == StandbySettings(StandbyMode.FIXED, 3, memory_share=1.0)
+    await client.close()
+
+    again = World(tmp_path)
+    client = await again.serve()
+    assert again.standbys.settings == StandbySettings(StandbyMode.FIXED, 3, memory_share=1.0)
+    await put(client, {"settings": None})
+    assert again.standbys.settings == CONFIGURED
+    assert (await (await client.get(PATH)).json())["set"] == []
+    await client.close()
+    again.store.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mod": "off"}, "settings.mod: no such setting; did you mean 'mode'?"),
+        ({"mode": "often"}, "settings: mode 'often' is none of off, automatic, fixed"),
+        ({"count": 1.5}, "settings.count: 1.5 is not a int"),
+        ({"count": True}, "settings.count: True is not a int"),
+        ({"memory_share": "much"}, "settings.memory_share: 'much' is not a float"),
+        ({"memory_share": 2}, "settings: memory_share 2 is not within 0 and 1"),
+    ],
+)
+async def test_a_wrong_setting_is_a_sentence_and_changes_nothing(
+    world: World, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        overlaid(CONFIGURED, settings)
+    assert str(raised.value) == said
+    client = await world.serve()
+    status, _ = await put(client, {"settings": settings})
+    assert status == 400
+    assert world.standbys.settings == CONFIGURED
+    await client.close()
+
+
+async def test_what_an_older_version_has_kept_is_not_followed(world: World) -> None:
+    world.store.put_learnt("standby", {"speed": 3})
+    await world.desk.recall()
+    assert world.standbys.settings == CONFIGURED
+
+
+@pytest.mark.parametrize(
+    ("words", "wish"),
+    [
+        ("set off", {"mode": "off"}),
+        ("set automatic --memory-share 0.3", {"mode": "automatic", "memory_share": 0.3}),
+        ("set 2 --unused-s 60", {"mode": "fixed", "count": 2, "unused_s": 60.0}),
+        ("set --min-starts 1", {"min_starts": 1}),
+        ("set default", None),
+    ],
+)
+def test_the_command_says_what_is_wished(words: str, wish: dict[str, Any] | None) -> None:
+    assert wish_of(parser().parse_args(["standby", *words.split()])) == wish
+
+
+@pytest.mark.parametrize("words", ["set", "set often", "set -- -1", "set default --calm-s 3"])
+def test_a_command_that_says_nothing_clear_is_one_sentence(words: str) -> None:
+    arguments: Namespace = parser().parse_args(["standby", *words.split()])
+    with pytest.raises(BadSetting, match=r"^standby set"):
+        wish_of(arguments)
+
+
+async def test_each_pool_is_shown_with_its_reason_hits_and_memory(world: World) -> None:
+    warm = Warm("abcdef0123456789", ("/bin/true",), {}, {})
+    loop = asyncio.get_running_loop()
+    assert loop.time() > 0
+    for hit in (False, True, True):
+        world.standbys.started(warm, (0,), "acme", hit=hit)
+    shown = {
+        "settings": asdict(CONFIGURED),
+        "memory_bytes": 0,
+        "budget_bytes": 2 * GIB,
+        "pools": [asdict(view) for view in world.standbys.views()],
+    }
+    out = io.StringIO()
+    show_standbys(Console(file=out, width=200), shown)
+    text = out.getvalue()
+    for said in (
+        "standbys: automatic, from 2 starts on, for 30 min after the last",
+        "of 2.1 GB taken (20% of the memory)",
+        "environment abcdef012345 on GPU 0: 0 ready, 0 bytes",
+        "2 of 3 starts in 7 days had one, 1 had none",
+    ):
+        assert said in text
+    registry = CollectorRegistry()
+    registry.register(StandbyMetrics(world.standbys.views))
+    metrics = generate_latest(registry).decode()
+    assert 'hotplate_deploy_standby_hits_count{environment="abcdef0123456789"' in metrics
+    assert "hotplate_deploy_standby_memory_bytes" in metrics
