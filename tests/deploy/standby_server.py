@@ -28,6 +28,7 @@ def main() -> None:
     if os.environ.get("REFUSES"):
         channel.sendall(b'{"refused": "too late"}\n')
         sys.exit(0)
+    assert Path(birth["folder"]).is_dir(), "its folder is its own until it says that it is taken"
     told, listener, log = fds
     with open(told) as file:
         file.seek(0)

@@ -234,3 +234,13 @@ def test_every_dtype_and_shape_arrives_bit_equal_on_a_gpu(tmp_path: Path) -> Non
     for name, tensor in file.stream(Plan()):
         assert tensor.device.type == "cuda"
         assert bits(tensor.cpu()) == bits(tensors[name]), name
+
+
+def test_a_ring_is_filled_before_it_is_needed_and_not_twice(device: SlowDevice) -> None:
+    ring = Ring(device, 4, SLOT_BYTES)
+    ring.fill()
+    assert device.pinned_bytes == 4 * SLOT_BYTES
+    for _ in range(4):
+        ring.take()
+    ring.fill()
+    assert device.pinned_bytes == 4 * SLOT_BYTES

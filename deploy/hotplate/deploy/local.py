@@ -15,8 +15,7 @@ import aiohttp
 
 from hotplate.deploy import logfile
 from hotplate.deploy.attempt import Surroundings
-from hotplate.deploy.cgroups import Cgroups, end_groups
-from hotplate.deploy.enclosure import REPLICA_DIR
+from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.engine import (
     Engine,
     Replica,
@@ -35,11 +34,10 @@ from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
 from hotplate.deploy.settings import LocalSettings
 from hotplate.deploy.standbys import Standbys
+from hotplate.deploy.strays import Strays, clear_away
 
 _REPAIR_PAUSE_S = 1.0
 """Until reality is compared with the wishes again after that has failed (a full disk …)."""
-_STRAY_GRACE_S = 30.0
-"""From SIGTERM to SIGKILL for a process of a replica that we know nothing of."""
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +141,6 @@ class LocalEngine(Engine):
             await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        await self.standbys.close()
         self._settle_timer.cancel()
         self._drop_timer()
         tasks = [self._reconciler, *self._tasks]
@@ -151,6 +148,7 @@ class LocalEngine(Engine):
             task.cancel()
         await asyncio.wait(tasks)
         await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
+        await self.standbys.close()
         await self._around.http.close()
         self._cgroups.close()
 
@@ -160,7 +158,6 @@ class LocalEngine(Engine):
         Standbys of another engine have ended with it, or end now: they serve nobody.
         """
         unknown = set(self._records.ids())
-        left = self._records.standbys()
         kept: set[Path] = set()
         for record in self._records.load():
             groups = self._records.groups(record.id)
@@ -178,26 +175,8 @@ class LocalEngine(Engine):
                     self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(kept)
-        if unknown or groups or left:
-            self._do(self._clear_away(unknown, groups, left))
-
-    async def _clear_away(
-        self, unknown: Collection[str], groups: Collection[Path], left: Collection[Path]
-    ) -> None:
-        """End what still runs of replicas without a (readable) record and of standbys, whose
-        marks are `left`; and their folders."""
-        marks = [*left, *(mark for replica in unknown for mark in self._records.marks(replica))]
-        if strays := Process.find(REPLICA_DIR, list(map(str, marks))):
-            log.warning("%d processes that belong to no replica are ended", len(strays))
-            await asyncio.gather(*(stray.terminate(_STRAY_GRACE_S) for stray in strays))
-        try:
-            await end_groups(groups)
-        except OSError:
-            log.exception("a control group that nobody needs could not be removed")
-        for replica in unknown:
-            await asyncio.to_thread(self._records.end, replica)
-        for mark in left:
-            await asyncio.to_thread(self._records.end_standby, mark.parent.name)
+        if strays := Strays(unknown, self._records.standbys(), groups):
+            self._do(clear_away(strays, self._records))
 
     def _settle(self) -> None:
         self._settled = True

@@ -117,8 +117,6 @@ class StandbyProcess:
         log_path = records.log_path(replica)
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         told = document({"env": dict(env), "job": dict(job)})
-        # From here on nobody may take its process for a standby's.
-        await asyncio.to_thread(records.end_standby, self.id)
         try:
             socket.send_fds(self._channel, [b"j"], [told, listener.fileno(), log])
         finally:
@@ -132,6 +130,8 @@ class StandbyProcess:
         if not answer.get("taken"):
             raise StandbyRefused(str(answer.get("refused")))
         self._channel.close()
+        # Before the replica is on record nobody may take its process for a standby's any more.
+        await asyncio.to_thread(records.end_standby, self.id)
         return self._enclosure
 
     async def end(self) -> None:

@@ -60,9 +60,10 @@ def main() -> int:
         _say(channel, {"refused": f"{', '.join(early_names)} had been read when it came"})
         return 0
     _change(job["env"], metrics)
+    os.chdir(job["job"]["bento"])
     sys.path[0] = job["job"]["bento"]
     sys.path_importer_cache.clear()
-    _say(channel, {"taken": True})
+    _say(channel, {"taken": True})  # after which its own folder is removed
     channel.close()
     return become(job["job"])
 

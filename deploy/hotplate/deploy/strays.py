@@ -1,0 +1,48 @@
+"""What an earlier engine has left and nobody is responsible for: found by marks and groups."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotplate.deploy.cgroups import end_groups
+from hotplate.deploy.enclosure import REPLICA_DIR
+from hotplate.deploy.processes import Process
+from hotplate.deploy.records import Records
+
+_GRACE_S = 30.0
+"""From SIGTERM to SIGKILL for a process of a replica that we know nothing of."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Strays:
+    """Replicas without a (readable) record, standbys, and control groups of nobody's."""
+
+    replicas: Collection[str]
+    standbys: Collection[Path]
+    """Their markers."""
+    groups: Collection[Path]
+
+    def __bool__(self) -> bool:
+        return bool(self.replicas or self.standbys or self.groups)
+
+
+async def clear_away(strays: Strays, records: Records) -> None:
+    """End what still runs of them, and remove their folders."""
+    marks = [*strays.standbys, *(mark for one in strays.replicas for mark in records.marks(one))]
+    if processes := Process.find(REPLICA_DIR, list(map(str, marks))):
+        log.warning("%d processes that belong to no replica are ended", len(processes))
+        await asyncio.gather(*(process.terminate(_GRACE_S) for process in processes))
+    try:
+        await end_groups(strays.groups)
+    except OSError:
+        log.exception("a control group that nobody needs could not be removed")
+    for replica in strays.replicas:
+        await asyncio.to_thread(records.end, replica)
+    for mark in strays.standbys:
+        await asyncio.to_thread(records.end_standby, mark.parent.name)
