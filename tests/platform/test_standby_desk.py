@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
+from hotplate.autoscaler.grants import Quota
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.engine import Warm
 from hotplate.deploy.records import Records
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
 from hotplate.deploy.standbys import Standbys
+from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.auth import answer_errors
-from hotplate.platform.api.requests import BODY_S
+from hotplate.platform.api.requests import BODY_S, CALLER
 from hotplate.platform.cli import parser
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import BadSetting, Invalid
@@ -39,18 +42,25 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.store = Store(f"sqlite:///{folder}/store.db", lambda taken: 7100)
+        self.news = asyncio.Event()
         records, rng = Records(folder / "engine"), random.Random(1)
         cgroups = Cgroups(folder, GIB, root=folder / "none")
         self.standbys = Standbys(
-            records, cgroups, CONFIGURED, 10 * GIB, rng, lambda: False, lambda: None
+            records, cgroups, CONFIGURED, 10 * GIB, rng, lambda: False, self.news.set
         )
+        self.caller = self.store.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
         self.desk = StandbyDesk(self.store, self.standbys, CONFIGURED, 10 * GIB)
 
     async def serve(self) -> TestClient[Any, Any]:
-        from aiohttp import web
-
         await self.desk.recall()
-        app = web.Application(middlewares=[answer_errors])
+
+        @web.middleware
+        async def known(request: web.Request, handler: Any) -> web.StreamResponse:
+            request[CALLER] = self.caller
+            answer: web.StreamResponse = await handler(request)
+            return answer
+
+        app = web.Application(middlewares=[answer_errors, known])
         app[BODY_S] = 5.0
         app.add_routes(self.desk.routes())
         client = TestClient(TestServer(app))
@@ -114,6 +124,32 @@ async def test_a_wrong_setting_is_a_sentence_and_changes_nothing(
     assert status == 400
     assert world.standbys.settings == CONFIGURED
     await client.close()
+
+
+async def test_only_the_operator_sets_them(world: World) -> None:
+    world.caller = world.store.ensure_user("acme", "ann", "ann@acme.example")
+    client = await world.serve()
+    status, answer = await put(client, {"settings": {"mode": "off"}})
+    assert status == 403
+    assert "operator" in answer["error"]["message"]
+    assert (await client.get(PATH)).status == 200
+    await client.close()
+
+
+async def test_an_organizations_quota_of_standbys_is_held(world: World) -> None:
+    warm = Warm("abc", ("/bin/true",), {}, {})
+    world.standbys.start()
+    world.standbys.set(StandbySettings(StandbyMode.FIXED, 2, calm_s=1000.0))
+    for _ in range(3):
+        world.standbys.started(warm, (), "acme", hit=False)
+    world.desk.allow({"acme": Quota(standby=1.0), "zeta": Quota()})
+    async with asyncio.timeout(5):
+        while world.standbys.views()[0].wanted != 1:
+            await world.news.wait()
+            world.news.clear()
+    (view,) = world.standbys.views()
+    assert view.reason == "2 fixed by the operator; 1 granted, the quota of acme is used up"
+    await world.standbys.close()
 
 
 async def test_what_an_older_version_has_kept_is_not_followed(world: World) -> None:

@@ -52,8 +52,7 @@ class Standbys:
     ) -> None:
         """`machine_bytes` is what all replicas may use; while some are `starting` no standby is
         made, for that would slow them down; `changed` is called when `views` did."""
-        self.allowances: Mapping[str, int] = {}
-        """How many an organization's starts may claim; those that are not named have no limit."""
+        self._allowances: Mapping[str, int] = {}
         self._records = records
         self._cgroups = cgroups
         self._settings = settings
@@ -89,6 +88,11 @@ class Standbys:
 
     def set(self, settings: StandbySettings) -> None:
         self._settings = settings
+        self._wake.set()
+
+    def allow(self, allowances: Mapping[str, int]) -> None:
+        """How many an organization's starts may claim; those that are not named have no limit."""
+        self._allowances = allowances
         self._wake.set()
 
     def views(self) -> list[StandbyView]:
@@ -174,7 +178,7 @@ class Standbys:
         }
         stocks = {name: pool.stock() for name, pool in usable.items()}
         policy = self._settings.policy(self._machine_bytes, self._free_bytes, usable)
-        plans = self._planner.plan(stocks, policy, _now(), self.allowances)
+        plans = self._planner.plan(stocks, policy, _now(), self._allowances)
         return {name: plan for name, plan in plans.items() if name in usable}
 
     def _carry_out(self, plans: Mapping[str, TypePlan], now: float) -> None:

@@ -27,9 +27,9 @@ from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
-from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.deploy.settings import LocalSettings
 from hotplate.deploy.standby_settings import StandbySettings
+from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.docs import Docs
 from hotplate.platform.api.listener import Listener
@@ -121,6 +121,7 @@ async def serve(
         store, engine, _rules(machine), _addresses(settings), ControllerMetrics(registry)
     )
     controller.gateways.tell = data.events.add
+    controller.heed_quotas = desk.allow
     scheme = "https" if settings.tls_certificate else "http"
     shown = ApiSettings(advertise_host=_advertised(settings), scheme=scheme)
     app = make_app(store, blobs, controller, shown)

@@ -9,14 +9,17 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 from aiohttp import web
 
+from hotplate.autoscaler.grants import Quota
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
 from hotplate.deploy.standbys import Standbys
-from hotplate.platform.api.requests import body
-from hotplate.platform.errors import Invalid
+from hotplate.platform.admin import is_operator
+from hotplate.platform.api.requests import body, caller
+from hotplate.platform.errors import Forbidden, Invalid
 from hotplate.platform.store.store import Store
 
 KEY = "standby"
@@ -63,6 +66,8 @@ class StandbyDesk:
 
     async def put(self, request: web.Request) -> web.Response:
         """Set `settings` (an object, some or all of them) beside what was set; null = reset."""
+        if not is_operator(caller(request)):
+            raise Forbidden("standbys are set by the operator of this installation: ask there")
         given = await body(request)
         settings = given.mapping("settings")
         kept = {**self._kept, **settings} if given.has("settings") else {}
@@ -74,6 +79,12 @@ class StandbyDesk:
             self._follow(before)
             raise
         return await self.show(request)
+
+    def allow(self, quotas: Mapping[str, Quota]) -> None:
+        """Hold to what organizations may have standby."""
+        self._standbys.allow(
+            {name: int(quota.standby) for name, quota in quotas.items() if isfinite(quota.standby)}
+        )
 
     def _follow(self, kept: Mapping[str, Any]) -> None:
         """Raises Invalid, with everything as before."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from hotplate.autoscaler.amounts import Amounts
+from hotplate.autoscaler.grants import Quota
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
 from hotplate.platform.controller.gateways import Gateways
@@ -51,6 +52,8 @@ class Controller:
         self._wake = asyncio.Event()
         self._stopping = False
         self._quotas_stale = True
+        self.heed_quotas: Callable[[Mapping[str, Quota]], None] = lambda quotas: None
+        """Told the organizations' quotas whenever they were read."""
         self._listed = False
         """Whether every deployment of the store has been heard of."""
         self._unknown: dict[int, int] = {}
@@ -240,6 +243,7 @@ class Controller:
             return False
         nodes = [in_all for in_all, _ in self._engine.capacity().values()]
         self._reconciler.granting.limit(quotas, nodes)
+        self.heed_quotas(quotas)
         return True
 
     def _publish(self) -> None:
