@@ -126,7 +126,7 @@ def test_a_limit_counts_what_is_there_and_what_is_coming(tmp_path: Path) -> None
 
 def test_a_new_tier_counts_what_is_there_and_clears_what_is_not_whole(disk: DiskTier) -> None:
     store(disk, CONTENT)
-    land(disk, disk.claim(10), "a draft", Draft(10))
+    land(disk, disk.claim(10), "no digest", Draft(10))
     start(disk, CONTENT)
     again = DiskTier(disk.root)
     assert again.digests() == [BLOB.digest] and again.used_bytes == len(CONTENT)

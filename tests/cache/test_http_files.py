@@ -90,7 +90,9 @@ def test_a_server_without_ranges_is_read_once_from_front_to_back(
         while offsets:
             offset = offsets.pop(0)
             view = bytearray(min(100_000, len(CONTENT) - offset))
-            source.read_into(offset, memoryview(view))
+            came: list[int] = []
+            source.read_into(offset, memoryview(view), came.append)
+            assert came and came == sorted(came) and came[-1] >= len(view)
             found[offset] = bytes(view)
 
     threads = [threading.Thread(target=part) for _ in range(3)]

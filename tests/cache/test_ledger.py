@@ -24,6 +24,23 @@ def test_what_was_learnt_is_known_after_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
+def test_what_a_first_fetch_has_found_is_known_until_it_is_complete(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.set_location(BOTH)
+    for chunk in (3, 1):
+        ledger.note_chunks(ONE, {chunk: f"digest {chunk}"})
+    ledger.close()
+    again = Ledger(tmp_path / "ledger")
+    assert again.draft(ONE) == {3: "digest 3", 1: "digest 1"} and again.draft(TWO) == {}
+    assert again.digests() == {ONE.key}, "its file on disk is not swept away"
+    again.set_blob(ONE, blob_of(b"one"))
+    assert again.draft(ONE) == {} and again.digests() == {blob_of(b"one").digest}
+    again.note_chunks(TWO, {0: "digest 0"})
+    again.forget(BOTH.url)
+    assert again.draft(TWO) == {}
+    again.close()
+
+
 def test_the_first_fetch_of_a_version_is_right_for_ever(tmp_path: Path) -> None:
     for content in (b"one", b"eno"):
         ledger = Ledger(tmp_path / "ledger")

@@ -86,6 +86,10 @@ class Holding:
                 self._changed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
 
+    async def until_more(self, told: int) -> None:
+        """Returns once more than `told` chunks are verified. Raises as `until`."""
+        await self.until(lambda: len(self.done) > told)
+
     async def until_on_disk(self) -> None:
         await self.until(lambda: self.on_disk or self.disk_error is not None)
         if self.disk_error is not None:

@@ -17,12 +17,12 @@ _thread = threading.local()
 
 
 class DiskCopy:
-    """A file that holds some or all of a blob's chunks; each is verified when it is taken."""
+    """A file that holds some or all of the chunks; each is verified when it is taken."""
 
-    def __init__(self, disk: DiskTier, name: str, blob: Blob) -> None:
+    def __init__(self, disk: DiskTier, name: str, content: Content) -> None:
         self._disk = disk
         self._name = name
-        self._blob = blob
+        self._content = content
         self.wrong: list[int] = []
         """Chunks that were asked for and are not right."""
 
@@ -31,7 +31,9 @@ class DiskCopy:
 
         Where the destination is this very file, nothing is moved.
         """
-        offset, length = self._blob.span(index)
+        if not self._content.chunks[index]:
+            return False  # nobody had got so far
+        offset, length = self._content.span(index)
         if isinstance(destination, DiskLanding):
             with memoryview(_scratch())[:length] as part:
                 right = self._read(index, offset, part)
@@ -48,12 +50,12 @@ class DiskCopy:
             fd = self._disk.folder.reopen(self._name)
             try:
                 for index in self.wrong:
-                    self._disk.folder.copy(fd, source_fd, *self._blob.span(index))
+                    self._disk.folder.copy(fd, source_fd, *self._content.span(index))
                 self._disk.folder.sync(fd)
             finally:
                 os.close(fd)
         except OSError as exc:
-            raise disk_error(self._disk.root, self._blob.size_bytes, exc) from exc
+            raise disk_error(self._disk.root, self._content.size_bytes, exc) from exc
 
     def _read(self, index: int, offset: int, part: memoryview) -> bool:
         try:
@@ -66,7 +68,7 @@ class DiskCopy:
             if exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 raise CacheError(f"disk tier: {self._name} cannot be read ({exc})") from exc
             return False  # a block that cannot be read is as good as a wrong one
-        return got == len(part) and chunk_digest(part) == self._blob.chunks[index]
+        return got == len(part) and chunk_digest(part) == self._content.chunks[index]
 
 
 class DiskLanding:
@@ -145,12 +147,14 @@ class DiskLanding:
 
 
 def land(disk: DiskTier, claim: Claim, key: str, content: Content) -> DiskLanding:
-    """A file to bring a blob to: a new one, or what a killed agent left. Raises NoSpace."""
-    if isinstance(content, Blob) and (left := disk.take_left(key, content.size_bytes)) is not None:
+    """A file to bring it to: a new one, or what a killed agent left. Raises NoSpace.
+
+    `key` is a digest, or looks like one.
+    """
+    if (left := disk.take_left(key, content.size_bytes)) is not None:
         return DiskLanding(disk, left, content.size_bytes, claim, DiskCopy(disk, left, content))
-    purpose = key if isinstance(content, Blob) else "draft"  # a draft is known by any string
     try:
-        fd, name = disk.folder.create(purpose, content.size_bytes)
+        fd, name = disk.folder.create(key, content.size_bytes)
     except OSError as exc:
         claim.release()
         raise disk_error(disk.root, content.size_bytes, exc) from exc

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Ledger:
         self._written = self._synced = 0
         self._blobs: dict[str, Blob] = {}
         self._locations: dict[str, Location] = {}
+        self._drafts: dict[str, dict[int, str]] = {}
         with contextlib.suppress(FileNotFoundError):
             for fact in _facts(path.read_bytes()):
                 self._learn(fact)
@@ -54,15 +55,25 @@ class Ledger:
         return list(self._locations.values())
 
     def digests(self) -> set[str]:
-        """Of all content that a URL kept here leads to."""
-        versions = (version for one in self.locations() for version in one.versions)
-        return {blob.digest for one in versions if (blob := self.blob(one)) is not None}
+        """What the content that a URL kept here leads to is known by."""
+        versions = [version for one in self.locations() for version in one.versions]
+        blobs = {blob.digest for one in versions if (blob := self.blob(one)) is not None}
+        return blobs | {one.key for one in versions if one.key in self._drafts}
 
     def set_blob(self, version: Version, blob: Blob) -> Blob:
         """Keeps what a first complete fetch found; the answer is what an earlier one did."""
         if version.key not in self._blobs:
             self._append(_blob_fact(version.key, blob))
         return self._blobs[version.key]
+
+    def draft(self, version: Version) -> Mapping[int, str]:
+        """What a fetch that was not completed has found of a version's chunks."""
+        return self._drafts.get(version.key, {})
+
+    def note_chunks(self, version: Version, chunks: Mapping[int, str]) -> None:
+        """Keeps what a first fetch has found so far, for when it does not come to its end."""
+        if version.key not in self._blobs:
+            self._append(_draft_fact(version.key, chunks), durable=False)
 
     def set_location(self, location: Location) -> None:
         """Keeps what is at a URL now."""
@@ -77,7 +88,7 @@ class Ledger:
     def close(self) -> None:
         os.close(self._file)
 
-    def _append(self, fact: dict[str, Any]) -> None:
+    def _append(self, fact: dict[str, Any], durable: bool = True) -> None:
         """Returns when the fact is safe. What many threads write at once is synced at once."""
         line = _line(fact)
         try:
@@ -85,7 +96,7 @@ class Ledger:
                 if os.write(self._file, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 self._written += 1
-                number = self._written
+                number = self._written if durable else 0
             with self._syncing:
                 if self._synced < number:
                     written = self._written
@@ -97,11 +108,16 @@ class Ledger:
             self._learn(fact)
 
     def _learn(self, fact: dict[str, Any]) -> None:
-        if "chunks" in fact:
+        if "draft" in fact:
+            self._drafts.setdefault(fact["draft"], {}).update(map(tuple, fact["digests"]))
+        elif "chunks" in fact:
+            self._drafts.pop(fact["key"], None)
             # Of two fetches that ended at once, the first to be written down is right.
             self._blobs.setdefault(fact["key"], Blob(fact["size"], tuple(fact["chunks"])))
         elif "forget" in fact:
-            self._locations.pop(fact["forget"], None)
+            location = self._locations.pop(fact["forget"], None)
+            for version in location.versions if location is not None else ():
+                self._drafts.pop(version.key, None)
         else:
             location = location_of(fact)
             self._locations[location.url] = location
@@ -110,6 +126,7 @@ class Ledger:
         """Only what still holds, in a new file."""
         facts = [_blob_fact(key, blob) for key, blob in self._blobs.items()]
         facts += [location_json(one) for one in self._locations.values()]
+        facts += [_draft_fact(key, chunks) for key, chunks in self._drafts.items()]
         partial = self._path.with_suffix(".partial")
         with partial.open("wb") as file:
             file.writelines(map(_line, facts))
@@ -137,6 +154,10 @@ def location_of(data: dict[str, Any]) -> Location:
 
 def _blob_fact(key: str, blob: Blob) -> dict[str, Any]:
     return {"key": key, "size": blob.size_bytes, "chunks": blob.chunks}
+
+
+def _draft_fact(key: str, chunks: Mapping[int, str]) -> dict[str, Any]:
+    return {"draft": key, "digests": list(chunks.items())}
 
 
 def _line(fact: dict[str, Any]) -> bytes:

@@ -57,9 +57,11 @@ class Blob:
 class Draft:
     """One file's content before its digests are known: the first complete fetch sets them."""
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, known: Mapping[int, str] | None = None) -> None:
+        """`known` are digests that an earlier fetch of it had found, by chunk."""
         self.size_bytes = size_bytes
-        self.chunks = [""] * count_chunks(size_bytes)
+        known = known or {}
+        self.chunks = [known.get(index, "") for index in range(count_chunks(size_bytes))]
 
     def span(self, index: int) -> tuple[int, int]:
         return _span(self.size_bytes, index)

@@ -178,7 +178,7 @@ class Pulls:
             return self._holdings.bring(
                 blob, source, blob.digest, version.name, streamed, whole, swarm=version.key
             )
-        draft = Draft(version.size_bytes)
+        draft = Draft(version.size_bytes, self._ledger.draft(version))
         holding = self._holdings.bring(draft, source, version.key, version.name, streamed, whole)
         if version.key not in self._settling:
             task = asyncio.create_task(self._settle(version, holding))
@@ -189,13 +189,23 @@ class Pulls:
 
     async def _settle(self, version: Version, holding: Holding) -> None:
         """Notes the digests of a draft once all of it is here."""
-        await _arrival(holding)
+        await self._arrival_noted(version, holding)
         content = holding.content
         blob = content.blob() if isinstance(content, Draft) else content
         assert isinstance(blob, Blob)
         if await asyncio.to_thread(self._ledger.set_blob, version, blob) != blob:
             await self._holdings.drop(blob.digest)
             raise ChunkCorrupt(f"{version.name} is not what it was when it was first fetched")
+
+    async def _arrival_noted(self, version: Version, holding: Holding) -> None:
+        """Notes what is on disk as it comes, so that a restart goes on from there."""
+        told = 0
+        while not holding.complete:
+            await holding.until_more(told)
+            news, told = holding.done[told:], len(holding.done)
+            if not holding.in_arena and not holding.complete:
+                digests = {index: holding.content.chunks[index] for index in news}
+                await asyncio.to_thread(self._ledger.note_chunks, version, digests)
 
     async def _settled(self, versions: Iterable[Version]) -> None:
         tasks = {self._settling[one.key] for one in versions if one.key in self._settling}

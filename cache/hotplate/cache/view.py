@@ -22,7 +22,7 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -251,12 +251,8 @@ class _Leases:
                 await self._link.send({"lease": number, "done": done})
             complete = told == len(holding.content.chunks)
             if not complete:
-                await holding.until(_has_more(holding, told))
+                await holding.until_more(told)
             more, told = _packets(holding.done[told:]), len(holding.done)
-
-
-def _has_more(holding: Holding, told: int) -> Callable[[], bool]:
-    return lambda: len(holding.done) > told
 
 
 def _packets(chunks: list[int]) -> list[list[int]]:
