@@ -14,9 +14,10 @@ from hotplate.autoscaler.policy import Behavior, Cause, Decision, Demand, Policy
 from tests.autoscaler.deciding import IDLE, ONE, after, asleep, idle_since, told
 
 
-def test_a_broken_memory_is_refused() -> None:
+@pytest.mark.parametrize("memory", [{"cold_starts_s": ["soon"]}, {"proven_replicas": -1}])
+def test_a_broken_memory_is_refused(memory: dict[str, object]) -> None:
     with pytest.raises(MemoryInvalid):
-        Decider(Policy(), now=0.0, memory={"cold_starts_s": ["soon"]})
+        Decider(Policy(), now=0.0, memory=memory)
 
 
 def test_the_median_of_the_last_cold_starts_counts() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Behavior, Cause, Demand, Policy, Replicas
-from tests.autoscaler.deciding import ONE, after, asleep
+from tests.autoscaler.deciding import IDLE, ONE, after, asleep, told
 
 # From zero
 
@@ -33,6 +37,44 @@ def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None
         for now, live in [(34.9, 4), (35.0, 4), (49.9, 8), (50.0, 8), (65.0, 16)]
     ]
     assert desired == [4, 8, 8, 16, 32]
+
+
+def bursts(policy: Policy, memory: dict[str, Any] | None = None) -> list[list[int]]:
+    """Replicas wished at 0, 0.2 and 15 s of three bursts of twenty long requests, hours apart."""
+    decider, found = Decider(policy, now=0.0, memory=memory), []
+    decider.ready_after(4.0)
+    for hour in (1, 2, 3):
+        now, live = 3600.0 * hour, 0
+        wished = []
+        for after_s in (0.0, 0.2, 15.0):
+            queue = Demand(queued=20, service_s=60.0)
+            live = told(decider, queue, Replicas(0, (now,) * live), now + after_s).desired
+            wished.append(live)
+        after(decider, Demand(in_flight=20, service_s=60.0), 20, now + 60.0)
+        after(decider, Demand(in_flight=19, service_s=60.0), 20, now + 70.0)
+        after(decider, IDLE, 20, now + 120.0)
+        found.append(wished)
+        memory = json.loads(json.dumps(decider.memory(now + 120.0)))
+        decider = Decider(policy, now=0.0, memory=memory)
+    return found
+
+
+def test_a_burst_as_large_as_one_before_is_met_at_once_also_after_a_restart() -> None:
+    assert bursts(Policy(0, 50)) == [[4, 4, 8], [20, 20, 20], [20, 20, 20]]
+
+
+def test_what_has_not_been_seen_or_what_the_user_wrote_goes_in_steps() -> None:
+    assert bursts(Policy(0, 50), {"proven_replicas": 6})[0] == [6, 6, 12]
+    fast = Policy(0, 50, scale_up_behavior=Behavior.FAST)
+    assert bursts(fast) == [[4, 4, 8]] * 3
+
+
+def test_the_steps_hold_while_a_demand_goes_on() -> None:
+    """One that ends among many says nothing of the next burst."""
+    decider = asleep(Policy(0, 50))
+    after(decider, Demand(1, 0, service_s=60.0), 1, 100.0)
+    assert after(decider, Demand(1, 39, service_s=60.0), 1, 101.0).desired == 4
+    assert after(decider, Demand(1, 38, service_s=60.0), 4, 102.0).desired == 4
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ class Decider:
         self, policy: Policy, *, now: float, memory: Mapping[str, Any] | None = None
     ) -> None:
         self._policy = policy
-        self._keep_alive, cold_starts_s = _recall(memory or {}, now)
+        self._keep_alive, cold_starts_s, proven = _recall(memory or {}, now)
         self._wishes = Wishes(policy, cold_starts_s)
-        self._levels = Levels(self._keep_s, self._keep_alive)
+        self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
         self._restarted_at = -math.inf
         self._restraint: Restraint | None = None
@@ -73,6 +73,7 @@ class Decider:
         """What was learnt, as JSON: for the next decider of this service, or after a restart."""
         return {
             "keep_alive": self._keep_alive.to_json(now),
+            "proven_replicas": self._levels.proven,
             "cold_starts_s": [round(s, 3) for s in self._wishes.cold_starts_s],
         }
 
@@ -143,7 +144,7 @@ class Decider:
         # The first replica is never held back: a window or `disabled` says how to scale, and a
         # deployment at zero that nothing wakes could not answer at all.
         floor = max(live, self._desired, 1 if demand.total else 0)
-        granted = restraint.grant(wish, floor, now)
+        granted = restraint.grant(wish, floor, self._levels.proven, now)
         claims = (granted, self._minimum(), kept, self._restart(now))
         claim = reduce(larger, claims)
         return claim._replace(next_at=min(claim.next_at, granted.next_at))
@@ -197,11 +198,14 @@ class Decider:
         return self._keep_alive.tau_s(level, self._policy.price_gpu_s, now)
 
 
-def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float]]:
+def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], int]:
     """What `Decider.memory` wrote."""
     cold_starts_s = memory.get("cold_starts_s", [])
     if not isinstance(cold_starts_s, list) or not all(
         isinstance(s, int | float) and s > 0 for s in cold_starts_s
     ):
         raise MemoryInvalid("cold_starts_s is not a list of seconds; start without it")
-    return KeepAlive.from_json(memory.get("keep_alive", {}), now), cold_starts_s
+    proven = memory.get("proven_replicas", 0)
+    if not isinstance(proven, int) or proven < 0:
+        raise MemoryInvalid(f"proven_replicas {proven!r} is no number of replicas; start without")
+    return KeepAlive.from_json(memory.get("keep_alive", {}), now), cold_starts_s, proven

@@ -24,14 +24,19 @@ class Restraint:
         """From `now` on there should be this many replicas."""
         self._decided.record(replicas, now)
 
-    def grant(self, wish: Claim, floor: int, now: float) -> Claim:
-        """As much of the wish as may be had now; up to `floor` replicas nothing holds it back."""
+    def grant(self, wish: Claim, floor: int, proven: int, now: float) -> Claim:
+        """As much of the wish as may be had now; up to `floor` replicas nothing holds it back.
+
+        Nor do our own steps up to `proven`, as many as an earlier demand had work for: they are
+        there against a demand that nobody has seen, and a burst that comes back is none.
+        """
         self._wishes.record(wish.replicas, now)
         if wish.replicas <= floor or floor >= self._policy.max_replicas:
             return wish
         if self._policy.scale_up_behavior is Behavior.DISABLED:
             return wish.held_to(floor, "scale_up_behavior is disabled")
-        return self._within_step(self._within_window(wish, floor, now), floor, now)
+        free = floor if self._policy.says_how_to_go_up else max(floor, proven)
+        return self._within_step(self._within_window(wish, floor, now), free, now)
 
     def _within_window(self, wish: Claim, floor: int, now: float) -> Claim:
         least = max(floor, int(self._wishes.min(now)))
