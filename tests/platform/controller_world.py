@@ -17,6 +17,7 @@ from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.routing import Addresses
 from hotplate.platform.controller.workloads import Rules
+from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
@@ -62,14 +63,18 @@ class StandInGateway:
 
 
 class World:
-    def __init__(self, store: Store, engine: FakeEngine) -> None:
+    def __init__(
+        self, store: Store, engine: FakeEngine, prometheus: Prometheus | None = None
+    ) -> None:
         self.store = store
         self.engine = engine
         self.gateway = StandInGateway()
         self.user = store.ensure_user("default", "ann", "ann@localhost")
         self.registry = CollectorRegistry()
         metrics = ControllerMetrics(self.registry)
-        self.controller = Controller(store, engine, RULES, Addresses("127.0.0.1"), metrics)
+        self.controller = Controller(
+            store, engine, RULES, Addresses("127.0.0.1"), metrics, prometheus
+        )
 
     def bento(self, version: str, manifest: dict[str, Any] = MANIFEST) -> int:
         organization = self.user.organization.id

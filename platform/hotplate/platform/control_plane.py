@@ -51,6 +51,7 @@ from hotplate.platform.health import Health, disks_of
 from hotplate.platform.leftovers import end_builds
 from hotplate.platform.origin import Origin
 from hotplate.platform.ports import is_everywhere, is_free
+from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.role_state import role_states
 from hotplate.platform.roles import log_to_stderr
 from hotplate.platform.runtime import EngineRuntime
@@ -117,8 +118,14 @@ async def serve(
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     registry.register(StandbyMetrics(engine.standbys.views))
+    prometheus = Prometheus(settings.prometheus_url)
     controller = Controller(
-        store, engine, _rules(machine), _addresses(settings), ControllerMetrics(registry)
+        store,
+        engine,
+        _rules(machine),
+        _addresses(settings),
+        ControllerMetrics(registry),
+        prometheus,
     )
     controller.gateways.tell = data.events.add
     controller.heed_quotas = desk.allow
@@ -175,6 +182,7 @@ async def serve(
     finally:
         watching.cancel()
         await listener.close()
+        await prometheus.close()
         await engine.close()
         await bentos.close()
         await agent.close()

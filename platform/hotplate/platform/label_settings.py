@@ -27,6 +27,10 @@ class LabelSettings:
     organization_header: str = ""
     """The header field in which callers, trusted to, say which organization asks; empty = all are
     one."""
+    binary_window_s: int = 1800
+    """How long all queries of a binary policy have to be 0 until it goes off."""
+    binary_target: str = ""
+    """Label matchers of the `up` of what they ask about; empty = everything has to be up."""
     priority: int = USUAL_PRIORITY
     """Whose replicas go first where there are not enough for all: 0 first, 7 last."""
     task_drain_s: int = 3600
@@ -58,6 +62,10 @@ def _seconds(text: str) -> int | None:
     return int(text) if known and int(text) <= LONGEST_S else None
 
 
+def _matchers(text: str) -> str | None:
+    return text if re.fullmatch(r'(\w+(=|!=|=~|!~)"[^"]*",?)*', text) else None
+
+
 def _priority(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-7]", text) else None
 
@@ -74,6 +82,8 @@ _SETTINGS = {
     for setting in (
         _Setting("may_run_twice", _flag, "'true' or 'false'"),
         _Setting("organization_header", _field_name, "the name of a header field"),
+        _Setting("binary_window_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
+        _Setting("binary_target", _matchers, 'label matchers, as in job="rabbitmq"'),
         _Setting("priority", _priority, "a number from 0 (first) to 7 (last)"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
     )

@@ -48,6 +48,8 @@ class PlatformSettings:
     """Memory for model files, shared by replicas; 0 = a quarter of the machine's."""
     disk_reserve_bytes: int = 0
     """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
+    prometheus_url: str = ""
+    """Prometheus that is asked for deployments with `autoscaling/` annotations; empty = none."""
     tls_certificate: str = ""
     """PEM file with the certificate, and its chain, that deployments are served with; empty = plain
     HTTP. The files are followed while they change."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from hotplate.platform.annotations import check_annotations
 from hotplate.platform.api import views
 from hotplate.platform.api.deployment_config import deployment_config
 from hotplate.platform.api.deployment_source import Source
@@ -184,6 +185,7 @@ def advertised_origin(request: web.Request, settings: ApiSettings) -> str:
 
 def _checked_labels(fields: Fields) -> list[dict[str, str]]:
     labels = fields.pairs("labels", "key")
+    check_annotations(labels, fields.at("labels"))
     check_label_settings(labels, fields.at("labels"))
     return labels
 

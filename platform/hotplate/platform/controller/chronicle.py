@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.policy import Cause
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.annotations import Binary
 from hotplate.platform.controller import sentences
 from hotplate.platform.controller.backlog import Backlog
 from hotplate.platform.controller.live import phases_json
@@ -74,6 +75,14 @@ class Chronicle:
             message = f"service '{key.service}': {short[key].reason}"
             await self._event(tracked, "Cut", message)
         tracked.short = frozenset(short)
+
+    async def rewritten(self, tracked: Tracked, binary: Binary) -> None:
+        """Keep which of its queries are asked otherwise than they were written, once each."""
+        for written, asked in zip(binary.queries, binary.asked, strict=True):
+            if written != asked and written not in tracked.rewritten:
+                tracked.rewritten |= {written}
+                message = f"'{written}' is no PromQL; it is asked as '{asked}'"
+                await self._event(tracked, "QueryRewritten", message)
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, and why something waits for room."""

@@ -21,10 +21,12 @@ from hotplate.platform.controller.granting import usage
 from hotplate.platform.controller.instance_types import instance_types
 from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.query_watch import QueryWatch
 from hotplate.platform.controller.reconciler import Reconciler
 from hotplate.platform.controller.routing import Addresses, public_name
 from hotplate.platform.controller.workloads import Rules, least_amounts
 from hotplate.platform.errors import StoreFailed
+from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.controller")
@@ -43,6 +45,7 @@ class Controller:
         rules: Rules,
         addresses: Addresses,
         metrics: ControllerMetrics,
+        prometheus: Prometheus | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -59,7 +62,10 @@ class Controller:
         self._unknown: dict[int, int] = {}
         """Failed steps per deployment not yet read: a route table without it would end it."""
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
-        self._reconciler = Reconciler(store, engine, self.gateways, rules, addresses, metrics)
+        self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
+        self._reconciler = Reconciler(
+            store, engine, self.gateways, rules, addresses, metrics, self._queries
+        )
         self._tracked = self._reconciler.tracked
         self._scaling = self._reconciler.scaling
         self.ready = asyncio.Event()
@@ -130,6 +136,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 await self._step_all()
                 group.create_task(self._watch_engine())
+                group.create_task(self._queries.run())
                 while self._unknown:  # what they want is not stated yet, so it is not settled
                     await self._wait()
                     await self._step_all()

@@ -13,18 +13,20 @@ from datetime import UTC, datetime
 
 from hotplate.autoscaler.grants import Ask, Grant
 from hotplate.deploy.engine import Engine, Replica, WorkloadKey
+from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller.chronicle import Chronicle
 from hotplate.platform.controller.gateways import Gateways
 from hotplate.platform.controller.granting import Granting
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.plan import Plan, plan, wanted
+from hotplate.platform.controller.query_watch import QueryWatch
 from hotplate.platform.controller.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.sentences import failed
 from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
-from hotplate.platform.controller.workloads import Rules, amounts_of
+from hotplate.platform.controller.workloads import Rules, Service, amounts_of
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
@@ -43,12 +45,14 @@ class Reconciler:
         rules: Rules,
         addresses: Addresses,
         metrics: ControllerMetrics,
+        queries: QueryWatch,
     ) -> None:
         self._store = store
         self._engine = engine
         self._gateways = gateways
         self._addresses = addresses
         self._metrics = metrics
+        self.queries = queries
         self._loader = Loader(store, rules)
         self._stale: set[int] = set()
         self._unread: set[int] = set()
@@ -111,7 +115,8 @@ class Reconciler:
             demand = self._gateways.demand(tracked.route_of(key))
             memory = tracked.memories.get(service.name)
             tracked.demands.note(key, demand, there, wall)
-            wishes.append(self.scaling.wish(service, demand, there, now, memory))
+            wish = self.scaling.wish(service, demand, there, now, memory)
+            wishes.append(await self._switched(tracked, service, wish, own, now))
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
         await self._hear(tracked, replicas, now)
@@ -133,6 +138,21 @@ class Reconciler:
         await self._chronicle.granted(tracked, granted)
         await self._chronicle.decided(tracked, wishes, now)
         return plan(replace(situation, granted=granted))
+
+    async def _switched(
+        self, tracked: Tracked, service: Service, wish: Wish, own: Sequence[Replica], now: float
+    ) -> Wish:
+        """The wish of an entry service whose deployment has queries decide."""
+        deployment = tracked.deployment
+        binary = binary_of(deployment.labels)
+        if not service.workload.entry:
+            return wish
+        readings = self.queries.follow(deployment.id, binary)
+        if binary is None:
+            return wish
+        await self._chronicle.rewritten(tracked, binary)
+        busy = sum(self._gateways.busy(replica.id) > 0 for replica in own)
+        return self.scaling.switch(deployment.id, binary.policy, readings, busy, wish, now)
 
     def _grant(
         self, tracked: Tracked, situation: Situation, kept: Mapping[WorkloadKey, int]
@@ -194,6 +214,7 @@ class Reconciler:
         if all(public_name(other.deployment) != name for other in self.tracked.values()):
             self._metrics.forget(name)
         tracked.settled.set()
+        self.queries.follow(deployment.id, None)
         self._stale.discard(deployment.id)
 
     async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hotplate.autoscaler.binary import Binary, BinaryPolicy, Reading
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.grants import Grant
@@ -59,6 +60,8 @@ class Scaling:
 
     def __init__(self) -> None:
         self._deciders: dict[WorkloadKey, Decider] = {}
+        self._binaries: dict[int, tuple[BinaryPolicy, Binary]] = {}
+        """By deployment: a new revision is as on or off as the one before."""
 
     def wish(
         self,
@@ -81,6 +84,24 @@ class Scaling:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
         decider.observe(counted, now)
         return Wish(key, decider.decide(there, now), counted or Demand(), there)
+
+    def switch(
+        self,
+        deployment_id: int,
+        policy: BinaryPolicy,
+        readings: Sequence[Reading],
+        busy: int,
+        wish: Wish,
+        now: float,
+    ) -> Wish:
+        """The wish of a deployment that queries turn on and off, in place of what demand says;
+        `busy` of its replicas have something to do."""
+        known, binary = self._binaries.get(deployment_id, (None, None))
+        if binary is None or known != policy:
+            binary = Binary(policy, wish.replicas.live, now)
+            self._binaries[deployment_id] = policy, binary
+        live = wish.replicas.live
+        return replace(wish, decision=binary.decide(readings, busy=busy, live=live, now=now))
 
     def ready_after(self, key: WorkloadKey, cold_start_s: float) -> None:
         """Teach the length of a cold start, seconds."""

@@ -56,6 +56,8 @@ class Tracked:
     """The last decision per service that answers."""
     demands: DemandLog = field(default_factory=DemandLog)
     """What their deciders were told."""
+    rewritten: frozenset[str] = frozenset()
+    """Queries of whose rewriting somebody was told."""
     short: frozenset[WorkloadKey] = frozenset()
     """Those that get fewer replicas than they want."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)

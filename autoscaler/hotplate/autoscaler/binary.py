@@ -1,0 +1,89 @@
+"""On or off by queries: all replicas while one of them is above 0, none after a long silence; pure.
+
+    binary = Binary(BinaryPolicy(replicas=2, window_s=1800), live=0, now=now)
+    binary.decide([Reading(3.0), Reading(None, "…")], busy=0, live=0, now=now)
+
+What is not known never changes anything: an error, a value that is no number, nothing at all from
+a target that is not up, or an old result hold the last state, and the silence begins anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotplate.autoscaler.claim import count, seconds
+from hotplate.autoscaler.policy import Cause, Decision
+
+STALE_S = 60.0
+"""A result this old says nothing of now: four fetches were missed."""
+
+
+@dataclass(frozen=True)
+class BinaryPolicy:
+    replicas: int
+    """How many while it is on; 0 = it stays off."""
+    window_s: float = 1800.0
+    """How long all queries have to be 0 until it goes off; the seeds' half an hour."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one query said."""
+
+    value: float | None
+    """The largest of its samples, 0 where there is none and its target is up; None = not known."""
+    problem: str = ""
+    """Why it is not known."""
+    at: float = 0.0
+    """When it was asked, loop seconds."""
+
+
+class Binary:
+    """Decides for one service; begins in the state that it finds (`live` replicas)."""
+
+    def __init__(self, policy: BinaryPolicy, live: int, now: float) -> None:
+        self._policy = policy
+        self._on = live > 0
+        self._silent_since = math.inf
+        self._desired = live
+
+    def decide(self, readings: Sequence[Reading], *, busy: int, live: int, now: float) -> Decision:
+        """How many replicas there should be; `busy` of them have a job now."""
+        fresh = [self._judged(reading, now) for reading in readings]
+        unknown = next((one.problem for one in fresh if one.value is None), "")
+        most = max((one.value for one in fresh if one.value is not None), default=0.0)
+        next_at = None
+        if most > 0:
+            self._on, self._silent_since = True, math.inf
+            desired, why, cause = self._policy.replicas, f"a query says {most:g}", Cause.DEMAND
+        elif unknown or not readings:
+            self._silent_since = math.inf
+            state = "on" if self._on else "off"
+            why = f"it stays {state}: {unknown or 'no query was asked yet'}"
+            desired, cause = self._desired if self._on else 0, Cause.NO_REPORT
+        else:
+            desired, why, cause, next_at = self._silent(now)
+        if desired < busy:
+            desired, why = busy, f"{why}; {count(busy, 'replica')} with a job ends it first"
+        self._desired = desired
+        return Decision(desired, lambda: f"{live} of {desired}: {why}", cause, next_at)
+
+    def _silent(self, now: float) -> tuple[int, str, Cause, float | None]:
+        self._silent_since = min(self._silent_since, now)
+        ends_at = self._silent_since + self._policy.window_s
+        silent = f"all queries are 0 for {seconds(now - self._silent_since)}"
+        if self._on and now < ends_at:
+            why = f"{silent}, off after {seconds(self._policy.window_s)}"
+            return self._desired, why, Cause.KEPT, ends_at
+        self._on = False
+        return 0, silent, Cause.IDLE, None
+
+    @staticmethod
+    def _judged(reading: Reading, now: float) -> Reading:
+        if reading.value is not None and math.isnan(reading.value):
+            return Reading(None, "a query says NaN", reading.at)
+        if reading.value is not None and now - reading.at > STALE_S:
+            return Reading(None, f"the last result is {seconds(now - reading.at)} old", reading.at)
+        return reading

@@ -1,0 +1,73 @@
+"""Asking a Prometheus what queries say now."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from hotplate.autoscaler.binary import Reading
+
+TIMEOUT_S = 5.0
+"""For one answer; later ones are as good as none."""
+
+
+class Prometheus:
+    """The HTTP API of a Prometheus at a URL; empty = there is none."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        self._http: ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    async def read(self, query: str, up: str) -> Reading:
+        """What a query says now: its largest sample. One that is 0, or no sample at all, counts
+        only while `up` says that its target is up; else it is not known.
+        """
+        values, problem = await self._samples(query)
+        at = asyncio.get_running_loop().time()
+        if problem:
+            return Reading(None, problem, at)
+        most = max((value for value in values if not math.isnan(value)), default=0.0)
+        if most > 0:
+            return Reading(most, at=at)
+        if any(map(math.isnan, values)):
+            return Reading(math.nan, at=at)
+        states, problem = await self._samples(up)
+        if not problem and not states:
+            problem = f"nothing is scraped that '{up}' selects"
+        if not problem and not all(state == 1 for state in states):
+            problem = f"a target of '{up}' is not up, so its silence says nothing"
+        return Reading(None, problem, at) if problem else Reading(0.0, at=at)
+
+    async def _samples(self, query: str) -> tuple[list[float], str]:
+        """The values of an instant query, and why there are none to be had."""
+        if not self._url:
+            return [], "no Prometheus is set: set prometheus_url of the platform"
+        if self._http is None:
+            self._http = ClientSession(timeout=ClientTimeout(TIMEOUT_S))
+        try:
+            url = f"{self._url}/api/v1/query"
+            async with self._http.post(url, data={"query": query}) as response:
+                answer = await response.json(content_type=None)
+            return _values(answer, query)
+        except TimeoutError:
+            return [], f"Prometheus at {self._url} did not answer in {TIMEOUT_S:g} s"
+        except (ClientError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return [], f"Prometheus at {self._url} cannot be asked ({error})"
+
+
+def _values(answer: Any, query: str) -> tuple[list[float], str]:
+    if answer["status"] != "success":
+        return [], f"QueryInvalid: Prometheus refuses '{query}': {answer['error']}"
+    data = answer["data"]
+    if data["resultType"] == "vector":
+        return [float(sample["value"][1]) for sample in data["result"]], ""
+    if data["resultType"] == "scalar":
+        return [float(data["result"][1])], ""
+    return [], f"QueryInvalid: '{query}' gives a {data['resultType']}, not samples of now"

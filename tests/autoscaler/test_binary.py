@@ -1,0 +1,83 @@
+"""Binary scaling: queries as the operators write them, and what is not known changes nothing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hotplate.autoscaler.binary import STALE_S, Binary, BinaryPolicy, Reading
+from hotplate.autoscaler.promql import rewritten, split_queries
+
+UNACKED = (
+    'max_over_time(rabbitmq_queue_messages_unacked{queue="celery-model-training-tasks-gpu"}[30m])'
+)
+READY = UNACKED.replace("unacked", "ready")
+RAY = 'max_over_time(clamp_min(sum(ray_tasks{State!~"FINISHED|FAILED"}[15s]), 0)[30m]) or vector(0)'
+POLICY = BinaryPolicy(2, window_s=1800)
+
+
+def test_queries_are_split_at_the_top_only() -> None:
+    assert split_queries(f"{UNACKED}&{READY}") == (UNACKED, READY)
+    assert split_queries(' a{q="x&y"} & b{r=~"\\"&}"} &&') == ('a{q="x&y"}', 'b{r=~"\\"&}"}')
+    assert split_queries("a{q='&', r=`\\`}&c") == ("a{q='&', r=`\\`}", "c")
+    assert split_queries(" & ") == ()
+
+
+def test_the_known_broken_shape_becomes_a_subquery_and_nothing_else_changes() -> None:
+    fixed = 'max_over_time(clamp_min(sum(ray_tasks{State!~"FINISHED|FAILED"}), 0)[30m:15s])'
+    assert rewritten(RAY) == f"{fixed} or vector(0)"
+    for query in (UNACKED, READY, rewritten(RAY), "sum(x[5m])", "max_over_time(x[30m])"):
+        assert rewritten(query) == query
+
+
+def test_it_goes_on_at_once_and_off_after_the_window() -> None:
+    binary = Binary(POLICY, live=0, now=0.0)
+    assert binary.decide([Reading(0, at=0)], busy=0, live=0, now=0.0).desired == 0
+    up = binary.decide([Reading(0, at=15), Reading(3, at=15)], busy=0, live=0, now=15.0)
+    assert (up.desired, up.reason) == (2, "0 of 2: a query says 3")
+    silent = binary.decide([Reading(0, at=30)], busy=0, live=2, now=30.0)
+    assert (silent.desired, silent.next_at) == (2, 1830.0)
+    assert silent.reason == "2 of 2: all queries are 0 for 0 s, off after 1800 s"
+    assert binary.decide([Reading(0, at=1829)], busy=0, live=2, now=1829.9).desired == 2
+    off = binary.decide([Reading(0, at=1830)], busy=0, live=2, now=1830.0)
+    assert (off.desired, off.reason) == (0, "2 of 0: all queries are 0 for 1800 s")
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        Reading(None, "Prometheus cannot be reached", 2000.0),
+        Reading(math.nan, at=2000.0),
+        Reading(0, at=2000.0 - STALE_S - 1),
+    ],
+    ids=["error", "NaN", "stale"],
+)
+@pytest.mark.parametrize("live", [0, 2])
+def test_what_is_not_known_holds_the_state_and_the_silence_begins_anew(
+    unknown: Reading, live: int
+) -> None:
+    binary = Binary(POLICY, live=live, now=0.0)
+    zero = Reading(0, at=10)
+    assert binary.decide([zero], busy=0, live=live, now=10.0).desired == live
+    held = binary.decide([Reading(0, at=2000.0), unknown], busy=0, live=live, now=2000.0)
+    assert held.desired == live
+    assert "it stays on: " in held.reason or "it stays off: " in held.reason
+    later = Reading(0, at=2015.0)
+    assert binary.decide([later], busy=0, live=live, now=2015.0).desired == live
+
+
+def test_one_query_above_zero_is_enough_whatever_the_others_say() -> None:
+    binary = Binary(POLICY, live=0, now=0.0)
+    readings = [Reading(None, "down"), Reading(1, at=5.0)]
+    assert binary.decide(readings, busy=0, live=0, now=5.0).desired == 2
+
+
+def test_a_running_job_keeps_its_replica_and_zero_replicas_means_off() -> None:
+    binary = Binary(BinaryPolicy(2, window_s=0), live=2, now=0.0)
+    kept = binary.decide([Reading(0, at=1.0)], busy=1, live=2, now=1.0)
+    assert kept.desired == 1
+    assert kept.reason.endswith("1 replica with a job ends it first")
+    assert binary.decide([Reading(0, at=2.0)], busy=0, live=1, now=2.0).desired == 0
+    never = Binary(BinaryPolicy(0), live=0, now=0.0)
+    assert never.decide([Reading(5, at=1.0)], busy=0, live=0, now=1.0).desired == 0

@@ -1,0 +1,192 @@
+"""Binary scaling by a real Prometheus: what it refuses, does not know or cannot reach holds."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer, unused_port
+
+from hotplate.autoscaler.binary import Reading
+from hotplate.platform.annotations import binary_of
+from hotplate.platform.controller import query_watch
+from hotplate.platform.label_settings import check_label_settings
+from hotplate.platform.prometheus import Prometheus
+from hotplate.platform.store.store import Store
+from tests.fakes import FakeEngine
+from tests.platform.cloud import Cloud, Refused
+from tests.platform.controller_world import World, config, running, until
+
+UNACKED = (
+    'max_over_time(rabbitmq_queue_messages_unacked{queue="celery-model-training-tasks-gpu"}[30m])'
+)
+READY = UNACKED.replace("unacked", "ready")
+RAY = 'max_over_time(clamp_min(sum(ray_tasks{State!~"FINISHED|FAILED"}[15s]), 0)[30m]) or vector(0)'
+SEED = {
+    "autoscaling/enabled": "true",
+    "autoscaling/max_replicas": "1",
+    "autoscaling/queries": f"{UNACKED}&{READY}&{RAY}",
+}
+
+
+def labels(**more: str) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in (SEED | more).items()]
+
+
+class Queue:
+    """What is scraped."""
+
+    text = ""
+    status = 200
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.text, status=self.status, content_type="text/plain")
+
+
+@pytest.fixture
+async def queue() -> AsyncIterator[tuple[Queue, str]]:
+    """A queue's metrics, and the URL of a Prometheus that scrapes them every 100 ms."""
+    if not (program := shutil.which("prometheus")):
+        pytest.skip("no prometheus here (Debian: apt-get install prometheus)")
+    queue = Queue()
+    app = web.Application()
+    app.router.add_get("/metrics", queue.metrics)
+    async with TestServer(app) as server:
+        assert server.port is not None
+        with prometheus_at(program, server.port) as url:
+            await _scraped(url)
+            yield queue, url
+
+
+@contextmanager
+def prometheus_at(program: str, target_port: int) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder, "prometheus.yml")
+        settings.write_text(
+            "global: {scrape_interval: 100ms, scrape_timeout: 100ms}\n"
+            "scrape_configs: [{job_name: rabbitmq, static_configs: "
+            f"[{{targets: ['127.0.0.1:{target_port}']}}]}}]\n"
+        )
+        port = unused_port()
+        process = subprocess.Popen(
+            [
+                program,
+                f"--config.file={settings}",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--log.level=error",
+            ]
+        )
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+async def _scraped(url: str) -> None:
+    prometheus = Prometheus(url)
+    await sooner_or_later(prometheus, "up == 1", lambda reading: reading.value == 1)
+    await prometheus.close()
+
+
+async def sooner_or_later(
+    prometheus: Prometheus, query: str, good: Callable[[Reading], bool]
+) -> None:
+    async with asyncio.timeout(20):
+        while not good(await prometheus.read(query, "up")):  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(40)  # a Prometheus has to start
+async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
+    queue: tuple[Queue, str],
+) -> None:
+    scraped, url = queue
+    prometheus, binary = Prometheus(url), binary_of(labels())
+    assert binary is not None
+    for query in binary.asked:  # the known broken one, too
+        assert (await prometheus.read(query, binary.up)).value == 0
+    assert "refuses" in (await prometheus.read(RAY, "up")).problem
+    assert "QueryInvalid" in (await prometheus.read("sum(", "up")).problem
+    assert "gives a matrix" in (await prometheus.read("up[5m]", "up")).problem
+    nan = (await prometheus.read("vector(0) / 0", "up")).value
+    assert nan is not None
+    assert math.isnan(nan)
+    assert "nothing is scraped" in (await prometheus.read("absent_metric", 'up{job="x"}')).problem
+    scraped.text = 'rabbitmq_queue_messages_ready{queue="celery-model-training-tasks-gpu"} 4\n'
+    await sooner_or_later(prometheus, READY, lambda reading: reading.value == 4)
+    scraped.status = 500
+    await sooner_or_later(prometheus, "vector(0)", lambda r: "is not up" in r.problem)
+    assert "no Prometheus is set" in (await Prometheus("").read("x", "up")).problem
+    nobody = Prometheus(f"http://127.0.0.1:{unused_port()}")
+    assert "cannot be asked" in (await nobody.read("x", "up")).problem
+    await asyncio.gather(prometheus.close(), nobody.close())
+
+
+async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_watch, "EVERY_S", 0.02)
+    said = {"status": "success", "data": {"resultType": "vector", "result": []}}
+    value = "0"
+
+    async def query(request: web.Request) -> web.Response:
+        asked = (await request.post())["query"]
+        sample = {"value": [0, "1" if asked == "up" else value]}
+        said["data"] = {"resultType": "vector", "result": [sample]}
+        return web.json_response(said)
+
+    app = web.Application()
+    app.router.add_post("/api/v1/query", query)
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    async with TestServer(app) as server:
+        prometheus = Prometheus(str(server.make_url("/")))
+        world = World(store, FakeEngine(), prometheus)
+        async with running(world):
+            made = store.create_deployment(
+                world.user,
+                "echo",
+                world.bento("v1"),
+                config(0, 3),
+                labels(**{"hotplate/binary-window-s": "0", "autoscaling/max_replicas": "2"}),
+            )
+            world.controller.poke(made.id)
+            await until(lambda: "QueryRewritten" in [e.kind for e in store.events(made.id)])
+            await until(lambda: world.status(made) == "scaled-to-zero")
+            value = "3"
+            await until(lambda: len(world.engine.found) == 2)
+            assert store.decisions(made.id)[0].reason == "0 of 2: a query says 3"
+            value = "NaN"
+            await until(lambda: "it stays on" in store.decisions(made.id)[0].reason)
+            assert len(world.engine.found) == 2
+            value = "0"
+            await until(lambda: not world.engine.found)
+        await prometheus.close()
+    store.close()
+
+
+async def test_annotations_come_as_labels_word_for_word_and_wrong_ones_are_refused(
+    cloud: Cloud,
+) -> None:
+    await cloud.push_bento()
+    made = await cloud.deploy(labels=labels())
+    assert made["labels"] == labels()
+    for wrong, complaint in (
+        ({"autoscaling/queries": " & "}, "has no query"),
+        ({"autoscaling/enabled": "yes"}, "is 'true' or 'false', not 'yes'"),
+        ({"autoscaling/max_replicas": "-1"}, "is 0 to 999"),
+        ({"autoscaling/querys": "x"}, "did you mean 'autoscaling/queries'"),
+        ({"hotplate/binary-target": "job=x"}, "label matchers"),
+    ):
+        with pytest.raises(Refused, match=r"400.*labels.*" + complaint.replace("(", r"\(")):
+            await cloud.deploy("other", labels=labels(**wrong))
+    check_label_settings([{"key": "hotplate/binary-target", "value": 'job="rabbitmq"'}], "labels")
