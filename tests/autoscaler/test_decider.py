@@ -85,6 +85,19 @@ def test_idle_times_begin_anew_after_a_gateway_restart() -> None:
     assert decider.decide(Replicas(1), 320.0).desired == 0
 
 
+@pytest.mark.parametrize("began", [100.0, 5000.0], ids=["long ago", "in the future"])
+def test_starts_that_never_end_are_not_joined_by_more(began: float) -> None:
+    """A replica that never becomes ready, and a clock that was set back while it starts."""
+    decider = Decider(Policy(0, 50), now=0.0)
+    queue, live = Demand(queued=9, service_s=30.0), 0
+    counts = []
+    for now in range(100, 2000, 2):
+        live = told(decider, queue, Replicas(0, (began,) * live), float(now)).desired
+        counts.append(live)
+    assert counts[-1] == max(counts) <= 9
+    assert len(set(counts)) <= 3, "two steps, and no more"
+
+
 # Waiting without a tick
 
 

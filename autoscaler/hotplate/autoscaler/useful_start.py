@@ -42,7 +42,7 @@ def begin_within(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> 
     rounds = pace.horizon_s / pace.service_s
     begun = math.floor(busy * rounds + 0.5) + (slots - busy) * (math.floor(rounds) + 1)
     for started_at in replicas.starting_at:
-        due_in_s = max(0.0, started_at + pace.cold_start_s - now)
+        due_in_s = max(0.0, min(started_at, now) + pace.cold_start_s - now)
         begun += pace.concurrency * (math.floor((pace.horizon_s - due_in_s) / pace.service_s) + 1)
     return begun
 

@@ -131,8 +131,11 @@ def _decider(service: Service, memory: Mapping[str, Any] | None, now: float) -> 
 def counts(
     replicas: Sequence[Replica], draining: frozenset[str], now: float, wall: float
 ) -> Replicas:
-    """Replicas as the decider sees them: those that drain are gone already."""
+    """Replicas as the decider sees them: those that drain are gone already.
+
+    `wall` may have been set back since one began; that one begins now, not in the future.
+    """
     mine = [replica for replica in replicas if replica.id not in draining]
     ready = sum(replica.state in _LIVE for replica in mine)
-    starting = [now - (wall - r.created_at) for r in mine if r.state in _COMING]
+    starting = [now - max(0.0, wall - r.created_at) for r in mine if r.state in _COMING]
     return Replicas(ready, tuple(sorted(starting)))
