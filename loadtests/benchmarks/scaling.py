@@ -1,7 +1,6 @@
 """GPU-hours and waits of our rule and of others' on a simulated trace of many models.
 
-The part `standby` is the curve of hits against cost, for fixed pools and for the planner; `tick` is
-what one decision for each of a thousand services costs, when all of them have work.
+The part `tick` is what one decision for each of a thousand services costs, when all have work.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
@@ -24,9 +22,8 @@ from loadtests.many_models import rows
 from loadtests.report import column
 
 COLD_STARTS_S = {"20s": 20.0, "60s": 60.0, "180s": 180.0}
-STANDBY, TICK = "standby", "tick"
-PARTS = [*COLD_STARTS_S, STANDBY, TICK]
-POOLS = range(1, 13)
+TICK = "tick"
+PARTS = [*COLD_STARTS_S, TICK]
 SERVICES = 1000
 PRICES_GPU_S = (75.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0)
 """Of ours: each is one trade of hours for waits."""
@@ -47,8 +44,6 @@ class Line:
     wait_s: float | None = column("mean wait s", 2)
     p99_s: float | None = column("p99 s", 1)
     saved_percent: float | None = column("% saved by ours at that wait", 1)
-    standby: float | None = column("mean standby", 2)
-    hits_percent: float | None = column("% of starts that hit", 1)
     cpu_ms: float | None = column("CPU ms", 1)
 
 
@@ -58,8 +53,6 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Line]:
     for part in parts or PARTS:
         if part == TICK:
             lines.append(_tick())
-        elif part == STANDBY:
-            lines += await asyncio.to_thread(_standby_lines, trace)
         else:
             lines += await asyncio.to_thread(_lines, trace, COLD_STARTS_S[part])
     return lines
@@ -95,31 +88,6 @@ def _line(name: str, outcome: Outcome, cold_start_s: float, curve: Sequence[Poin
     at = hours_at(curve, wait_s)
     saved = None if at is None else 100 * (1 - at / hours)
     return Line(name, cold_start_s, hours, float(outcome.starts), wait_s, outcome.wait_s.p99, saved)
-
-
-def _standby_lines(trace: Mapping[str, Arrivals]) -> list[Line]:
-    """Of pools of a fixed size, and of the planner beside a fixed one of its mean size."""
-    fixed = [_standby_line(trace, size) for size in POOLS]
-    planned = _standby_line(trace, "auto")
-    curve = [(line.standby or 0.0, line.hits_percent or 0.0) for line in fixed]
-    same = hours_at(curve, planned.standby or 0.0)
-    beside = Line("fixed, as many as planned", standby=planned.standby, hits_percent=same)
-    return [*fixed, planned, beside]
-
-
-def _standby_line(trace: Mapping[str, Arrivals], standby: int | Literal["auto"]) -> Line:
-    outcome, fleets = simulate(OURS, trace, Setup(60.0, standby=standby))
-    hits = sum(fleet.standby_hits for fleet in fleets)
-    return Line(
-        f"{OURS}, standby {standby}",
-        60.0,
-        outcome.gpu_hours.total,
-        float(outcome.starts),
-        outcome.wait_s.mean,
-        outcome.wait_s.p99,
-        standby=outcome.gpu_hours.standby * 3600 / outcome.occupancy.span_s,
-        hits_percent=100 * hits / outcome.starts,
-    )
 
 
 def _tick() -> Line:
