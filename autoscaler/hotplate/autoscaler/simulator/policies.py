@@ -63,7 +63,7 @@ def _ours(setup: Setup) -> Scaler:
         concurrency=setup.concurrency,
         price_gpu_s=setup.price_gpu_s,
     )
-    return Ours(policy, now=0.0)
+    return Ours(policy, setup.cold_start_s, now=0.0)
 
 
 POLICIES: Mapping[str, Callable[[Setup], Scaler]] = {

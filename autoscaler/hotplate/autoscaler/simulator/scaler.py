@@ -44,10 +44,14 @@ class Scaler(Protocol):
 
 
 class Ours:
-    """The product's decider, told of demand as the gateway tells it."""
+    """The product's decider, told of demand as the gateway tells it.
 
-    def __init__(self, policy: Policy, now: float) -> None:
+    It knows how long a start takes: in life one has ended before requests come, the roll-out's.
+    """
+
+    def __init__(self, policy: Policy, cold_start_s: float, now: float) -> None:
         self._decider = Decider(policy, now=now)
+        self._decider.ready_after(cold_start_s)
 
     def changed(self, total: int, live: int, now: float) -> float:
         return now if total and not live else now + REPORT_S
