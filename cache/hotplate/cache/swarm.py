@@ -90,6 +90,8 @@ class _May:
     """Who may not have what they say."""
     stalled: set[str]
     """Who may not bring what they ought to."""
+    claimed: int
+    """Bitmap of what comes from the origin to some of all participants."""
 
 
 @dataclass
@@ -169,27 +171,33 @@ class Swarm:
             self._moved_at = now
         if self._joined:
             self._joined, self._quiet_until = False, now + JOIN_S
-        may_origin = self.settled and origin_free and now >= self._quiet_until
-        free = {peer for peer in self._shares if self._standing.free(peer, now)}
-        may = _May(
-            may_origin,
-            free if peers_free else set(),
-            free if waits_free else set(),
-            {peer for peer in free if self._standing.silent(peer, now)},
-            {peer for peer in self._shares if self._standing.doubted(peer, now)},
-            {peer for peer in self._shares if self._standing.stalled_last(peer)},
-        )
-        if not may.origin and not may.ask and not may.wait and not self.local:
-            return None
         out = self._out(now)
+        may = self._may(now, origin_free, peers_free, waits_free)
         for number, index in enumerate(self.chunks.wanted(now)):
             if step := self._step(index, out, may, urgent=True, pressing=number < self._window):
                 return self._take(step, now)
-        if not wanted_only:
+        if not wanted_only and (may.origin or may.ask or may.probe or self.local):
             for index in self._unwanted(now):
                 if step := self._step(index, out, may, urgent=False, pressing=False):
                     return self._take(step, now)
         return None
+
+    def _may(self, now: float, origin_free: bool, peers_free: bool, waits_free: bool) -> _May:
+        standing, peers = self._standing, self._shares
+        free = {peer for peer in peers if standing.free(peer, now)}
+        wait = free if waits_free else set()
+        claimed = 0
+        for share in peers.values():
+            claimed |= share.claims
+        return _May(
+            self.settled and origin_free and now >= self._quiet_until,
+            free if peers_free else set(),
+            wait,
+            {peer for peer in wait if standing.silent(peer, now)},
+            {peer for peer in peers if standing.doubted(peer, now)},
+            {peer for peer in peers if standing.stalled_last(peer)},
+            claimed,
+        )
 
     def _out(self, now: float) -> set[str]:
         """Participants not to wait for."""
@@ -220,9 +228,12 @@ class Swarm:
         """`pressing`: a reader waits for it and for few others before it."""
         if self.local and index not in self._damaged:
             return Step(index, HERE, "was here before", urgent)
+        known = self._holders.get(index, ())
+        if known and not (may.ask or out or may.doubt or self._passed):
+            return None  # the usual case: nobody can be asked now
         passed = {peer for at, peer in self._passed if at == index} if self._passed else set()
         left = out | passed if passed else out
-        holders = [peer for peer in self._holders.get(index, ()) if peer not in left]
+        holders = [peer for peer in known if peer not in left]
         sure = [peer for peer in holders if peer not in may.doubt]
         peer = self._least_busy(index, [peer for peer in sure or holders if peer in may.ask])
         if peer is not None:
@@ -230,7 +241,8 @@ class Swarm:
         if sure:
             return None
         left = left | self._late | may.stalled
-        bringer = self._claimant(index, left) or self._orders.first(index, left)
+        claimant = self._claimant(index, left) if may.claimed >> index & 1 else None
+        bringer = claimant or self._orders.first(index, left)
         if bringer is not None:
             # News tells when it has it; a request now and then, whether it still means to.
             if bringer not in may.wait or not (pressing or bringer in may.probe):
