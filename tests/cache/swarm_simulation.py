@@ -314,6 +314,8 @@ class SimNode(_End):
             self._serve(ask)
         elif self.chunks.cannot(ask.step.index):
             ask.asker._missed(ask, Missed.CANNOT, self)
+        elif not ask.step.urgent:
+            ask.asker._missed(ask, Missed.NOT_YET, self)
         else:
             self._held.setdefault(ask.step.index, []).append(ask)
             self.cluster.after(HOLD_S, lambda: self._let_go(ask))

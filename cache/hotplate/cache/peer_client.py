@@ -15,7 +15,8 @@ from hotplate.cache.standing import NO_PROGRESS_S
 from hotplate.cache.swarm import Missed
 
 HOLD_S = 1.0
-"""How long a peer is asked to keep a request whose chunk it does not have yet."""
+"""How long a peer is asked to keep a reader's request whose chunk it does not have yet. Others'
+come back at once: kept, they would all be answered together when it has it, and share its link."""
 
 _CONNECT_S = 1.0
 _PIECE_BYTES = 1 << 20
@@ -50,9 +51,9 @@ class PeerClient:
     ) -> PeerAnswer:
         """As `Peers.read`, of who is at that address; never raises for what a peer does."""
         url = urlsplit(f"http://{address}/v1/chunks/{key}/{index}")
-        headers = {HOLD: f"{HOLD_S:g}"} | ({DIGEST: digest} if digest else {})
+        headers = {DIGEST: digest} if digest else {}
         headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        headers |= {URGENT: "1"} if urgent else {}
+        headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if urgent else {}
         for fresh in (False, True):
             connection = self._take(address, url, fresh)
             if connection is None:

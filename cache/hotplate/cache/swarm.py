@@ -61,7 +61,7 @@ class Step:
     urgent: bool = False
     """A reader waits for it."""
     waits: bool = False
-    """The source has it not yet, and is asked to keep the request until then."""
+    """The source has it not yet. Urgent requests are kept until it has; others ask if it lives."""
 
 
 class Missed(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-UPLOAD_SLOTS = 5
+UPLOAD_SLOTS = 4
 """Chunks sent at once: as many as a node takes at once (`TRANSFERS`). Few, so that each arrives
 soon and is sent on from there."""
 
