@@ -25,7 +25,7 @@ from loadtests.report import median
 
 NODES = 8
 PORT = 7000
-LINK_BYTES_PER_S = 50e6
+LINK_BYTES_PER_S = 40e6
 """Two cores carry eight nodes and the origin: at this speed they are not what limits."""
 SIZE_BYTES = 1 << 30
 QUICK_BYTES = 64 << 20
