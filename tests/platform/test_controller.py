@@ -339,3 +339,18 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
         assert list(engine.found) == kept
         assert made.wanted is Wanted.RUNNING
     store.close()
+
+
+async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) -> None:
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    labels = [
+        {"key": "hotplate/schedule", "value": "* * * * *=2"},
+        {"key": "hotplate/time-zone", "value": "Europe/Berlin"},
+    ]
+    latest = made.latest
+    world.store.update_deployment(made.id, latest.bento.id, latest.config, labels)
+    world.controller.poke(made.id)
+    await until(lambda: len(world.engine.found) == 2)
+    said = "no demand for more, the schedule '* * * * *=2' says 2"
+    assert said in world.store.decisions(made.id)[0].reason

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from hotplate.autoscaler.claim import Claim, larger, seconds
 from hotplate.autoscaler.errors import MemoryInvalid
@@ -22,6 +22,14 @@ from hotplate.autoscaler.wishes import Wishes
 
 RESTART_S = 60.0
 """How long the count does not fall after the gateway restarted: clients need time to come back."""
+
+
+class _Least(NamedTuple):
+    """The lower bound now, and who set it."""
+
+    replicas: int
+    source: str
+    until: float = math.inf
 
 
 class Decider:
@@ -43,6 +51,7 @@ class Decider:
         self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
         self._restarted_at = -math.inf
+        self._least = _Least(policy.min_replicas, f"min_replicas is {policy.min_replicas}")
         self._restraint: Restraint | None = None
         self._desired = 0
 
@@ -58,6 +67,17 @@ class Decider:
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began, seconds."""
         self._wishes.ready_after(cold_start_s)
+
+    def hold(self, replicas: int, rule: str, until: float) -> None:
+        """A schedule's rule asks for so many at least, until then (loop seconds; inf = for good).
+
+        `min_replicas` is the least still; in force from the next decision on.
+        """
+        least = self._policy.min_replicas
+        if replicas > least:
+            self._least = _Least(replicas, f"the schedule '{rule}' says {replicas}", until)
+        else:
+            self._least = _Least(least, f"min_replicas is {least}", until)
 
     def gateway_restarted(self, now: float) -> None:
         """The gateway lost its counts and its clients; for a minute the count does not fall."""
@@ -91,7 +111,7 @@ class Decider:
         return decision
 
     def _unheard(self, live: int) -> Decision:
-        desired = min(max(self._desired, self._policy.min_replicas), self._policy.max_replicas)
+        desired = min(max(self._desired, self._least.replicas), self._policy.max_replicas)
         return Decision(
             desired,
             lambda: f"{live} of {desired}: no report from the gateway, the count stays",
@@ -107,7 +127,7 @@ class Decider:
         kept = self._kept(max(live, self._desired), now)
         claim = larger(wish, kept)
         if self._policy.says_how_to_go_up or not (
-            self._policy.min_replicas < claim.replicas == live == self._desired
+            self._least.replicas < claim.replicas == live == self._desired
         ):
             claim = self._settle(demand, wish, kept, restraint, live, now)
         desired = min(claim.replicas, most)
@@ -116,7 +136,7 @@ class Decider:
             limit = f"; max_replicas is {most}"
         elif desired < live:
             limit = f"; {self._ended(live, now)}"
-        next_at = min(claim.next_at, self._wishes.next_at(demand, replicas, now))
+        next_at = min(claim.next_at, self._least.until, self._wishes.next_at(demand, replicas, now))
         return Decision(
             desired,
             lambda: f"{live} of {desired}: {claim.why()}{limit}",
@@ -129,7 +149,7 @@ class Decider:
         """How many of them nothing needs now; just after a restart nobody can tell."""
         if now < self._restarted_at + RESTART_S:
             return 0
-        return max(0, desired - max(wish.replicas, self._policy.min_replicas))
+        return max(0, desired - max(wish.replicas, self._least.replicas))
 
     def _settle(
         self,
@@ -150,8 +170,13 @@ class Decider:
         return claim._replace(next_at=min(claim.next_at, granted.next_at))
 
     def _minimum(self) -> Claim:
-        least = self._policy.min_replicas
-        return Claim(least, Cause.MINIMUM, lambda: f"no demand for more, min_replicas is {least}")
+        least = self._least
+        return Claim(
+            least.replicas,
+            Cause.MINIMUM,
+            lambda: f"no demand for more, {least.source}",
+            least.until,
+        )
 
     def _kept(self, current: int, now: float) -> Claim:
         """The replicas with demand, and those that are kept for theirs to come back."""

@@ -6,9 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.autoscaler.grants import USUAL_PRIORITY
+from hotplate.autoscaler.schedule import Schedule
 from hotplate.platform.api.fields import suggestion
 from hotplate.platform.errors import Invalid
 
@@ -31,6 +35,11 @@ class LabelSettings:
     """How long all queries of a binary policy have to be 0 until it goes off."""
     binary_target: str = ""
     """Label matchers of the `up` of what they ask about; empty = everything has to be up."""
+    schedule: str = ""
+    """How many replicas there are at least from which times on; empty = no more than min_replicas.
+    """
+    time_zone: str = "UTC"
+    """Whose clock the schedule goes by."""
     priority: int = USUAL_PRIORITY
     """Whose replicas go first where there are not enough for all: 0 first, 7 last."""
     task_drain_s: int = 3600
@@ -62,6 +71,22 @@ def _seconds(text: str) -> int | None:
     return int(text) if known and int(text) <= LONGEST_S else None
 
 
+def _schedule(text: str) -> str | None:
+    try:
+        Schedule(text, UTC)
+    except ScalingInvalid:
+        return None
+    return text
+
+
+def _time_zone(text: str) -> str | None:
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+    return text
+
+
 def _matchers(text: str) -> str | None:
     return text if re.fullmatch(r'(\w+(=|!=|=~|!~)"[^"]*",?)*', text) else None
 
@@ -84,6 +109,8 @@ _SETTINGS = {
         _Setting("organization_header", _field_name, "the name of a header field"),
         _Setting("binary_window_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
         _Setting("binary_target", _matchers, 'label matchers, as in job="rabbitmq"'),
+        _Setting("schedule", _schedule, "e.g. '0 8 * * mon-fri=2; 0 18 * * mon-fri=0'"),
+        _Setting("time_zone", _time_zone, "a time zone, e.g. 'Europe/Berlin'"),
         _Setting("priority", _priority, "a number from 0 (first) to 7 (last)"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
     )

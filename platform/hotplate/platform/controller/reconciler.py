@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from hotplate.autoscaler.grants import Ask, Grant
+from hotplate.autoscaler.schedule import Floor, Schedule
 from hotplate.deploy.engine import Engine, Replica, WorkloadKey
 from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller.chronicle import Chronicle
@@ -108,6 +111,7 @@ class Reconciler:
     async def _decide(self, tracked: Tracked, replicas: Sequence[Replica]) -> Plan:
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         wishes: list[Wish] = []
+        floor = self._floor(tracked, now)
         for service in tracked.answering():
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
@@ -115,7 +119,7 @@ class Reconciler:
             demand = self._gateways.demand(tracked.route_of(key))
             memory = tracked.memories.get(service.name)
             tracked.demands.note(key, demand, there, wall)
-            wish = self.scaling.wish(service, demand, there, now, memory)
+            wish = self.scaling.wish(service, demand, there, now, memory, floor)
             wishes.append(await self._switched(tracked, service, wish, own, now))
         times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
         tracked.next_at = min(times, default=None)
@@ -138,6 +142,19 @@ class Reconciler:
         await self._chronicle.granted(tracked, granted)
         await self._chronicle.decided(tracked, wishes, now)
         return plan(replace(situation, granted=granted))
+
+    @staticmethod
+    def _floor(tracked: Tracked, now: float) -> tuple[Floor, float] | None:
+        """What the deployment's schedule asks for, until when in loop seconds."""
+        settings = LabelSettings.of(tracked.deployment.labels)
+        if not settings.schedule:
+            return None
+        wall = datetime.now(UTC)
+        floor = Schedule(settings.schedule, ZoneInfo(settings.time_zone)).floor(wall)
+        until = math.inf
+        if floor.until is not None:
+            until = now + (floor.until - wall).total_seconds()
+        return floor, until
 
     async def _switched(
         self, tracked: Tracked, service: Service, wish: Wish, own: Sequence[Replica], now: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
+from hotplate.autoscaler.schedule import Floor
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.workloads import Service
 from hotplate.serving.gateway.routes import RouteDemand
@@ -70,10 +72,12 @@ class Scaling:
         there: Replicas,
         now: float,
         memory: Mapping[str, Any] | None,
+        floor: tuple[Floor, float] | None = None,
     ) -> Wish:
         """How many replicas the service should have; `demand` None = the gateway is not heard.
 
-        `memory` is what an earlier decider of the service had learnt. `now` in loop seconds.
+        `memory` is what an earlier decider of the service had learnt. `floor` is what a schedule
+        asks for, and until when. All times in loop seconds.
         """
         key = service.workload.key
         decider = self._deciders.get(key)
@@ -83,6 +87,10 @@ class Scaling:
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
         decider.observe(counted, now)
+        if floor is not None:
+            decider.hold(floor[0].replicas, floor[0].rule, floor[1])
+        else:
+            decider.hold(0, "", math.inf)
         return Wish(key, decider.decide(there, now), counted or Demand(), there)
 
     def switch(
