@@ -183,6 +183,21 @@ async def test_a_replica_whose_standby_fails_starts_cold(tmp_path: Path, knob: s
         assert view.hits == 0
 
 
+async def test_a_standby_that_was_born_otherwise_is_replaced_and_not_taken(tmp_path: Path) -> None:
+    runtime = warm()
+    async with running(tmp_path, runtime) as engine:
+        await engine.scale(workload("a"), 1)
+        await until(engine, states(S.READY))
+        await pool(engine, ready(1))
+        old = standby_pid(tmp_path)
+        runtime.warm = {"PYTHONPATH": "/of/a/newer/version"}
+        await engine.scale(workload("a"), 2)
+        await until(engine, states(S.READY, S.READY))
+        assert (await pool(engine, lambda view: view.starts == 2)).hits == 0
+        await pool(engine, lambda view: view.ready == 1 and not runs(old))
+        assert b"/of/a/newer/version" in proc(standby_pid(tmp_path), "environ").encode()
+
+
 async def test_a_standby_that_dies_is_replaced_after_a_pause(tmp_path: Path) -> None:
     async with running(tmp_path, warm()) as engine:
         await engine.scale(workload("a"), 1)

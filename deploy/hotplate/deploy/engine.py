@@ -208,6 +208,8 @@ class Warm:
     env: Mapping[str, str]
     job: Mapping[str, Any]
     """What the process reads from its standard input; the engine adds its `folder`."""
+    variant: str = ""
+    """What else sets its replicas apart from others of the environment."""
 
 
 @dataclass(frozen=True)

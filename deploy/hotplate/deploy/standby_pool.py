@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -42,6 +40,7 @@ class Pool:
     """Its members by id, the oldest first, and what is wanted of it."""
 
     warm: Warm
+    """How its members are born; as the last start wanted it."""
     gpus: tuple[int, ...]
     ready: dict[str, StandbyProcess] = field(default_factory=dict)
     making: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -97,8 +96,5 @@ class Pool:
 
 
 def name_of(warm: Warm, gpus: Sequence[int]) -> str:
-    """Of the pool: what is born differently is no standby for another's replica."""
-    born = json.dumps([warm.argv, dict(warm.env), dict(warm.job)], sort_keys=True)
-    digest = hashlib.blake2b(born.encode(), digest_size=4).hexdigest()
     where = "gpu " + ",".join(map(str, gpus)) if gpus else "cpu"
-    return f"{warm.environment[:12]} {where} {digest}"
+    return " ".join(filter(None, (warm.environment[:12], where, warm.variant)))

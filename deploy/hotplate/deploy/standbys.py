@@ -114,7 +114,7 @@ class Standbys:
         """A standby that may become this replica; the caller has it `become`, or drops it."""
         if warm is None or (pool := self._pools.get(name_of(warm, gpus))) is None:
             return None
-        return pool.take()
+        return pool.take() if pool.warm == warm else None
 
     def drop(self, standby: StandbyProcess) -> None:
         """It did not become a replica: end it."""
@@ -127,7 +127,10 @@ class Standbys:
         if warm is None:
             return
         name = name_of(warm, gpus)
-        self._pools.setdefault(name, Pool(warm, tuple(gpus)))
+        pool = self._pools.setdefault(name, Pool(warm, tuple(gpus)))
+        if pool.warm != warm:  # our own files are of another version, or the host's variables
+            self._end_all(pool, "replicas are born differently now")
+            pool.warm = warm
         self._planner.started(name, _now(), hit=hit, organization=organization)
         self._wake.set()
 

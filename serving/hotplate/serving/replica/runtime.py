@@ -24,6 +24,7 @@ from hotplate.serving.replica.parts import make_parts
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
+    THREAD_COUNTS,
     build_variables,
     is_reserved,
     platform_constants,
@@ -57,6 +58,8 @@ class Warm:
     env: Mapping[str, str]
     job: Mapping[str, Any]
     """What the process reads from its standard input, as JSON, beside its `folder`."""
+    variant: str = ""
+    """The number of threads of the numeric libraries, where it is set."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +266,9 @@ def _warm(host_env: Mapping[str, str], environment: Environment, parts: Path, mo
     env = {**host_env, **platform_constants(environment.python)}
     env |= search_paths(env, environment.python, parts)
     argv = (str(environment.python), "-m", STANDBY)
-    return Warm(environment.digest, argv, env, {"modules": modules})
+    threads = env.get(THREAD_COUNTS[0])
+    variant = f"{threads} threads" if threads else ""
+    return Warm(environment.digest, argv, env, {"modules": modules}, variant)
 
 
 async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:
