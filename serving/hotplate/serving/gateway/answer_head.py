@@ -119,10 +119,18 @@ class AnswerHead:
         return b"".join(lines), b"\r\n\r\n", chunked, keep_alive
 
 
+def is_interim(status: int) -> bool:
+    """Whether another head follows. Raises ValueError for what is no status."""
+    if status < 100:
+        raise ValueError(f"status {status}")
+    return status < 200 and status != 101
+
+
 def read_answer(
-    status: int, reason: bytes, fields: Sequence[Field], *, keep_alive: bool
+    status: int, reason: bytes, fields: Sequence[Field], *, keep_alive: bool, worker: bool
 ) -> AnswerHead:
-    """Reads the head of a replica's answer; `keep_alive` is what the parser makes of it."""
+    """Reads the head of a replica's answer; `keep_alive` is what the parser makes of it. Only our
+    `worker` is believed how much of its body is for the caller."""
     noted: dict[bytes, bytes] = {}
     kept: list[bytes] = []
     has_request_id = False
@@ -147,7 +155,7 @@ def read_answer(
         upgrade=noted.get(b"upgrade", b""),
         has_request_id=has_request_id,
         kept=kept,
-        answer_bytes=None if answer_bytes is None else int(answer_bytes),
+        answer_bytes=int(answer_bytes) if worker and answer_bytes is not None else None,
         trailer=noted.get(b"trailer", b""),
     )
 

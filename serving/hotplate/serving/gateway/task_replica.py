@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httptools
 
-from hotplate.serving.gateway.answer_head import AnswerHead, read_answer
+from hotplate.serving.gateway.answer_head import AnswerHead, is_interim, read_answer
 from hotplate.serving.gateway.request_head import Field
 
 READ_BYTES = 64 << 10
@@ -36,6 +36,7 @@ class ReplicaCall:
         self._head: AnswerHead | None = None
         self._pieces: list[bytes] = []
         self._done = False
+        self._worker = worker
         self.begun = not worker
         """Whether a handler may have begun: our worker says so, of another server nobody knows."""
 
@@ -83,8 +84,10 @@ class ReplicaCall:
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         self.begun = True
-        if status >= 200:
-            self._head = read_answer(status, self._reason, self._fields, keep_alive=False)
+        if not is_interim(status):
+            self._head = read_answer(
+                status, self._reason, self._fields, keep_alive=False, worker=self._worker
+            )
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -118,7 +121,7 @@ class ReplicaCall:
                 raise ReplicaLeft("ended the connection before its answer was complete")
             try:
                 self._parser.feed_data(data)
-            except httptools.HttpParserError as error:
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
                 raise ReplicaLeft(f"answered what is not HTTP/1.1 ({error})") from error
             pieces, self._pieces = self._pieces, []
             if self._head is not None:

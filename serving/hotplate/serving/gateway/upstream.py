@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from hotplate.serving.gateway.answer_head import AnswerHead, read_answer
+from hotplate.serving.gateway.answer_head import AnswerHead, is_interim, read_answer
 from hotplate.serving.gateway.head_memo import HEAD_END
 from hotplate.serving.gateway.request_head import Field
 from hotplate.serving.gateway.tap import Tap
@@ -180,12 +180,14 @@ class Upstream(Tap):
         status = self._parser.get_status_code()
         if exchange is None or self._ended:
             return
-        if status < 200 and status != 101:
+        if is_interim(status):
             if status == 100 and self.tells:
                 exchange.started()
             return
         keep_alive = self._parser.should_keep_alive()
-        head = read_answer(status, self._reason, self._fields, keep_alive=keep_alive)
+        head = read_answer(
+            status, self._reason, self._fields, keep_alive=keep_alive, worker=self.worker
+        )
         self._fields = []  # of trailers, from here on
         if status == 101 and not exchange.request.upgrade:
             raise ValueError("an upgrade that nobody asked for")
