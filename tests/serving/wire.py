@@ -108,6 +108,9 @@ ANSWERS = {
     "two in chunks": (OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n") * 2,
     "another coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "NUL in the reason": b"HTTP/1.1 200 O\0\r\nContent-Length: 3\r\n\r\nabc",
+    "a body behind an interim one": b"HTTP/1.1 147 OK\r\nContent-Length: 3\r\n\r\nabc"
+    + OK
+    + b"Content-Length: 0\r\n\r\n",
     "a status below 100": b"HTTP/1.1 050 OK\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n",
     "a length that only our worker says": OK
     + b"Hotplate-Answer-Bytes: 1\r\nContent-Length: 3\r\n\r\nabc",

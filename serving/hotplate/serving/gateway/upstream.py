@@ -201,6 +201,8 @@ class Upstream(Tap):
             self._parser = httptools.HttpResponseParser(self)
 
     def on_body(self, data: bytes) -> None:
+        if self._head is None:
+            raise ValueError("a body behind an interim answer")
         if not self._ended and self.exchange is not None:
             self.exchange.answer_body(data)
 
