@@ -14,9 +14,10 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from hotplate.serving.gateway.packets import PACKET_BYTES, PacketListener
+
 log = logging.getLogger(__name__)
 
-PACKET_BYTES = 4096
 ANSWER_S = 5.0
 TAKEN, REFUSED = b"taken", b"refused"
 
@@ -26,31 +27,22 @@ class Inbox:
 
     def __init__(self, path: Path, take: Callable[[str, socket.socket], Awaitable[bool]]) -> None:
         """`take` is given a deployment's name and a socket; it says whether it can use it."""
-        self._path = path
         self._take = take
         self._loop = asyncio.get_running_loop()
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener = PacketListener(path, self._came)
         self._open: set[socket.socket] = set()
         self._taking: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
         """Listens. Raises OSError."""
-        self._listening.bind(str(self._path))
-        self._path.chmod(0o600)
-        self._listening.listen()
-        self._listening.setblocking(False)
-        self._loop.add_reader(self._listening, self._accept)
+        self._listener.open()
 
     def close(self) -> None:
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
+        self._listener.close()
         for connection in list(self._open):
             self._end(connection)
-        self._path.unlink(missing_ok=True)
 
-    def _accept(self) -> None:
-        connection, _ = self._listening.accept()
-        connection.setblocking(False)
+    def _came(self, connection: socket.socket) -> None:
         self._open.add(connection)
         self._loop.add_reader(connection, self._read, connection)
 

@@ -7,18 +7,16 @@ what comes on them tells when the handlers have ended that it has left behind.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from hotplate.serving.gateway.bequest import CLOSED, FAREWELL
 from hotplate.serving.gateway.fleet import Fleet
 from hotplate.serving.gateway.orphan import Orphan, is_asked
+from hotplate.serving.gateway.packets import PACKET_BYTES, PacketListener
 
-PACKET_BYTES = 4096
 READ_BYTES = 256 << 10
 LOOK_S = 0.02
 """How often it is looked whether who parted without a word is dead."""
@@ -111,23 +109,16 @@ class Keeper:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._path: Path = fleet.keep_of(fleet.id)
         self._loop = asyncio.get_running_loop()
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener = PacketListener(fleet.keep_of(fleet.id), self._came)
         self._estates: list[Estate] = []
 
     def open(self) -> None:
         """Listens. Raises OSError."""
-        self._listening.bind(str(self._path))
-        self._path.chmod(0o600)
-        self._listening.listen()
-        self._listening.setblocking(False)
-        self._loop.add_reader(self._listening, self._accept)
+        self._listener.open()
 
     def close(self) -> None:
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
-        self._path.unlink(missing_ok=True)
+        self._listener.close()
         for estate in list(self._estates):
             self._drop(estate)
 
@@ -145,13 +136,10 @@ class Keeper:
     def _named(self, name: tuple[str, str]) -> Iterator[Estate]:
         return (estate for estate in self._estates if estate.name == name)
 
-    def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            line, _ = self._listening.accept()
-            line.setblocking(False)
-            estate = Estate(line)
-            self._estates.append(estate)
-            self._loop.add_reader(line, self._hear, estate)
+    def _came(self, line: socket.socket) -> None:
+        estate = Estate(line)
+        self._estates.append(estate)
+        self._loop.add_reader(line, self._hear, estate)
 
     def _hear(self, estate: Estate) -> None:
         try:
