@@ -37,9 +37,19 @@ class Deadlines(Generic[Holder]):
 
     def replace(self, tickets: Iterable[Ticket[Holder]]) -> None:
         """Watches these too, whose ends have all changed, and throws away what is of no use."""
-        heap = [entry for entry in self._heap if _is_due(entry)]
-        heap += [(ticket.ends_at, ticket.number, ticket) for ticket in tickets]
-        heapify(heap)
+        heap: list[tuple[float, int, Ticket[Holder]]] = []
+        latest, in_order = -math.inf, True
+        for entry in self._heap:
+            if _is_due(entry):
+                in_order = in_order and latest <= entry[0]
+                latest = entry[0]
+                heap.append(entry)
+        for ticket in tickets:
+            in_order = in_order and latest <= ticket.ends_at
+            latest = ticket.ends_at
+            heap.append((latest, ticket.number, ticket))
+        if not in_order:  # with equal time-outs it is, and so a heap
+            heapify(heap)
         self._heap = heap
         self._sweep_at = 2 * len(heap) + STALE_MOST
 

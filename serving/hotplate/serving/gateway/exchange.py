@@ -167,6 +167,7 @@ class Exchange(Sending):
         """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
         `answer_end` would. The head says how long the body is."""
         self.upstream = None
+        self._drop_body()
         server = self.server
         front, self.front = self.front, None
         if front is not None:
@@ -268,6 +269,7 @@ class Exchange(Sending):
 
     def _ended(self) -> None:
         """The replica is done with it."""
+        self._drop_body()  # its ticket may be kept for a while (`deadlines.py`)
         self.server.finished(self, self.server.loop.time())
 
     def _told(self, front: Front) -> None:

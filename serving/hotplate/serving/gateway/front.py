@@ -270,6 +270,7 @@ class Front:
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        self._reader = None  # which knows this front: nothing is left for the collector
         self.server.callers.closed(self)
         if self._lingering is not None:
             self._lingering.cancel()

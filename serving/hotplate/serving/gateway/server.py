@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -31,6 +32,10 @@ from hotplate.serving.gateway.table_file import TableFile
 from hotplate.serving.gateway.task_desk import TaskDesk
 
 log = logging.getLogger(__name__)
+
+UNCOLLECTED = 20_000
+"""Objects after which Python looks for cycles. A request leaves none behind, a connection a few
+(its parser knows who reads with it); to look after 700, as usual, costs every request."""
 
 
 @dataclass(frozen=True)
@@ -184,5 +189,7 @@ def shared(limits: Limits, descriptors_most: int) -> Limits:
 
 def run(settings: GatewaySettings, ready: Callable[[int], None]) -> None:
     """`serve` on an event loop of its own."""
+    gc.freeze()
+    gc.set_threshold(UNCOLLECTED)
     log.info("the request path is %s", "compiled" if is_used() else "plain Python, not compiled")
     uvloop.run(serve(settings, ready))
