@@ -90,8 +90,8 @@ class Kitchen:
     ) -> ReplicaRoute:
         return ReplicaRoute("r1", self.backend.address, concurrency, draining, worker=worker)
 
-    async def wake(self, concurrency: int = 1) -> None:
-        await self.serve(replicas=(self.replica(concurrency),))
+    async def wake(self, concurrency: int = 1, *, worker: bool = False) -> None:
+        await self.serve(replicas=(self.replica(concurrency, worker=worker),))
 
     async def sleep(self) -> None:
         await self.serve(replicas=())

@@ -28,7 +28,7 @@ async def ended(kitchen: Kitchen) -> asyncio.Event:
 
     kitchen.backend.on("/job/submit", submit)
     await kitchen.serve(tasks=("/job",))
-    await kitchen.wake()
+    await kitchen.wake(worker=True)
     return event
 
 

@@ -28,29 +28,6 @@ class Front:
     An `asyncio.Protocol`, see `as_protocol`.
     """
 
-    __slots__ = (
-        "_active",
-        "_advancing",
-        "_ahead",
-        "_awaited",
-        "_closed",
-        "_half_close",
-        "_idle_since",
-        "_let_in",
-        "_limits",
-        "_lingering",
-        "_loop",
-        "_patience",
-        "_reader",
-        "_reading",
-        "_relayed",
-        "_transport",
-        "peer",
-        "read_paused",
-        "server",
-        "write_paused",
-    )
-
     def __init__(self, server: RouteServer, *, relayed: bool = False) -> None:
         """`relayed`: another gateway's connection, on which it passes on what its callers ask."""
         self.server = server
