@@ -34,6 +34,8 @@ class Destination:
     """`size_bytes` of memory, allocated and touched."""
 
     def __init__(self, size_bytes: int) -> None:
+        # As a GPU's copy engine does: between two copies torch's threads spin, on all cores.
+        torch.set_num_threads(1)
         self._bytes = torch.zeros(size_bytes, dtype=torch.uint8)
         self._filled = 0
         self._places: dict[str, slice] = {}
