@@ -13,8 +13,10 @@ import pytest
 
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
-from hotplate.cache.errors import CacheError
+from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.peer_answer import PeerAnswer
+from hotplate.cache.peer_client import PeerClient
 from tests.cache.bad_peers import BadPeer, Kind
 from tests.cache.fakes import AgentProcess, random_bytes
 from tests.cache.web import WebServer
@@ -147,6 +149,28 @@ async def test_who_has_not_the_token_gets_no_chunk_and_meets_nobody(
                 assert response.status == status
                 body = await response.read()
         assert body == WEIGHTS[:CHUNK_BYTES]
+
+
+async def test_where_there_is_no_room_for_a_chunk_its_answer_is_not_taken_for_the_next_ones(
+    tmp_path: Path, web: WebServer
+) -> None:
+    def refuse() -> None:
+        raise NoSpace("full")
+
+    async with agent(tmp_path / "0") as one:
+        await one.pull(f"{web.url}/m")
+        (blob,) = (await one.status())["blobs"]
+        client = PeerClient("", asyncio.get_running_loop().time)
+        view = memoryview(bytearray(5))
+
+        def read(index: int, prepare: Callable[[], None]) -> PeerAnswer:
+            return client.read(address(one), blob["digest"], index, view, prepare, "", False, 5.0)
+
+        with pytest.raises(NoSpace):
+            await asyncio.to_thread(read, 0, refuse)
+        answer = await asyncio.to_thread(read, 6, lambda: None)
+        client.close()
+        assert (answer.missed, view.tobytes()) == (None, WEIGHTS[-5:])
 
 
 @pytest.mark.parametrize(

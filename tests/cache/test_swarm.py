@@ -57,6 +57,16 @@ def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
+def test_who_has_answered_is_asked_for_more_before_what_it_gave_is_verified() -> None:
+    swarm = swarm_of()
+    swarm.learn("a", ALL)
+    first = drain(swarm)[0]
+    swarm.answered(first, 1.0)
+    assert len(drain(swarm)) == 1
+    swarm.came(first, 0.1, 2.0)
+    assert not drain(swarm)
+
+
 def test_requests_that_peers_keep_leave_the_origins_alone() -> None:
     swarm = swarm_of()
     for peer in "abc":

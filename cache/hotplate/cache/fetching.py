@@ -8,9 +8,10 @@ comes next, and from whom, `swarm.py` decides.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -228,15 +229,17 @@ class Fetcher:
     def _bring(self, fetch: Fetch, step: Step) -> None:
         """Raises CacheError, when the origin did not give it or there is no room for it."""
         offset, length = fetch.content.span(step.index)
-        fetch.destination.reserve(offset, length)
         if step.source == HERE:
+            fetch.destination.reserve(offset, length)
             self._bring_local(fetch, step)
             return
         with fetch.destination.view[offset : offset + length] as part:
             if step.source != ORIGIN:
                 self._bring_from_peer(fetch, step, part)
                 return
-            fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
+            with self._request(fetch, step):
+                fetch.destination.reserve(offset, length)
+                fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
             self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
@@ -244,6 +247,18 @@ class Fetcher:
         elif digest != fetch.content.chunks[step.index]:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
         self._came(fetch, step, 0.0)
+
+    @contextlib.contextmanager
+    def _request(self, fetch: Fetch, step: Step) -> Iterator[None]:
+        """While its source is asked. Then the next request goes out at once, on another thread:
+        no connection waits for what came over it to be verified."""
+        try:
+            yield
+        finally:
+            with self.work:
+                self._end(step)
+                fetch.swarm.answered(step, self.clock())
+                self.work.notify()
 
     def _hears(self, fetch: Fetch, index: int) -> Came:
         """Takes note of a chunk's bytes while they come; often enough for the fetch's patience."""
@@ -273,16 +288,14 @@ class Fetcher:
         assert self._peers is not None
         began = self.clock()
         known = fetch.content.chunks[step.index]
-        answer = self._peers.read(
-            step.source,
-            fetch.key,
-            step.index,
-            part,
-            known,
-            step.urgent,
-            self.standing.patience_s,
-            lambda: self._heard(step.source),
-        )
+        with self._request(fetch, step):
+            answer = self._peers.read(
+                *(step.source, fetch.key, step.index, part),
+                lambda: fetch.destination.reserve(*fetch.content.span(step.index)),
+                *(known, step.urgent, self.standing.patience_s),
+                lambda: self._heard(step.source),
+            )
+        took_s = self.clock() - began
         self._metrics.peer_bytes.labels("in").inc(answer.body_bytes)
         fetch.traffic.add(peers_bytes=answer.body_bytes)
         if answer.missed is None:
@@ -291,7 +304,7 @@ class Fetcher:
             if digest == (known or answer.digest):
                 if isinstance(fetch.content, Draft):
                     fetch.content.chunks[step.index] = digest
-                self._came(fetch, step, self.clock() - began, answer)
+                self._came(fetch, step, took_s, answer)
                 return
             answer = PeerAnswer(Missed.LIED)
         self._missed(fetch, step, answer)
@@ -309,7 +322,6 @@ class Fetcher:
     ) -> None:
         self._metrics.count_chunk(_kind(step), "verified")
         with self.work:
-            self._end(step)
             fetch.swarm.came(step, took_s, self.clock())
             if answer is not None:
                 fetch.swarm.learn(step.source, answer.have)
@@ -332,7 +344,6 @@ class Fetcher:
             now = self.clock()
             if why is Missed.LIED and not self.standing.is_banned(step.source, now):
                 self._metrics.bans.inc()
-            self._end(step)
             final = fetch.swarm.missed(step, why, now, answer.retry_s)
             if answer.have:
                 fetch.swarm.learn(step.source, answer.have)
@@ -343,7 +354,6 @@ class Fetcher:
         self._metrics.count_chunk(_kind(step), "corrupt" if corrupt else "failed")
         self._count(fetch, error.body_bytes)
         with self.work:
-            self._end(step)
             self._end_of(fetch, fetch.swarm.failed(step, error, self.clock()))
 
     def _begin(self, fetch: Fetch, step: Step) -> None:

@@ -81,6 +81,7 @@ class Gossip:
         key: str,
         index: int,
         view: memoryview,
+        prepare: Callable[[], None],
         digest: str,
         urgent: bool,
         patience_s: float,
@@ -90,7 +91,9 @@ class Gossip:
         address = self.members.reach(peer, self._fetcher.clock())
         if address is None:
             return PeerAnswer(Missed.LACKS)
-        return self._client.read(address, key, index, view, digest, urgent, patience_s, heard)
+        return self._client.read(
+            address, key, index, view, prepare, digest, urgent, patience_s, heard
+        )
 
     def begun(self, key: str) -> None:
         """On the loop: a fetch has begun."""

@@ -37,6 +37,7 @@ class Peers(Protocol):
         key: str,
         index: int,
         view: memoryview,
+        prepare: Callable[[], None],
         digest: str,
         urgent: bool,
         patience_s: float,
@@ -44,7 +45,8 @@ class Peers(Protocol):
     ) -> PeerAnswer:
         """Asks a peer for a chunk and fills `view` with it. `digest` is "" where not known.
 
-        `heard` is called when the peer begins to send it.
+        `prepare` makes room for it while the answer is on its way, and may raise CacheError, which
+        is raised here; `heard` is called when the peer begins to send it.
         """
 
     def begun(self, key: str) -> None:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
+from hotplate.cache.errors import CacheError
 from hotplate.cache.http_connection import Connection
 from hotplate.cache.peer_answer import PeerAnswer
 from hotplate.cache.standing import NO_PROGRESS_S
@@ -44,12 +45,16 @@ class PeerClient:
         key: str,
         index: int,
         view: memoryview,
+        prepare: Callable[[], None],
         digest: str,
         urgent: bool,
         patience_s: float,
         heard: Callable[[], None],
     ) -> PeerAnswer:
-        """As `Peers.read`, of who is at that address; never raises for what a peer does."""
+        """As `Peers.read`, of who is at that address; never raises for what a peer does.
+
+        New memory takes as long to clear as a fast peer takes to fill it, so both are done at once.
+        """
         url = urlsplit(f"http://{address}/v1/chunks/{key}/{index}")
         headers = {DIGEST: digest} if digest else {}
         headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -60,12 +65,16 @@ class PeerClient:
                 break
             try:
                 connection.send("GET", url, headers)
+                prepare()
                 head = _patient_head(connection)
             except OSError as exc:
                 connection.close()
                 if connection.used and not isinstance(exc, TimeoutError):
                     continue  # an idle connection that was closed meanwhile says nothing
                 break
+            except CacheError:  # there is no room, and the answer comes all the same
+                connection.close()
+                raise
             if head[0] == 200:
                 heard()
             return self._body(address, connection, head, view, patience_s)

@@ -125,6 +125,7 @@ class Swarm:
         self._passed: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._moved_at: float | None = None
+        self._asked: set[Step] = set()  # of peers, who have not answered yet
 
     @property
     def participants(self) -> list[str]:
@@ -219,6 +220,7 @@ class Swarm:
         if step.source == ORIGIN:
             self.claims |= 1 << step.index
         elif step.source != HERE:
+            self._asked.add(step)
             self._standing.ask(step.source, now)
         return step
 
@@ -271,6 +273,12 @@ class Swarm:
                 out |= share.have
         return (~out & ((1 << index) - 1)).bit_count() < self._window
 
+    def answered(self, step: Step, now: float) -> None:
+        """All that a peer will send is here: it may be asked for more while that is verified."""
+        if step in self._asked:
+            self._asked.remove(step)
+            self._standing.answered(step.source, now)
+
     def came(self, step: Step, took_s: float, now: float) -> None:
         """The chunk is here and verified."""
         self._end(step, now)
@@ -320,5 +328,4 @@ class Swarm:
     def _end(self, step: Step, now: float) -> None:
         if step.source == ORIGIN:
             self.claims &= ~(1 << step.index)
-        elif step.source != HERE:
-            self._standing.answered(step.source, now)
+        self.answered(step, now)
