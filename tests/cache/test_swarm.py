@@ -52,8 +52,16 @@ def test_a_peer_that_has_it_comes_before_the_origin() -> None:
 def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
     swarm = swarm_of()
     swarm.learn("a", ALL)
-    (only,) = drain(swarm)  # it has given nothing yet
-    swarm.came(only, 0.1, 1.0)
+    assert len(drain(swarm)) == PEER_REQUESTS
+
+
+def test_who_has_given_nothing_yet_is_asked_for_one_chunk_where_there_are_others() -> None:
+    swarm = swarm_of()
+    swarm.learn("a", ALL)
+    swarm.learn("b", ALL)
+    first, second = drain(swarm)
+    assert {first.source, second.source} == {"a", "b"}
+    swarm.came(first, 0.1, 1.0)
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
@@ -150,7 +158,7 @@ def test_who_gave_wrong_bytes_is_not_asked_again() -> None:
 def test_what_only_a_silent_stranger_says_to_have_comes_from_the_origin() -> None:
     swarm = swarm_of()
     swarm.learn("a", ALL)
-    assert take(swarm, 1.0).source == "a"
+    assert {one.source for one in drain(swarm, 1.0)} == {"a"}
     assert swarm.next(1.0 + TRIAL_S / 2, False, True) is None
     assert take(swarm, 1.0 + TRIAL_S).source == ORIGIN  # what this node owns, and nothing else
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 PEER_REQUESTS = 4
 """Requests to one peer at a time: two fill a fast link, and two more hide their round trips. To one
-that has given nothing yet, or stalled since: one, so that a liar wastes no more."""
+that has given nothing yet, or stalled since: one, so that a liar wastes no more; but not where
+there is no other, and the link would wait for its first chunk."""
 
 NO_PROGRESS_S = 2.5
 """A peer that sends nothing for that long is left."""
@@ -61,12 +62,13 @@ class Standing:
         record = self._records.get(peer)
         return record is None or not (record.stalls or record.banned) or now >= record.not_before
 
-    def free(self, peer: str, now: float) -> bool:
+    def free(self, peer: str, now: float, alone: bool = False) -> bool:
         """Whether it may be asked for one more chunk now."""
         record = self._records.get(peer)
         if record is None:
             return True
-        return record.asked < (PEER_REQUESTS if record.proven else 1) and now >= record.not_before
+        most = PEER_REQUESTS if record.proven or alone else 1
+        return record.asked < most and now >= record.not_before
 
     def doubted(self, peer: str, now: float) -> bool:
         """Whether what it says that it has may not be there: it has given nothing since it stalled,

@@ -185,7 +185,7 @@ class Swarm:
 
     def _may(self, now: float, origin_free: bool, peers_free: bool, waits_free: bool) -> _May:
         standing, peers = self._standing, self._shares
-        free = {peer for peer in peers if standing.free(peer, now)}
+        free = {peer for peer in peers if standing.free(peer, now, alone=len(peers) == 1)}
         wait = free if waits_free else set()
         claimed = 0
         for share in peers.values():
