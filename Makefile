@@ -51,7 +51,7 @@ check: .venv/installed  ## what CI runs: format, lint, types, contracts, tests, 
 	@$(BIN)/coverage combine -q
 	@$(BIN)/coverage report --skip-covered
 
-bench: install  ## the benchmarks, as a table
+bench: install .venv/demo-model  ## the benchmarks, as a table
 	@$(BIN)/python loadtests/bench.py
 
 bench-gateway: install  ## the gateway beside its peers, as one table
