@@ -44,8 +44,8 @@ def some_asks(rng: Random) -> list[Ask[str]]:
                 wanted,
                 kept=rng.randint(0, wanted),
                 held=rng.randint(0, 6),
-                priority=rng.randint(2, 4),
                 replacing=rng.random() < 0.5,
+                priority=rng.randint(2, 4),
             )
         )
     return found
@@ -133,13 +133,17 @@ def test_idle_replicas_give_way_to_needed_ones_and_equals_keep_what_they_have() 
     assert share([other, busy], {}, gpus(1))["busy"].replicas == 1
 
 
-def test_a_new_revision_goes_before_the_one_that_it_replaces() -> None:
-    old = Ask("old", "a", ONE_GPU, 2, held=2)
-    new = Ask("new", "a", ONE_GPU, 2, replacing=True)
+def test_a_new_revision_that_takes_over_goes_before_the_one_that_it_replaces() -> None:
+    old = Ask("old", "a", ONE_GPU, 2)
+    new = Ask("new", "a", ONE_GPU, 2, held=2, replacing=True)
     granted = share([old, new], {"a": Quota(gpus(2))}, UNLIMITED)
     assert (granted["old"].replicas, granted["new"].replicas) == (1, 1)
     granted = share([old, new], {"a": Quota(gpus(1))}, UNLIMITED)
     assert (granted["old"].replicas, granted["new"].replicas) == (0, 1)
+    both_gone = [old, replace(new, held=0)]
+    assert share(both_gone, {"a": Quota(gpus(1))}, UNLIMITED)["new"].replicas == 1
+    holder = Ask("holder", "a", ONE_GPU, 1, held=1)
+    assert share([replace(new, held=0), holder], {}, gpus(1))["holder"].replicas == 1
 
 
 def test_gpus_count_where_they_are_scarce_and_else_the_scarcest() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.plan import START_ATTEMPTS, plan
+from hotplate.platform.controller.plan import START_ATTEMPTS, held_by, plan
 from hotplate.platform.store.records import Outcome, Wanted
 from tests.platform.situations import NOW, deployment, key, replica, revision, service, situation
 
@@ -103,6 +103,17 @@ def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
         "deploying",
         "service 'Echo': exited with code 1; it is started again after a pause",
     )
+
+
+def test_a_new_revision_takes_over_what_the_one_before_it_has() -> None:
+    alone = situation(deployment(NEW, None), replica("a"))
+    assert held_by(alone, {key(1): 2}) == {key(1): 1}
+    taking = situation(deployment(NEXT, OLD), replica("a"), replica("b"))
+    assert held_by(taking, {key(1): 2, key(2): 1}) == {key(1): 1, key(2): 1}
+    assert held_by(taking, {key(1): 2, key(2): 3}) == {key(1): 0, key(2): 2}
+    coming = replica("c", 2)
+    taking = situation(deployment(NEXT, OLD), replica("a"), coming)
+    assert held_by(taking, {key(1): 1, key(2): 1}) == {key(1): 1, key(2): 1}
 
 
 def test_what_does_not_fit_stays_deploying_and_says_why() -> None:

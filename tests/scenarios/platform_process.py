@@ -59,6 +59,8 @@ class Platform:
             f"arena_bytes = {256 << 20}\n"
             f"unused_files_s = {UNUSED_FILES_S}\n"
             f"{settings}"
+            # Their processes would cost every scenario; those that are of standbys are elsewhere.
+            "\n[standby]\nmode = 'off'\n"
         )
 
     # Its life ------------------------------------------------------------------------------

@@ -58,10 +58,11 @@ class Ask(Generic[Key]):
     kept: int = 0
     """How many of them are idle and only kept for demand to come back: they are granted last."""
     held: int = 0
-    """How many there are: between equals, who has something keeps it."""
-    priority: int = USUAL_PRIORITY
+    """How many there are: between equals, who has something keeps it. A new revision takes over
+    what the one before it has."""
     replacing: bool = False
-    """A new revision, which goes before its equals: at a full quota it could not start else."""
+    """A new revision: between equals that have nothing, it goes first."""
+    priority: int = USUAL_PRIORITY
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,9 @@ class _Sharing(Generic[Key]):
         """What it has for its weight; equal parts are equal in whatever order they came."""
         return round(has[organization] / self._quota(organization).weight, 9)
 
-    def _queues(self, wanted: Mapping[int, int]) -> dict[str, list[tuple[float, bool, int, int]]]:
+    def _queues(self, wanted: Mapping[int, int]) -> dict[str, list[tuple[float, int, bool, int]]]:
         """Per organization, a heap of its services that want more."""
-        queues: dict[str, list[tuple[float, bool, int, int]]] = defaultdict(list)
+        queues: dict[str, list[tuple[float, int, bool, int]]] = defaultdict(list)
         for i, most in wanted.items():
             if self._granted[i] < most and i not in self._short:
                 queues[self._asks[i].organization].append(self._turn(i))
@@ -172,11 +173,11 @@ class _Sharing(Generic[Key]):
             heapq.heapify(queue)
         return queues
 
-    def _turn(self, i: int) -> tuple[float, bool, int, int]:
+    def _turn(self, i: int) -> tuple[float, int, bool, int]:
         """Whose turn it is inside an organization: the smallest has the next."""
         ask, granted = self._asks[i], self._granted[i]
         has = round(granted * self._sizes_inside[i], 9)
-        return has, not ask.replacing, -max(0, ask.held - granted), i
+        return has, -max(0, ask.held - granted), not ask.replacing, i
 
     def _add(self, i: int) -> bool:
         """Grant one more, if quota and capacity allow it."""

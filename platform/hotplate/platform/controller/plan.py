@@ -8,7 +8,7 @@ stop and start at any point between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
 from hotplate.platform.controller.sentences import counted
@@ -59,6 +59,24 @@ def wanted(situation: Situation) -> dict[WorkloadKey, int]:
     if situation.deployment.wanted is not Wanted.RUNNING:
         return {}
     return _targets(situation, _verdict(situation))
+
+
+def held_by(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> dict[WorkloadKey, int]:
+    """What each workload has already. A new revision takes over what it wants of what there is of
+    the one that serves, until that is gone: at a full quota it could not start else."""
+    held = {
+        key: sum(replica.id not in situation.draining for replica in situation.of(key))
+        for key in wishes
+    }
+    latest, serving = situation.deployment.latest, situation.deployment.serving
+    for key, count in wishes.items():
+        if serving is None or key.revision != latest.number or serving.number == latest.number:
+            continue
+        before = replace(key, revision=serving.number)
+        passed = max(0, min(len(situation.of(before)), count - held[key]))
+        held[key] += passed
+        held[before] = max(0, held.get(before, 0) - passed)
+    return held
 
 
 def _torn_down(situation: Situation) -> Plan:

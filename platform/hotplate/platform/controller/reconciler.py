@@ -22,7 +22,7 @@ from hotplate.platform.controller.gateways import Gateways
 from hotplate.platform.controller.granting import Granting
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.plan import Plan, plan, wanted
+from hotplate.platform.controller.plan import Plan, held_by, plan, wanted
 from hotplate.platform.controller.query_watch import QueryWatch
 from hotplate.platform.controller.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
@@ -176,12 +176,14 @@ class Reconciler:
     ) -> dict[WorkloadKey, Grant]:
         """What of all that the deployment wants it gets, beside all the others."""
         deployment = situation.deployment
-        replacing = deployment.latest.number if deployment.latest != deployment.serving else None
+        serving = deployment.serving
+        replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
         priority = LabelSettings.of(deployment.labels).priority
         asks = []
-        for key, count in wanted(situation).items():
+        wishes = wanted(situation)
+        held = held_by(situation, wishes)
+        for key, count in wishes.items():
             if service := tracked.find(key):
-                own = situation.of(key)
                 asks.append(
                     Ask(
                         key,
@@ -189,7 +191,7 @@ class Reconciler:
                         amounts_of(service.workload.resources),
                         count,
                         kept=min(count, kept.get(key, 0)),
-                        held=sum(replica.id not in situation.draining for replica in own),
+                        held=held[key],
                         priority=priority,
                         replacing=key.revision == replacing,
                     )
