@@ -193,24 +193,35 @@ class Fetcher:
         with self.work:
             while not self._closed:
                 now = self.clock()
-                for wanted_only in (True, False):
-                    for fetch in self._fetches:
-                        step = fetch.swarm.next(
-                            now,
-                            wanted_only,
-                            self._origin_slots > 0,
-                            self._peer_slots > 0,
-                            self._wait_slots > 0,
-                        )
-                        if step is not None:
-                            self._begin(fetch, step)
-                            # One thread at a time looks for work: what one finds none of, no
-                            # other would; where one found some, there may be more.
-                            self.work.notify()
-                            return fetch, step
-                wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
-                self._wait_until(min(wakes, default=math.inf), now)
+                taken = self._look(now)
+                if taken is not None:
+                    # One thread at a time looks for work: what one finds none of, no other would;
+                    # where one found some, there may be more.
+                    self.work.notify()
+                    return taken
+                self._wait_until(self._next_look(now), now)
             return None
+
+    # Apart from `_take`: a thread that waits there must not hold on to what it has looked at.
+
+    def _look(self, now: float) -> tuple[Fetch, Step] | None:
+        for wanted_only in (True, False):
+            for fetch in self._fetches:
+                step = fetch.swarm.next(
+                    now,
+                    wanted_only,
+                    self._origin_slots > 0,
+                    self._peer_slots > 0,
+                    self._wait_slots > 0,
+                )
+                if step is not None:
+                    self._begin(fetch, step)
+                    return fetch, step
+        return None
+
+    def _next_look(self, now: float) -> float:
+        wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
+        return min(wakes, default=math.inf)
 
     def _wait_until(self, at: float, now: float) -> None:
         """Waits for work; one of the threads that wait looks again at that time."""
