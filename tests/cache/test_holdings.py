@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import os
+import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +83,24 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def lent_bytes(holdings: Holdings, holding: Holding) -> bytes:
     async with holdings.lend(holding) as fd:
         return os.pread(fd, holding.content.size_bytes, 0)
+
+
+async def test_what_was_fetched_is_held_on_to_by_no_thread_that_waits_for_work(
+    bench: Bench,
+) -> None:
+    bench.origin.hold(BLOB, 0, 1, 2)
+    bench.holdings = bench.make(threads=4)  # one more than there are chunks: it finds none
+    holding = bench.bring(streamed=False)
+    for index in range(3):
+        await asyncio.to_thread(bench.origin.wait_for_read, BLOB, index)
+    assert holding.fetch is not None
+    fetch = weakref.ref(holding.fetch)
+    bench.origin.release()
+    await holding.until_on_disk()
+    async with asyncio.timeout(2):
+        while fetch() is not None:
+            gc.collect()
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
