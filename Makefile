@@ -5,8 +5,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python
-# Three at a time, file by file: most scenarios wait for processes rather than compute.
-SUITE := -q -n 3 --dist loadfile
+# Three at a time, file by file: most scenarios wait for processes rather than compute. In the order of
+# their folders, so that what is short comes last.
+SUITE := -q -n 3 --dist loadfile --no-loadscope-reorder
 COMPILE := $(BIN)/python -m hotplate.serving.gateway.compiler
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
