@@ -78,7 +78,7 @@ class StandbyProcess:
                     [theirs.fileno()],
                     enclosure,
                 )
-        except BaseException:
+        except BaseException:  # also when interrupted: cleaned up, and raised again
             ours.close()
             enclosure.remove()
             raise
