@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hotplate.serving.gateway.fleet import Fleet, file_name, heir_of
-from hotplate.serving.gateway.gateway import Gateway
+from hotplate.serving.gateway.gateway import LOOK_S, Gateway
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
 from tests.serving.backends import Backend
 from tests.serving.callers import Caller, free_port, until
@@ -243,3 +243,16 @@ async def test_what_another_gateway_keeps_ends_for_the_replica_when_it_ends_here
     await until(lambda: not pair.backend.open)
     estate = keeper.of(owner.id, name)
     assert estate is not None and not estate.kept
+
+
+async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) -> None:
+    # Until it has, it would give their slots a second time if that one were killed.
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    (await pair.caller(0)).send("/slow")
+    await until(lambda: pair.backend.running == 1)
+    await pair.join()
+    keeper, fleet = pair.second._keeper, pair.first.fleet
+    assert keeper is not None and fleet is not None
+    await until(lambda: keeper.of(fleet.id, file_name(pair.name)) is not None)
+    assert loop.time() - began < 4 * LOOK_S

@@ -24,9 +24,9 @@ from hotplate.serving.gateway.standing import Standing
 if TYPE_CHECKING:
     from hotplate.serving.gateway.task_desk import TaskDesk
 
-LOOK_S, LOOK_ALONE_S = 0.1, 0.5
-"""How often a gateway looks for what has become of the others, and for others."""
-
+LOOK_S = 0.1
+"""How often a gateway looks for what has become of the others, and for others. Who has just come
+may own a deployment next: until it is seen, nothing is bequeathed to it."""
 
 IDLE_S = 1.0
 """A caller's connection that is idle for this long is closed by a gateway that retires."""
@@ -196,7 +196,7 @@ class Gateway:
     async def _follow_fleet(self) -> None:
         assert self.fleet is not None
         while True:
-            await asyncio.sleep(LOOK_S if self.fleet.peers else LOOK_ALONE_S)
+            await asyncio.sleep(LOOK_S)
             self.fleet.look()
             for standing in self._standings.values():
                 standing.look()
