@@ -76,8 +76,10 @@ def _sweep(top: Path) -> None:
             sign.unlink()
     now_ns = (top / STARTING).stat().st_mtime_ns
     for folder in top.glob("*/"):
-        if now_ns - folder.stat().st_mtime_ns > LEFT_S * 1_000_000_000 and not _lives(folder):
-            rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):  # the last one that was there has just left
+            old = now_ns - folder.stat().st_mtime_ns > LEFT_S * 1_000_000_000
+            if old and not _lives(folder):
+                rmtree(folder, ignore_errors=True)
 
 
 def _lives(folder: Path) -> bool:
