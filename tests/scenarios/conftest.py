@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.scenarios.bentos import KITCHEN, SLEEPY
+from tests.scenarios.built_once import built_once
 from tests.scenarios.hall import PAGE
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform
@@ -66,13 +67,14 @@ async def unharmed(platform: Platform) -> AsyncIterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kitchen(platform: Platform, laptop: Laptop) -> str:
+def kitchen(platform: Platform, laptop: Laptop, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The tag of a bento whose service shows what happens to its requests.
 
     It is deployed as `sleeper`, so the environment of all the scenarios' bentos is there.
     """
     tag = asyncio.run(laptop.build("kitchen", KITCHEN))
-    asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
+    with built_once(platform.data / "environments", tmp_path_factory):
+        asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
     return tag
 
 
