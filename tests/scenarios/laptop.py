@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import json
 import os
+import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.scenarios.platform_process import BIN, Platform, exit_of, output_of
+from tests.scenarios.platform_process import BIN, Platform, exit_of
+
+SERVER = Path(__file__).with_name("client_server.py")
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,8 @@ class Laptop:
     """One `BENTOML_HOME`."""
 
     home: Path
+    typed: bool = False
+    """Each command starts the `bentoml` from the path, as a user does, and imports it again."""
 
     async def login(self, platform: Platform) -> str:
         where = ("--endpoint", platform.url, "--api-token", platform.token)
@@ -29,12 +38,9 @@ class Laptop:
         self, *arguments: str, folder: Path | None = None, fails: bool = False
     ) -> str:
         """What the command prints. Fails unless it exits as expected."""
-        command = [str(BIN / "bentoml"), *arguments]
-        return await output_of(command, self.environ, folder or self.home, fails)
-
-    async def exit(self, *arguments: str) -> tuple[int, str]:
-        """The exit status of the command, and what it prints."""
-        return await exit_of([str(BIN / "bentoml"), *arguments], self.environ, self.home)
+        status, output = await self._run(["bentoml", *arguments], folder=folder)
+        assert (status != 0) == fails, output
+        return output
 
     async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
         """The command while it runs; what it prints is not kept."""
@@ -49,7 +55,9 @@ class Laptop:
 
     async def python(self, code: str, *arguments: str) -> str:
         """Run a program that uses the bentoml library; what it prints."""
-        return await output_of([sys.executable, "-c", code, *arguments], self.environ, self.home)
+        status, output = await self._run(["-c", *arguments], code)
+        assert status == 0, output
+        return output
 
     async def build(self, name: str, source: str, version: str = "v1") -> str:
         """Build a bento whose `service.py` is `source`; its tag."""
@@ -75,6 +83,22 @@ class Laptop:
         (folder / "service.py").write_text(source)
         return folder
 
+    async def _run(
+        self, argv: list[str], program: str = "", folder: Path | None = None
+    ) -> tuple[int, str]:
+        """The exit status and the output of a program, or of the client."""
+        if self.typed:
+            command = [sys.executable, "-c", program] if program else [str(BIN / "bentoml")]
+            return await exit_of([*command, *argv[1:]], self.environ, folder or self.home)
+        asked = {"argv": argv, "program": program, "environ": self.environ}
+        reader, writer = await asyncio.open_unix_connection(client_server())
+        try:
+            writer.write(json.dumps(asked | {"folder": str(folder or self.home)}).encode() + b"\n")
+            said = await reader.read()
+        finally:
+            writer.close()
+        return said[-1], said[:-1].decode()
+
     @property
     def environ(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
@@ -83,6 +107,27 @@ class Laptop:
             "BENTOML_DO_NOT_TRACK": "True",
             "COLUMNS": "500",
         }
+
+
+@functools.cache
+def client_server() -> str:
+    """Where the client answers that this test session has imported; it ends with the session."""
+    folder = tempfile.TemporaryDirectory(prefix="client-")
+    path = f"{folder.name}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        server = subprocess.Popen(
+            [sys.executable, SERVER, str(listener.fileno())], pass_fds=[listener.fileno()]
+        )
+
+    def end() -> None:
+        server.kill()
+        server.wait()
+        folder.cleanup()
+
+    atexit.register(end)
+    return path
 
 
 @asynccontextmanager

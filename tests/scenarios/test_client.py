@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_a_login_is_confirmed_and_a_wrong_token_refused(
     platform: Platform, tmp_path: Path
 ) -> None:
-    other = Laptop(tmp_path)
+    other = Laptop(tmp_path, typed=True)
     assert "admin" in await other.login(platform)
     wrong = ("cloud", "login", "--endpoint", platform.url, "--api-token", "wrong")
     said = await other.bentoml(*wrong, fails=True)
@@ -64,8 +65,9 @@ async def test_a_login_is_confirmed_and_a_wrong_token_refused(
 async def test_the_folder_of_a_service_is_deployed_and_answers_when_the_command_returns(
     platform: Platform, laptop: Laptop, kitchen: str
 ) -> None:
-    folder = laptop.project("from-a-folder", KITCHEN)
-    said = await laptop.bentoml("deploy", ".", "-n", "from-a-folder", folder=folder)
+    typed = replace(laptop, typed=True)
+    folder = typed.project("from-a-folder", KITCHEN)
+    said = await typed.bentoml("deploy", ".", "-n", "from-a-folder", folder=folder)
     ended = datetime.now(UTC)
     assert "from-a-folder" in said
     url = await platform.url_of("from-a-folder")
