@@ -23,6 +23,7 @@ from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.store.store import Store
 from tests.platform.cloud import Cloud
 from tests.platform.controller_fake import FakeController
+from tests.platform.quick_store import QuickStore
 
 MEMORY = Path("/dev/shm")
 
@@ -40,7 +41,7 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(f"sqlite:///{tmp_path}/hotplate.db")
+    store = QuickStore(tmp_path / "hotplate.db")
     yield store
     store.close()
 

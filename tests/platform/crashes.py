@@ -9,7 +9,8 @@ import asyncio
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, ClassVar
+from pathlib import Path
+from typing import IO
 
 from fsspec.core import url_to_fs
 from sqlalchemy.orm import Session
@@ -18,8 +19,8 @@ from hotplate.cache.blobs import BlobStore
 from hotplate.cache.parts import Parts
 from hotplate.cache.storage import Folder
 from hotplate.deploy.engine import Workload
-from hotplate.platform.store.store import Store
 from tests.fakes import FakeEngine
+from tests.platform.quick_store import QuickStore
 
 
 class Dead(BaseException):
@@ -53,16 +54,11 @@ class Life:
         self.needed()
 
 
-class MortalStore(Store):
+class MortalStore(QuickStore):
     """Dies after a transaction that wrote something."""
 
-    _compiled: ClassVar[dict[Any, Any]] = {}
-
-    def __init__(self, url: str, life: Life) -> None:
-        super().__init__(url)
-        # Statements are compiled once for all lives: that is most of what a life costs.
-        self._engine.dialect = MortalStore._compiled.setdefault("dialect", self._engine.dialect)
-        self._engine = self._engine.execution_options(compiled_cache=MortalStore._compiled)
+    def __init__(self, file: Path, life: Life) -> None:
+        super().__init__(file)
         self._life = life
 
     @contextmanager

@@ -8,7 +8,7 @@ import pytest
 from hotplate.platform.controller.backlog import Backlog
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
-from hotplate.platform.store.store import Store
+from tests.platform.quick_store import QuickStore
 from tests.small_disk import MIB, fill, small_disk
 
 LONG = "x" * 5000
@@ -24,7 +24,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_room(
     disk: Path,
 ) -> None:
-    store = Store(f"sqlite:///{disk}/hotplate.db")
+    store = QuickStore(disk / "hotplate.db")
     user = store.ensure_user("acme", "ann", "ann@localhost")
 
     def add(name: str) -> None:
@@ -47,7 +47,7 @@ async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_roo
 
 
 async def test_a_write_that_can_never_be_done_holds_up_no_other(disk: Path) -> None:
-    store = Store(f"sqlite:///{disk}/hotplate.db")
+    store = QuickStore(disk / "hotplate.db")
     backlog = Backlog(store)
     done: list[str] = []
     with pytest.raises(ValueError, match="x"):

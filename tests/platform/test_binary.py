@@ -20,10 +20,10 @@ from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller import query_watch
 from hotplate.platform.label_settings import check_label_settings
 from hotplate.platform.prometheus import Prometheus
-from hotplate.platform.store.store import Store
 from tests.fakes import FakeEngine
 from tests.platform.cloud import Cloud, Refused
 from tests.platform.controller_world import World, config, running, until
+from tests.platform.quick_store import QuickStore
 
 UNACKED = (
     'max_over_time(rabbitmq_queue_messages_unacked{queue="celery-model-training-tasks-gpu"}[30m])'
@@ -147,7 +147,7 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
 
     app = web.Application()
     app.router.add_post("/api/v1/query", query)
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     async with TestServer(app) as server:
         prometheus = Prometheus(str(server.make_url("/")))
         world = World(store, FakeEngine(), prometheus)

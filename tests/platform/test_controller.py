@@ -15,16 +15,16 @@ from hotplate.deploy.engine import ReplicaState
 from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.store.records import Wanted
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import RouteDemand
 from tests.fakes import FakeEngine
 from tests.platform.cloud import MANIFEST
 from tests.platform.controller_world import RULES, World, config, running, until
+from tests.platform.quick_store import QuickStore
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     async with running(world):
         yield world
@@ -110,7 +110,7 @@ async def test_the_outcome_is_waited_for_and_no_longer_than_asked(world: World) 
 
 
 async def test_nobody_waits_for_an_outcome_of_a_controller_that_ends(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine(ready_at_once=False))
     async with running(world):
         made = world.deploy(least=1)
@@ -158,7 +158,7 @@ async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
 
 async def test_the_page_is_whole_while_a_new_revision_is_read(tmp_path: Path) -> None:
     """It is read in a thread, and the page is made from what was known before."""
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     made = world.deploy(least=1)
     loader = Loader(store, RULES)
@@ -314,7 +314,7 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotplate.platform.controller.controller.RETRY_S", 0.01)
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     world.deploy(least=1)
     damaged = world.bento("v2", {**MANIFEST, "services": [3]})
@@ -325,7 +325,7 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
 
 
 async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     engine = FakeEngine()
     first = World(store, engine)
     async with running(first):

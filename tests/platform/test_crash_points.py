@@ -180,7 +180,7 @@ class Installation:
         Its tasks are dropped where they are: when it is dead they can write nothing more.
         """
         with suppress(Dead):
-            store = MortalStore(f"sqlite:///{self.folder}/hotplate.db", life)
+            store = MortalStore(self.folder / "hotplate.db", life)
             try:
                 return await self._live(life, store, work)
             finally:

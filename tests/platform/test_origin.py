@@ -19,6 +19,7 @@ from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Artifact, Kind
 from hotplate.platform.store.store import Store
 from tests.platform.cloud import tar_of
+from tests.platform.quick_store import QuickStore
 
 
 class Blobs(BlobStore):
@@ -70,7 +71,7 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     blobs = Blobs(f"file://{tmp_path / 'blobs'}")
     unpacking = Unpacking(store, blobs, ArchiveLimits())
     yield Place(store, blobs, unpacking, Origin(store, blobs, unpacking, ours=True))

@@ -28,6 +28,7 @@ from tests.platform.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.platform.cloud import Cloud, Refused
 from tests.platform.controller_fake import FakeController
 from tests.platform.controller_world import MANIFEST, World, config, running, until
+from tests.platform.quick_store import QuickStore
 
 
 def scaled(least: int, **more: Any) -> dict[str, Any]:
@@ -217,7 +218,7 @@ async def test_nothing_exceeds_a_quota_whatever_happens_and_what_is_allowed_is_u
     tmp_path: Path,
 ) -> None:
     rng = Random(3)
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     engine = SlowEngine()
     world = World(store, engine)
     world.bento("v1")
@@ -251,7 +252,7 @@ async def test_nothing_exceeds_a_quota_whatever_happens_and_what_is_allowed_is_u
 async def test_a_cut_wish_says_so_in_decision_event_and_status_and_follows_the_quota(
     tmp_path: Path,
 ) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     store.set_quota("default", {"replicas": 2})
     async with running(world):
@@ -283,7 +284,7 @@ async def test_a_cut_wish_says_so_in_decision_event_and_status_and_follows_the_q
 async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
     tmp_path: Path,
 ) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     engine = SlowEngine()
     engine.most = 1
     world = World(store, engine)
@@ -305,7 +306,7 @@ async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
 async def test_a_new_wish_takes_the_place_of_an_idle_replica_that_is_only_kept(
     tmp_path: Path,
 ) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     world.bento("v1")
     store.set_quota("default", {"replicas": 1})

@@ -31,7 +31,7 @@ from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import BadSetting, Invalid
 from hotplate.platform.standby_desk import PATH, StandbyDesk, overlaid
 from hotplate.platform.standby_page import show_standbys, wish_of
-from hotplate.platform.store.store import Store
+from tests.platform.quick_store import QuickStore
 
 CONFIGURED = StandbySettings(memory_share=0.2)
 GIB = 1 << 30
@@ -41,7 +41,7 @@ class World:
     """The desk on a store that outlives it."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = Store(f"sqlite:///{folder}/store.db", lambda taken: 7100)
+        self.store = QuickStore(folder / "store.db", lambda taken: 7100)
         self.news = asyncio.Event()
         records, rng = Records(folder / "engine"), random.Random(1)
         cgroups = Cgroups(folder, GIB, root=folder / "none")

@@ -12,9 +12,9 @@ from aiohttp.test_utils import TestServer
 from hotplate.cache.blobs import BlobStore
 from hotplate.platform.api.application import make_app
 from hotplate.platform.api.settings import ApiSettings
-from hotplate.platform.store.store import Store
 from tests.platform.cloud import MODEL_MANIFEST, Cloud, Refused, tar_of, versions
 from tests.platform.controller_fake import FakeController
+from tests.platform.quick_store import QuickStore
 from tests.small_disk import MIB, fill, small_disk
 
 BENTO = f"{versions('bento', 'echo')}/v1"
@@ -144,7 +144,7 @@ async def test_what_a_client_gives_up_does_not_keep_a_disk_full(cloud: Cloud, di
 async def test_a_full_disk_under_the_database_is_a_503_and_reads_go_on(
     disk: Path, blobs: BlobStore
 ) -> None:
-    store = Store(f"sqlite:///{disk}/hotplate.db")
+    store = QuickStore(disk / "hotplate.db")
     app = make_app(store, blobs, FakeController(store), ApiSettings())
     async with TestServer(app) as server, Cloud(server, store) as cloud:
         await cloud.register("bento", "echo", "v1")
