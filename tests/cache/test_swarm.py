@@ -55,6 +55,23 @@ def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
+def test_no_chunk_is_looked_at_while_all_are_with_peers_who_were_asked_for_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swarm = swarm_of()
+    swarm.learn("a", ALL)
+    drain(swarm)
+    monkeypatch.setattr(swarm.chunks, "missing", lambda now: pytest.fail("looked through"))
+    assert swarm.next(1.0, wanted_only=False, origin_free=True) is None
+
+
+def test_what_no_peer_has_is_found_though_they_were_asked_for_enough() -> None:
+    swarm = swarm_of()
+    swarm.learn("a", ALL & ~0b110000)
+    drain(swarm, now=1.0)
+    assert {one.source for one in drain(swarm, now=2.0)} == {ORIGIN}  # one of the two is ours
+
+
 def test_who_has_given_nothing_yet_is_asked_for_one_chunk_where_there_are_others() -> None:
     swarm = swarm_of()
     swarm.learn("a", ALL)

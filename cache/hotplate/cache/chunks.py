@@ -71,6 +71,11 @@ class Chunks:
                 return index
         return None
 
+    @property
+    def any_wanted(self) -> bool:
+        """Whether a reader waits for a chunk."""
+        return bool(self._wanted)
+
     def wanted(self, now: float) -> Iterator[int]:
         """The missing chunks that a reader waits for and that may be tried now."""
         return (index for index in self._wanted if self._may_try(index, now))

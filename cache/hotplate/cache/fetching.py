@@ -187,6 +187,7 @@ class Fetcher:
                 self._failed(fetch, step, error)
             except Exception as error:  # a thread that dies would leave readers hanging
                 self._failed(fetch, step, CacheError(f"{fetch.chunks.name}: {error!r}"))
+            # It looks for work next itself: nobody else is woken for what has become possible.
             del fetch, taken  # an idle thread keeps nobody's memory alive
 
     def _take(self) -> tuple[Fetch, Step] | None:
@@ -293,7 +294,6 @@ class Fetcher:
         self._metrics.count_chunk("disk", "corrupt")
         with self.work:
             fetch.swarm.damaged(step)
-            self.work.notify()
 
     def _bring_from_peer(self, fetch: Fetch, step: Step, part: memoryview) -> None:
         assert self._peers is not None
@@ -344,7 +344,6 @@ class Fetcher:
             fetch.on_verified(step.index)
             if fetch.chunks.complete:
                 self._drop(fetch)
-            self.work.notify()
             self.arrived.notify_all()
 
     def _missed(self, fetch: Fetch, step: Step, answer: PeerAnswer) -> None:
@@ -388,7 +387,6 @@ class Fetcher:
         if final is not None and fetch in self._fetches:
             self._drop(fetch)
             fetch.on_failed(final)
-        self.work.notify()
 
 
 def _kind(step: Step) -> str:

@@ -20,8 +20,6 @@ HOLD_S = 1.0
 come back at once: kept, they would all be answered together when it has it, and share its link."""
 
 _CONNECT_S = 1.0
-_PIECE_BYTES = 1 << 20
-"""What must come in `NO_PROGRESS_S / 2`, or the next look at the clock is due."""
 
 HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
 URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
@@ -130,7 +128,7 @@ class PeerClient:
         got, silent = 0, False
         while got < len(view) and self._clock() < until:
             try:
-                count = connection.recv_into(view[got : got + _PIECE_BYTES])
+                count = connection.recv_into(view[got:])
             except TimeoutError:
                 if silent:
                     return got

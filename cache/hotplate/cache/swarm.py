@@ -172,12 +172,14 @@ class Swarm:
             self._moved_at = now
         if self._joined:
             self._joined, self._quiet_until = False, now + JOIN_S
+        if wanted_only and not self.chunks.any_wanted:
+            return None
         out = self._out(now)
         may = self._may(now, origin_free, peers_free, waits_free)
         for number, index in enumerate(self.chunks.wanted(now)):
             if step := self._step(index, out, may, urgent=True, pressing=number < self._window):
                 return self._take(step, now)
-        if not wanted_only and (may.origin or may.ask or may.probe or self.local):
+        if not wanted_only and self._worth_a_look(out, may):
             for index in self._unwanted(now):
                 if step := self._step(index, out, may, urgent=False, pressing=False):
                     return self._take(step, now)
@@ -199,6 +201,16 @@ class Swarm:
             {peer for peer in peers if standing.stalled_last(peer)},
             claimed,
         )
+
+    def _worth_a_look(self, out: set[str], may: _May) -> bool:
+        """Whether there may be something to take: to look all chunks through costs as much as to
+        receive one, and mostly all are with peers who have been asked for enough."""
+        if may.ask or out or may.doubt or self._passed or self.local:
+            return bool(may.origin or may.ask or may.probe or self.local)
+        held = self.chunks.verified_bits
+        for share in self._shares.values():
+            held |= share.have
+        return bool(may.origin or may.probe) and held.bit_count() < self.chunks.count
 
     def _out(self, now: float) -> set[str]:
         """Participants not to wait for."""
