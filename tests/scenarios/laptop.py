@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import functools
 import json
 import os
-import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.scenarios.forks import run
 from tests.scenarios.platform_process import BIN, Platform, exit_of
-
-SERVER = Path(__file__).with_name("client_server.py")
 
 
 @dataclass(frozen=True)
@@ -90,14 +84,7 @@ class Laptop:
         if self.typed:
             command = [sys.executable, "-c", program] if program else [str(BIN / "bentoml")]
             return await exit_of([*command, *argv[1:]], self.environ, folder or self.home)
-        asked = {"argv": argv, "program": program, "environ": self.environ}
-        reader, writer = await asyncio.open_unix_connection(client_server())
-        try:
-            writer.write(json.dumps(asked | {"folder": str(folder or self.home)}).encode() + b"\n")
-            said = await reader.read()
-        finally:
-            writer.close()
-        return said[-1], said[:-1].decode()
+        return await run(argv, self.environ, folder or self.home, program)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -107,27 +94,6 @@ class Laptop:
             "BENTOML_DO_NOT_TRACK": "True",
             "COLUMNS": "500",
         }
-
-
-@functools.cache
-def client_server() -> str:
-    """Where the client answers that this test session has imported; it ends with the session."""
-    folder = tempfile.TemporaryDirectory(prefix="client-")
-    path = f"{folder.name}/socket"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-        server = subprocess.Popen(
-            [sys.executable, SERVER, str(listener.fileno())], pass_fds=[listener.fileno()]
-        )
-
-    def end() -> None:
-        server.kill()
-        server.wait()
-        folder.cleanup()
-
-    atexit.register(end)
-    return path
 
 
 @asynccontextmanager

@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from tests.scenarios.forks import run
+
 T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
@@ -186,8 +188,10 @@ class Platform:
 
     async def hotplate(self, question: str, *arguments: str, fails: bool = False) -> str:
         """What `hotplate status`, `logs` or `events` prints."""
-        command = [str(BIN / "hotplate"), question, *arguments, "--data", str(self.data)]
-        return await output_of(command, {**os.environ, "COLUMNS": "500"}, self.data, fails)
+        command = ["hotplate", question, *arguments, "--data", str(self.data)]
+        status, output = await run(command, {**os.environ, "COLUMNS": "500"}, self.data)
+        assert (status != 0) == fails, output
+        return output
 
     async def _get(self, path: str) -> Any:
         async with self._session() as http, http.get(f"{self.url}{path}") as answer:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.platform_process import BIN, Platform, output_of
+from tests.scenarios.forks import run
+from tests.scenarios.platform_process import Platform
 
 pytestmark = pytest.mark.timeout(30)
 
 
 async def refusal(*arguments: str) -> str:
     """The sentence that the command prints; it must fail."""
-    said = await output_of([str(BIN / "hotplate"), *arguments], dict(os.environ), Path(), True)
+    status, said = await run(["hotplate", *arguments], os.environ, Path.cwd())
+    assert status == 1
     assert said.startswith("hotplate: ")
     assert said.count("\n") == 1, said
     return said.strip()
