@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +27,9 @@ def store(kind: str, folder: Path) -> Iterator[BlobStore]:
     elif kind == "memory":
         yield BlobStore(f"memory://{uuid.uuid4().hex}")
     else:
-        with s3_server() as options:
-            bucket = uuid.uuid4().hex
-            fsspec.filesystem("s3", **options).mkdir(bucket)
-            yield BlobStore(f"s3://{bucket}/store", **options)
+        options, bucket = s3_server(), uuid.uuid4().hex
+        fsspec.filesystem("s3", **options).mkdir(bucket)
+        yield BlobStore(f"s3://{bucket}/store", **options)
 
 
 def contents(blobs: BlobStore) -> list[str]:
@@ -38,17 +39,16 @@ def contents(blobs: BlobStore) -> list[str]:
     return sorted(path.removeprefix(f"{storage._root}/") for path in found)
 
 
-@contextmanager
-def s3_server() -> Iterator[dict[str, Any]]:
+@functools.cache
+def s3_server() -> dict[str, Any]:
+    """How to reach the S3 server of this test session; skips where its packages are missing."""
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
+    atexit.register(server.stop)
     host, port = server.get_host_and_port()
-    try:
-        yield {"key": "key", "secret": "secret", "endpoint_url": f"http://{host}:{port}"}
-    finally:
-        server.stop()
+    return {"key": "key", "secret": "secret", "endpoint_url": f"http://{host}:{port}"}
 
 
 class _FaultyFile(MemoryFile):  # type: ignore[misc]  # fsspec has no types

@@ -23,16 +23,16 @@ WEIGHTS = random_bytes(CHUNK_BYTES + 5, 51)
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of a bucket, which the environment says how to reach."""
-    with s3_server() as options:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
-        fs = fsspec.filesystem("s3", **options)
-        name = uuid.uuid4().hex
-        fs.mkdir(name)
-        fs.pipe(f"{name}/m/model.safetensors", WEIGHTS)
-        fs.pipe(f"{name}/m/sub dir/config+1.json", b"{}")
-        yield f"s3://{name}"
+    options = s3_server()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
+    fs = fsspec.filesystem("s3", **options)
+    name = uuid.uuid4().hex
+    fs.mkdir(name)
+    fs.pipe(f"{name}/m/model.safetensors", WEIGHTS)
+    fs.pipe(f"{name}/m/sub dir/config+1.json", b"{}")
+    yield f"s3://{name}"
 
 
 @pytest.fixture
