@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -29,6 +31,19 @@ async def test_a_streamed_answer_arrives_in_pieces(sleeper: str) -> None:
             arrived.append((now(), line.decode().strip()))
     assert [line for _, line in arrived] == [f"piece {number}" for number in range(4)]
     assert arrived[-1][0] - arrived[0][0] > 0.6
+
+
+async def test_a_replica_runs_in_the_environment_that_its_bento_asks_for(
+    platform: Platform, sleeper: str
+) -> None:
+    python = program_of((await call(f"{sleeper}/cook"))["pid"])
+    assert python.is_relative_to(platform.data / "environments")
+    (about,) = python.parents[1].glob("lib/python*/site-packages/bentoml-*.dist-info")
+    assert about.name == f"bentoml-{version('bentoml')}.dist-info"
+
+
+def program_of(pid: int) -> Path:
+    return Path(Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0])
 
 
 @pytest.mark.parametrize("api", ["cook", "block"], ids=["in a task", "in a thread"])

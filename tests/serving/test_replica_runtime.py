@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,6 @@ from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import (
     Agent,
     Phases,
-    Replica,
     Served,
     lend_own_environment,
     model,
@@ -198,39 +196,6 @@ def test_a_build_gets_the_authors_values_and_what_the_deployment_means_for_it() 
 def test_every_error_has_a_code_of_its_own() -> None:
     kinds = ReplicaError.__subclasses__()
     assert len({kind.code for kind in kinds} | {ReplicaError.code}) == len(kinds) + 1
-
-
-@pytest.mark.timeout(60)
-async def test_a_bento_runs_in_an_environment_built_from_its_lock(tmp_path: Path) -> None:
-    source = """
-        import sys, bentoml
-
-        @bentoml.service
-        class Echo:
-            @bentoml.api
-            def about(self) -> list[str]:
-                return [sys.prefix, bentoml.__version__]
-    """
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    bento = write_bento(
-        tmp_path / "bento",
-        source,
-        requirements="bentoml==1.4.39\n",
-        image={"python_version": version},
-    )
-    runtime = runtime_of(tmp_path, Agent({"bento": bento}))
-    directory = tmp_path / "replica"
-    command = await runtime.prepare(Served(), "r", str(directory), Phases())
-    replica = Replica(command, directory)
-    try:
-        about = await asyncio.to_thread(replica.call, "about")
-    finally:
-        replica.process.kill()
-        await asyncio.to_thread(replica.process.wait)
-    prefix, bentoml_version = about
-    assert Path(prefix).is_relative_to(tmp_path / "environments")
-    assert bentoml_version == "1.4.39"
-    assert [phase.name for phase in runtime.phases(str(directory))] == ["process", "init"]
 
 
 async def test_a_start_that_is_given_up_writes_nothing_afterwards(tmp_path: Path) -> None:
