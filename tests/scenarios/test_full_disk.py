@@ -45,7 +45,7 @@ async def test_a_full_disk_refuses_uploads_in_a_sentence_and_fails_no_request(
             async def told(command: str) -> bool:
                 return "free some space" in await mine.hotplate(command)
 
-            async with under_load(2, f"{url}/cook") as load:
+            async with under_load(2, f"{url}/cook", seconds=0.1) as load:
                 refused = await laptop.bentoml("models", "push", "heavy:v1", fails=True)
                 assert "is full" in refused
                 assert "free some space" in refused

@@ -57,7 +57,7 @@ async def test_several_that_sleep_use_no_process_and_wake_at_once(
 ) -> None:
     await platform.asleep("sleeper")
     before = take(platform)
-    names = [f"asleep-{number}" for number in range(3)]
+    names = [f"asleep-{number}" for number in range(2)]
     for name in names:
         await rough.deploy(name, "kitchen:v1", Kitchen={"scaling": SLEEPY})
     try:
