@@ -2,7 +2,8 @@
 
 Its job (standard input) has the knobs: `ready_after_s`, `broken` (a path: exits with 3 while that
 exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `lines` (log lines),
-`log_mib` (as much log at once), `daemon` (double-forks one; "bare": with an empty environment),
+`log_mib` (as much log at once), `lists` (notes what it sees in that folder),
+`daemon` (double-forks one; "bare": with an empty environment),
 `bomb` (so many generations of children that each fork twice), `eats_mib` (takes that memory before
 it is ready, in a child if `eats_in_child`).
 It answers 503 while a file `unready` is in its directory, and nothing while there
@@ -28,6 +29,8 @@ def main() -> None:
         sys.exit(3)
     if job.get("child"):
         (folder / "child").write_text(str(start_child()))
+    if job.get("lists"):
+        (folder / "listed").write_text(json.dumps(os.listdir(job["lists"])))
     if job.get("daemon"):
         start_daemon(folder, bare=job["daemon"] == "bare")
     if job.get("bomb"):

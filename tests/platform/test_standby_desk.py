@@ -23,6 +23,7 @@ from hotplate.deploy.engine import Warm
 from hotplate.deploy.records import Records
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
 from hotplate.deploy.standbys import Standbys
+from hotplate.deploy.walls import Walls
 from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.auth import answer_errors
 from hotplate.platform.api.requests import BODY_S, CALLER
@@ -46,7 +47,7 @@ class World:
         records, rng = Records(folder / "engine"), random.Random(1)
         cgroups = Cgroups(folder, GIB, root=folder / "none")
         self.standbys = Standbys(
-            records, cgroups, CONFIGURED, 10 * GIB, rng, lambda: False, self.news.set
+            records, cgroups, Walls(), CONFIGURED, 10 * GIB, rng, lambda: False, self.news.set
         )
         self.caller = self.store.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
         self.desk = StandbyDesk(self.store, self.standbys, CONFIGURED, 10 * GIB)

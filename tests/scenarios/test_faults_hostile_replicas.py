@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.logfile import MAX_BYTES
+from hotplate.deploy.walls import Walls
 from tests.deploy.fakes import runs
 from tests.scenarios.bentos import IMAGE
 from tests.scenarios.calling import call
@@ -43,6 +44,10 @@ class Kitchen:
             if os.fork() == 0:
                 os.setsid()
                 os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DAEMON], {})
+
+    @bentoml.api
+    def peek(self, folder: str) -> list[str]:
+        return sorted(os.listdir(folder))
 
     @bentoml.api
     def family(self) -> list[int]:
@@ -90,7 +95,14 @@ async def test_each_ends_with_its_sentence_and_leaves_nothing(
 
     await until(cut, 10)
     assert log.stat().st_size <= MAX_BYTES
-    family = await call(f"{await platform.url_of('shout-and-fork')}/family")
+    url = await platform.url_of("shout-and-fork")
+    if not Walls([platform.data]).refusal:
+        theirs = await call(f"{url}/peek", folder=str(platform.data))
+        assert set(theirs) <= {"agent", "engine", "environments", "parts"}, "no secret, no store"
+        assert await call(f"{url}/peek", folder=str(platform.data / "agent")) == ["trees"]
+        others = await call(f"{url}/peek", folder=str(platform.data / "engine" / "replicas"))
+        assert others == [noisy["id"]]
+    family = await call(f"{url}/family")
     assert len(family) == 20
     await platform.delete("shout-and-fork")
 

@@ -20,6 +20,7 @@ LIMIT_S = 25
 class Standby:
     def __init__(self, warm: Warm, folder: Path) -> None:
         folder.mkdir()
+        self._folder, self._takes_along = folder, warm.takes_along
         self.log = folder / "log"
         ours, theirs = socket.socketpair()
         with theirs, self.log.open("wb") as log:
@@ -62,7 +63,11 @@ class Standby:
             fds = [told, listener.fileno(), log.fileno()]
             socket.send_fds(self.channel, [b"j"], fds)
             os.close(told)
-            return "http://{}:{}".format(*listener.getsockname()), self.says()
+            url, answer = "http://{}:{}".format(*listener.getsockname()), self.says()
+        for source, target in self._takes_along.items():
+            for file in (self._folder / source).iterdir():
+                file.rename(log_path.parent / target / file.name)
+        return url, answer
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from hotplate.cache.view_daemon import PACKET_BYTES
 
 log = logging.getLogger(__name__)
 
-_MOUNTS = Path("/run/hotplate")
+VIEWS = Path("/run/hotplate")
 _START_S = 30.0
 _RESTART_S = 1.0
 """After a daemon that was killed: its readers have their errors, new ones want a new one."""
@@ -49,7 +49,7 @@ _URLS_PER_PACKET = 32
 
 def default_mount(data: Path) -> Path:
     """Where an agent mounts that was not told, by its data folder."""
-    return _MOUNTS / blake3(bytes(data.resolve())).hexdigest()[:16]
+    return VIEWS / blake3(bytes(data.resolve())).hexdigest()[:16]
 
 
 class View:
@@ -101,7 +101,7 @@ class View:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        if self.mount.parent == _MOUNTS:
+        if self.mount.parent == VIEWS:
             with contextlib.suppress(OSError):
                 self.mount.rmdir()
 
@@ -158,7 +158,7 @@ class View:
         of any other whose daemon has died too."""
         view_mount.unmount(self._source)
         for left in map(Path, view_mount.sweep()):
-            if left.parent == _MOUNTS:
+            if left.parent == VIEWS:
                 with contextlib.suppress(OSError):  # it is mounted there again
                     left.rmdir()
         for one in view_mount.mounted_at(self.mount):

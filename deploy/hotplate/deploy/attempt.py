@@ -24,6 +24,7 @@ from hotplate.deploy.records import Record, Records
 from hotplate.deploy.settings import LocalSettings
 from hotplate.deploy.standby_process import StandbyProcess, gpu_variables
 from hotplate.deploy.standbys import Standbys
+from hotplate.deploy.walls import Walls
 
 LISTEN_BACKLOG = 2048
 """BentoML's own default; the kernel caps it."""
@@ -41,6 +42,7 @@ class Surroundings:
     runtime: Runtime
     records: Records
     cgroups: Cgroups
+    walls: Walls
     http: aiohttp.ClientSession
     settings: LocalSettings
     standbys: Standbys
@@ -192,6 +194,7 @@ class Attempt:
         with ExitStack() as undo:
             undo.callback(around.standbys.drop, standby)
             try:
+                await standby.show(command.reads, self._writes(command))
                 self._enclosure = await standby.become(
                     self._replica, env, command.job, listener, around.cgroups, limit_bytes
                 )
@@ -208,7 +211,11 @@ class Attempt:
         with ExitStack() as undo:
             undo.callback(self._leave_nothing)
             process = Process.spawn(
-                [*enclosure.entrance, *command.argv],
+                [
+                    *enclosure.entrance,
+                    *self._around.walls.around(command.reads, self._writes(command)),
+                    *command.argv,
+                ],
                 {**env, "HOTPLATE_LISTEN_FD": str(listener.fileno())},
                 command.cwd,
                 self._around.records.log_path(self._replica),
@@ -218,6 +225,9 @@ class Attempt:
             )
             undo.pop_all()
         return process
+
+    def _writes(self, command: Command) -> list[str]:
+        return [*command.writes, str(self._around.records.work(self._replica))]
 
     async def _watch(self, process: Process, deadline: float, report: Report) -> None:
         """Report readiness for ever, or end the process that is too late."""

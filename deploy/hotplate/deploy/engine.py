@@ -210,6 +210,11 @@ class Warm:
     """What the process reads from its standard input; the engine adds its `folder`."""
     variant: str = ""
     """What else sets its replicas apart from others of the environment."""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    """As of a command."""
+    takes_along: Mapping[str, str] = field(default_factory=dict)
+    """What of its own folder it takes into that of the replica: files below which folder there."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +233,10 @@ class Command:
     """What the process reads from its standard input: one JSON document, then the end."""
     ready_path: str = "/readyz"
     """Where `GET` answers 200 when the replica may have requests."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that it needs, of those that an engine may hide."""
+    writes: tuple[str, ...] = ()
+    """The same, for writing too. Its own directory is always among them."""
     warm: Warm | None = None
     """The standby that may become this replica; None if none can."""
 

@@ -35,6 +35,7 @@ from hotplate.deploy.records import Records
 from hotplate.deploy.settings import LocalSettings
 from hotplate.deploy.standbys import Standbys
 from hotplate.deploy.strays import Strays, clear_away
+from hotplate.deploy.walls import Walls
 
 _REPAIR_PAUSE_S = 1.0
 """Until reality is compared with the wishes again after that has failed (a full disk …)."""
@@ -62,10 +63,12 @@ class LocalEngine(Engine):
         settings: LocalSettings | None = None,
         rng: random.Random | None = None,
         cgroups: Cgroups | None = None,
+        walls: Walls | None = None,
     ) -> None:
         """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
         self._records = Records(directory)
         self._cgroups = cgroups or Cgroups(directory, machine.usable_bytes)
+        self._walls = walls or Walls()
         self._runtime = runtime
         self._machine = machine
         self._settings = settings or LocalSettings()
@@ -79,6 +82,7 @@ class LocalEngine(Engine):
         self.standbys = Standbys(
             self._records,
             self._cgroups,
+            self._walls,
             self._settings.standby,
             machine.capacity.memory_bytes,
             self._rng,
@@ -94,7 +98,13 @@ class LocalEngine(Engine):
             connector=aiohttp.TCPConnector(force_close=True, limit=0)
         )
         self._around = Surroundings(
-            self._runtime, self._records, self._cgroups, http, self._settings, self.standbys
+            self._runtime,
+            self._records,
+            self._cgroups,
+            self._walls,
+            http,
+            self._settings,
+            self.standbys,
         )
         self._adopt()
         self.standbys.start()

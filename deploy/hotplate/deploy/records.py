@@ -105,6 +105,13 @@ class Records:
     def end_standby(self, standby: str) -> None:
         shutil.rmtree(self._standbys / standby, ignore_errors=True)
 
+    def take_along(self, standby: str, replica: str, moves: Mapping[str, str]) -> None:
+        """Move files of a standby's folder into its replica's: from which folder, to which."""
+        for source, target in moves.items():
+            for file in (self._standbys / standby / "work" / source).iterdir():
+                with contextlib.suppress(OSError):  # it is open: only its name moves
+                    file.rename(self.work(replica) / target / file.name)
+
     def note_birth(self, replica: str, standby: str) -> None:
         """Its process is the standby's: written before it becomes the replica's."""
         mark = self._standbys / standby / "work"

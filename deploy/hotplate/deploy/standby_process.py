@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hotplate.deploy.engine import Warm
 from hotplate.deploy.errors import StandbyRefused
 from hotplate.deploy.processes import Process, document
 from hotplate.deploy.records import Records
+from hotplate.deploy.walls import Door, Walls
 
 ANSWER_S = 5.0
 """Until a process that only waits has answered: far more than it needs, less than a cold start."""
@@ -39,6 +40,8 @@ class StandbyProcess:
         enclosure: Enclosure,
         groups: Sequence[Path],
         records: Records,
+        door: Door,
+        takes_along: Mapping[str, str],
     ) -> None:
         self.id = standby
         self.process = process
@@ -48,11 +51,19 @@ class StandbyProcess:
         self._channel = channel
         self._enclosure = enclosure
         self._records = records
+        self._door = door
+        self._takes_along = takes_along
         self._said = b""
 
     @classmethod
     async def start(
-        cls, standby: str, warm: Warm, gpus: Sequence[int], records: Records, cgroups: Cgroups
+        cls,
+        standby: str,
+        warm: Warm,
+        gpus: Sequence[int],
+        records: Records,
+        cgroups: Cgroups,
+        walls: Walls,
     ) -> StandbyProcess:
         """Raises `SpawnFailed` and OSError."""
         folder = records.standby(standby)
@@ -61,8 +72,9 @@ class StandbyProcess:
         groups = cgroups.folders(standby)
         enclosure = await cgroups.make(standby, work, 0)
         ours, theirs = socket.socketpair()
+        door = walls.door()
         try:
-            with theirs:
+            with theirs, door:
                 env = {
                     **warm.env,
                     **gpu_variables(gpus),
@@ -70,20 +82,26 @@ class StandbyProcess:
                     REPLICA_DIR: str(work),
                 }
                 process = Process.spawn(
-                    [*enclosure.entrance, *warm.argv],
+                    [
+                        *enclosure.entrance,
+                        *walls.around(warm.reads, [*warm.writes, str(work)], door),
+                        *warm.argv,
+                    ],
                     env,
                     work,
                     folder / "log",
                     {**warm.job, "folder": str(work)},
-                    [theirs.fileno()],
+                    [theirs.fileno(), *door.descriptors],
                     enclosure,
                 )
         except BaseException:  # also when interrupted: cleaned up, and raised again
             ours.close()
+            door.close()
             enclosure.remove()
             raise
         ours.setblocking(False)
-        return cls(standby, process, ours, enclosure, groups if cgroups.enforced else (), records)
+        there = groups if cgroups.enforced else ()
+        return cls(standby, process, ours, enclosure, there, records, door, warm.takes_along)
 
     async def until_warm(self) -> None:
         """Raises `StandbyRefused` if it ends before."""
@@ -92,6 +110,14 @@ class StandbyProcess:
     def used_bytes(self) -> int:
         """Memory that nobody else shares."""
         return private_bytes(self.process.pid)
+
+    async def show(self, reads: Iterable[str], writes: Iterable[str]) -> None:
+        """Have it see what its replica needs. Raises `StandbyRefused`."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._door.show(reads, writes)
+        except (OSError, TimeoutError) as error:
+            raise StandbyRefused(f"its files cannot be shown to it: {error}") from error
 
     async def become(
         self,
@@ -130,6 +156,7 @@ class StandbyProcess:
         if not answer.get("taken"):
             raise StandbyRefused(str(answer.get("refused")))
         self._channel.close()
+        await asyncio.to_thread(records.take_along, self.id, replica, self._takes_along)
         # Before the replica is on record nobody may take its process for a standby's any more.
         await asyncio.to_thread(records.end_standby, self.id)
         return self._enclosure
@@ -138,6 +165,7 @@ class StandbyProcess:
         """SIGKILL: it serves nobody; return when nothing of it is left."""
         await self.process.terminate(0)
         self._channel.close()
+        self._door.close()
         with suppress(OSError):
             self._enclosure.remove()
         await asyncio.to_thread(self._records.end_standby, self.id)

@@ -26,6 +26,7 @@ from hotplate.deploy.records import Records
 from hotplate.deploy.standby_pool import Pool, StandbyView, name_of
 from hotplate.deploy.standby_process import StandbyProcess
 from hotplate.deploy.standby_settings import StandbySettings
+from hotplate.deploy.walls import Walls
 
 PLAN_S = 5.0
 """Between two plans while there is a standby; starts and ends are looked at at once."""
@@ -44,6 +45,7 @@ class Standbys:
         self,
         records: Records,
         cgroups: Cgroups,
+        walls: Walls,
         settings: StandbySettings,
         machine_bytes: int,
         rng: random.Random,
@@ -55,6 +57,7 @@ class Standbys:
         self._allowances: Mapping[str, int] = {}
         self._records = records
         self._cgroups = cgroups
+        self._walls = walls
         self._settings = settings
         self._machine_bytes = machine_bytes
         self._rng = rng
@@ -209,7 +212,7 @@ class Standbys:
         process: StandbyProcess | None = None
         try:
             process = await StandbyProcess.start(
-                standby, pool.warm, pool.gpus, self._records, self._cgroups
+                standby, pool.warm, pool.gpus, self._records, self._cgroups, self._walls
             )
             async with asyncio.timeout(self._settings.start_limit_s):
                 await process.until_warm()
@@ -261,7 +264,8 @@ class Standbys:
             kept = json.loads(self._records.standbys_file.read_text())
             self._planner = StandbyPlanner(_now(), kept["memory"])
             for pool in kept["pools"]:
-                warm = Warm(**pool["warm"] | {"argv": tuple(pool["warm"]["argv"])})
+                lists = {name: tuple(pool["warm"][name]) for name in ("argv", "reads", "writes")}
+                warm = Warm(**pool["warm"] | lists)
                 if Path(warm.argv[0]).exists():  # its environment has not been removed
                     known = Pool(warm, tuple(pool["gpus"]))
                     self._pools[known.name] = known

@@ -23,12 +23,14 @@ from hotplate.cache import descriptors
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
 from hotplate.cache.room import Room
+from hotplate.cache.view import VIEWS
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
 from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.settings import LocalSettings
 from hotplate.deploy.standby_settings import StandbySettings
+from hotplate.deploy.walls import Walls
 from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.docs import Docs
@@ -106,11 +108,20 @@ async def serve(
         trees=data.folder("agent") / "trees",
         parts=data.folder("parts"),
     )
+    walls = Walls(_hidden(settings, data))
+    if walls.refusal:
+        data.events.add(
+            "WallsRefused",
+            "replicas can read and change the platform's own files and each other's, as programs "
+            f"of this user, because namespaces cannot be used here ({walls.refusal}); run only "
+            "bentos that you trust, or allow unprivileged user namespaces (Linux 5.12)",
+        )
     engine = LocalEngine(
         data.visible_folder("engine"),
         EngineRuntime(bentos),
         machine,
         LocalSettings(standby=standby),
+        walls=walls,
     )
     desk = StandbyDesk(store, engine.standbys, standby, machine.capacity.memory_bytes)
     await desk.recall()
@@ -197,6 +208,13 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await working
     waiting.cancel()
+
+
+def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
+    """The folders of which replicas see only what is theirs: ours, the files, the agent's view."""
+    scheme, _, blobs = (settings.blobs_url or data.blobs_url).rpartition("://")
+    stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
+    return [data.root, data.visible_folder("engine").resolve().parent, *stored, VIEWS]
 
 
 def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:

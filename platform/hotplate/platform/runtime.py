@@ -26,7 +26,7 @@ class EngineRuntime:
                 str(error), retry=error.retry, no_room=error.no_room, log=error.log
             ) from error
         warm = None if made.warm is None else Warm(**vars(made.warm))
-        return Command(made.argv, made.env, made.cwd, made.job, made.ready_path, warm)
+        return Command(**{**vars(made), "warm": warm})
 
     def phases(self, directory: str) -> Sequence[Phase]:
         return [Phase(p.name, p.start, p.end) for p in self._bentos.phases(directory)]

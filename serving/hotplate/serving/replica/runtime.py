@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from hotplate.serving.replica.parts import make_parts
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
+    COUNTS,
     THREAD_COUNTS,
     build_variables,
     is_reserved,
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 TEMPORARY = "tmp"
 """The folder for temporary files in a replica's own."""
+METRICS = "metrics"
+"""The folder of a standby's own that its metrics are in until it is a replica."""
 HUB = "hub"
 """The folder of a replica's own that is its Hugging Face cache."""
 WORKER = "hotplate.serving.replica.worker"
@@ -60,6 +63,11 @@ class Warm:
     """What the process reads from its standard input, as JSON, beside its `folder`."""
     variant: str = ""
     """The number of threads of the numeric libraries, where it is set."""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    """As of a command."""
+    takes_along: Mapping[str, str] = field(default_factory=dict)
+    """Files below which folder of its own go to which of the replica's directory."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,10 @@ class Command:
     job: Mapping[str, Any]
     """What the process reads from its standard input, as JSON."""
     ready_path: str
+    reads: tuple[str, ...] = ()
+    """What of the platform's and the agent's files it needs."""
+    writes: tuple[str, ...] = ()
+    """The same, for writing too. Its own directory is always among them."""
     warm: Warm | None = None
     """What may become this replica, had it been started before."""
 
@@ -107,14 +119,15 @@ class BentoRuntime:
         folder = Path(directory)
         try:
             async with asyncio.TaskGroup() as side_by_side:
-                side_by_side.create_task(self._link_models(workload, folder / "home", recorder))
+                linking = self._link_models(workload, folder / "home", recorder)
+                linked = side_by_side.create_task(linking)
                 made = await self._environment(workload, folder, recorder, side_by_side)
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
             if isinstance(error, OSError) and is_full(error):
                 raise FilesUnavailable(full(error, folder), retry=True, no_room=True) from error
             raise error from None
-        return self._command(workload, folder, *made)
+        return self._command(workload, folder, linked.result(), *made)
 
     def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
@@ -133,8 +146,9 @@ class BentoRuntime:
         folder: Path,
         recorder: Recorder,
         side_by_side: asyncio.TaskGroup,
-    ) -> tuple[Mapping[str, str], Environment, Path]:
-        """All but the models: the service's variables, its environment, the folder of our parts."""
+    ) -> tuple[str, Mapping[str, str], Environment, Path]:
+        """All but the models: the bento's files, the service's variables, its environment, the
+        folder of our parts."""
         recorder.begin("environment")
         parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
         tree = await self._tree(workload.bento_manifest, wait="all")
@@ -148,16 +162,18 @@ class BentoRuntime:
             bento.folder, bento.image, build_variables(workload, bento.envs)
         )
         await copied
-        made = env, environment, await parts
+        made = tree.root, env, environment, await parts
         recorder.end("environment")
         return made
 
-    async def _link_models(self, workload: ServedBento, home: Path, recorder: Recorder) -> None:
-        """Give the replica a model store as soon as all but the weights are there."""
-        (home / "prometheus_multiproc_dir").mkdir(parents=True)
+    async def _link_models(
+        self, workload: ServedBento, home: Path, recorder: Recorder
+    ) -> list[str]:
+        """Give the replica a model store as soon as all but the weights are there; its folders."""
+        (home / COUNTS).mkdir(parents=True)
         (home.parent / TEMPORARY).mkdir()
         if not workload.models:
-            return
+            return []
         recorder.begin("weights")
         trees = await asyncio.gather(
             *(self._tree(model.manifest, wait="files") for model in workload.models)
@@ -170,12 +186,13 @@ class BentoRuntime:
             for model, tree in zip(workload.models, trees, strict=True)
             if not tree.complete
         ]
-        if not arriving:
+        if arriving:
+            task = asyncio.create_task(self._see_arrive(arriving, recorder))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+        else:
             recorder.end("weights")
-            return
-        task = asyncio.create_task(self._see_arrive(arriving, recorder))
-        self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        return [tree.root for tree in trees]
 
     async def _admit(self, workload: ServedBento, folder: Path) -> None:
         try:
@@ -216,6 +233,8 @@ class BentoRuntime:
         self,
         workload: ServedBento,
         folder: Path,
+        models: Sequence[str],
+        bento: str,
         service_env: Mapping[str, str],
         environment: Environment,
         parts: Path,
@@ -223,7 +242,8 @@ class BentoRuntime:
         config = {**workload.config, **workload.config_overrides}
         processes = workers(config, workload.resources.cpus)
         home, python = folder / "home", environment.python
-        modules = str(self._environments.modules_path(environment.digest))
+        modules = self._environments.modules_path(environment.digest)
+        reads, writes = _paths(environment, parts, modules)
         host_env = {
             **for_replica(os.environ),
             **thread_counts(workload.resources.cpus, processes),
@@ -253,22 +273,43 @@ class BentoRuntime:
                 "workers": processes,
                 "slots": workload.concurrency,
                 "journal": str(folder / FILE_NAME),
-                "modules": modules,
+                "modules": str(modules),
                 "stop_grace_s": workload.stop_grace_s,
                 "notes": [f"{name} is the platform's: your value is not used." for name in unused],
             },
             ready_path=ready_path(config),
+            reads=(*reads, bento, *models, *map(str, folder.glob(f"{HUB}/models--*/snapshots"))),
+            writes=writes,
             warm=_warm(host_env, environment, parts, modules) if processes == 1 else None,
         )
 
 
-def _warm(host_env: Mapping[str, str], environment: Environment, parts: Path, modules: str) -> Warm:
+def _paths(
+    environment: Environment, parts: Path, modules: Path
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What every replica of an environment reads, and what it writes.
+
+    An environment that was built here may be added to while it runs (`pip install` in a service).
+    """
+    interpreter = environment.python.resolve().parent.parent
+    reads = [parts, environment.python.parent.parent, interpreter]
+    written = modules.parent
+    outside = [str(path) for path in reads if not path.is_relative_to(written)]
+    return tuple(outside), (str(written),)
+
+
+def _warm(
+    host_env: Mapping[str, str], environment: Environment, parts: Path, modules: Path
+) -> Warm:
     env = {**host_env, **platform_constants(environment.python)}
     env |= search_paths(env, environment.python, parts)
     argv = (str(environment.python), "-m", STANDBY)
     threads = env.get(THREAD_COUNTS[0])
     variant = f"{threads} threads" if threads else ""
-    return Warm(environment.digest, argv, env, {"modules": modules}, variant)
+    reads, writes = _paths(environment, parts, modules)
+    job = {"modules": str(modules), "metrics": METRICS}
+    takes_along = {METRICS: f"home/{COUNTS}"}
+    return Warm(environment.digest, argv, env, job, variant, reads, writes, takes_along)
 
 
 async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:

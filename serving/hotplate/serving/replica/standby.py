@@ -4,7 +4,8 @@ It has imported what the last replica of its environment had when it was ready, 
 place, and on GPUs the context is made and the staging ring pinned. It knows no bento, no secret
 and no organization until it gets its job. Python >= 3.9, as `worker.py`.
 
-Standard input is a JSON object: `modules` (file with the names to import), `folder` (its own).
+Standard input is a JSON object: `modules` (file with the names to import), `folder` (its own),
+`metrics` (the folder in it for what its libraries count; whoever started it moves those files).
 `HOTPLATE_STANDBY_FD` is a Unix socket to whoever started it:
 
     →  {"warm": modules, "failed": [names that could not be imported]}
@@ -17,7 +18,6 @@ It ends with whoever started it, unless it has become a replica.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
@@ -40,7 +40,7 @@ def main() -> int:
     """Get warm, wait for a job and do it; the process's exit status."""
     birth = json.load(sys.stdin)
     channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
-    metrics = Path(birth["folder"], "metrics")
+    metrics = Path(birth["folder"], birth["metrics"])
     metrics.mkdir(exist_ok=True)
     os.environ[METRICS] = str(metrics)  # decides at import whether metrics are files
     before = dict(os.environ)
@@ -59,7 +59,7 @@ def main() -> int:
     if early_names := came_too_early(early.names, before, job["env"]):
         _say(channel, {"refused": f"{', '.join(early_names)} had been read when it came"})
         return 0
-    _change(job["env"], metrics)
+    _change(job["env"])
     os.chdir(job["job"]["bento"])
     sys.path[0] = job["job"]["bento"]
     sys.path_importer_cache.clear()
@@ -108,14 +108,11 @@ def _wait(channel: socket.socket) -> Any:
     return job
 
 
-def _change(env: dict[str, str], metrics: Path) -> None:
-    """Live in the replica's environment from now on, with the metrics that were made before."""
+def _change(env: dict[str, str]) -> None:
+    """Live in the replica's environment from now on."""
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
-    for file in metrics.iterdir():
-        with contextlib.suppress(OSError, KeyError):  # it is open: only its name moves
-            file.rename(Path(env[METRICS], file.name))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ RESERVED = frozenset(
 SOCKET_FOLDER_BYTES = 70
 """The longest folder in which programs make Unix sockets (107 bytes of path at most) under names
 of their own: vLLM's have 37 more."""
+COUNTS = "prometheus_multiproc_dir"
+"""The folder of a replica's home in which its processes count."""
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Declared = Iterable[Mapping[str, Any]]
@@ -95,7 +97,7 @@ def platform_variables(workload: ServedBento, home: Path, python: Path) -> dict[
         "BENTOML_CONFIG_OVERRIDES": json.dumps(
             {"services": {workload.key.service: _config_overrides(workload.config_overrides)}}
         ),
-        "PROMETHEUS_MULTIPROC_DIR": str(home / "prometheus_multiproc_dir"),
+        "PROMETHEUS_MULTIPROC_DIR": str(home / COUNTS),
     }
 
 
