@@ -44,6 +44,8 @@ class FakeRuntime:
         self.hangs = False
         self.program = sys.executable
         self.prepared: list[str] = []
+        self.kept: list[list[str]] = []
+        """What was in the directories of those that ended."""
         self.warm: dict[str, str] | None = None
         """Knobs of `standby_server.py`; None = there are no standbys."""
 
@@ -64,6 +66,10 @@ class FakeRuntime:
             program = (sys.executable, "-I", "-S", str(SERVER.with_name("standby_server.py")))
             warm = Warm(workload.bento_manifest, program, self.warm, {})
         return Command(argv, dict(workload.env), directory, dict(workload.config), warm=warm)
+
+    async def keep(self, directory: str, *, ended: bool) -> None:
+        if ended:
+            self.kept.append(sorted(os.listdir(directory)))
 
     def phases(self, directory: str) -> Sequence[Phase]:
         up = Path(directory, "seen.json")

@@ -117,6 +117,24 @@ async def test_a_replica_that_crashes_pauses_and_starts_again(tmp_path: Path) ->
         assert again.cold_start_s == pytest.approx(sum(p.share_s for p in again.phases))
 
 
+@pytest.mark.parametrize("end", ["stopped", "dead"])
+async def test_what_a_replica_has_made_can_be_kept_once_it_has_ended(
+    tmp_path: Path, end: str
+) -> None:
+    runtime = FakeRuntime()
+    async with running(tmp_path, runtime) as engine:
+        await engine.scale(workload(), 1)
+        (replica,) = await until(engine, states(S.READY))
+        assert not runtime.kept
+        if end == "dead":
+            os.kill(pid_of(tmp_path, replica.id), signal.SIGKILL)
+            await until(engine, states(S.BACKOFF))
+        else:
+            await engine.scale(workload(), 0)
+            await until(engine, states())
+        assert runtime.kept[0] == ["seen.json"]
+
+
 async def test_a_killed_replica_is_seen_at_once(tmp_path: Path) -> None:
     calm = replace(QUICK, backoff=BackoffSettings(first_s=60.0))
     async with running(tmp_path, settings=calm) as engine:

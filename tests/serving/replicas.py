@@ -98,7 +98,7 @@ class Served:
 
     @property
     def key(self) -> Any:
-        return SimpleNamespace(service=self.service)
+        return SimpleNamespace(organization="acme", service=self.service)
 
     @property
     def resources(self) -> Any:

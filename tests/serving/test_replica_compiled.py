@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from hotplate.cache.blobs import BlobStore
 from hotplate.serving.replica import compiled
+from hotplate.serving.replica.compiled import CompiledCode, key
 from hotplate.serving.replica.shelf import Tree
-
-VERSIONS = {"torch": "2.5.0", "triton": "3.1.0"}
-KEY = compiled.key("a" * 64, VERSIONS, "H100")
 
 
 class Folder:
@@ -44,31 +45,97 @@ def kernel(folder: Path, variable: str) -> Path:
     return path
 
 
+class Node:
+    """A node with its replicas, on a store that all nodes share."""
+
+    def __init__(self, tmp_path: Path, name: str) -> None:
+        blobs = BlobStore(f"file://{tmp_path}/store")
+        self.folder = tmp_path / name
+        self.folder.mkdir()
+        self.code = CompiledCode(self.folder / "code", blobs, FakeAgent(blobs, tmp_path / "view"))
+
+    async def replica(self, name: str) -> Path:
+        folder = self.folder / name
+        await self.code.take(key("acme", ["model"], "environment", "H100"), folder)
+        return folder
+
+
 def test_each_part_of_the_key_matters() -> None:
-    others = {
-        compiled.key("b" * 64, VERSIONS, "H100"),
-        compiled.key("a" * 64, {**VERSIONS, "torch": "2.6.0"}, "H100"),
-        compiled.key("a" * 64, VERSIONS, "L4"),
+    keys = {
+        key("acme", ["a", "b"], "environment", "H100"),
+        key("acme", ["a"], "environment", "H100"),
+        key("acme", ["a", "b"], "newer", "H100"),
+        key("acme", ["a", "b"], "environment", "L4"),
+        key("evil", ["a", "b"], "environment", "H100"),
     }
-    assert len(others) == 3 and KEY not in others
-    assert compiled.key("a" * 64, dict(reversed(VERSIONS.items())), "H100") == KEY
+    assert len(keys) == 5
+    assert key("acme", ["b", "a"], "environment", "H100") in keys
 
 
-async def test_what_one_replica_compiled_the_next_finds_and_may_change(tmp_path: Path) -> None:
-    blobs = BlobStore(f"file://{tmp_path}/store")
-    agent = FakeAgent(blobs, tmp_path / "view")
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    assert not await compiled.restore(blobs, agent, KEY, second)
-    assert await compiled.publish(blobs, KEY, first) is None
+@pytest.mark.parametrize("ended", [False, True])
+async def test_what_one_replica_compiled_the_next_has_on_any_node(
+    tmp_path: Path, ended: bool
+) -> None:
+    here, there = Node(tmp_path, "here"), Node(tmp_path, "there")
+    first = await here.replica("first")
+    await here.code.keep(first, ended=False)
+    assert not here.code.manifests(), "nothing was compiled yet"
     for variable in compiled.variables(first):
         kernel(first, variable).write_text(variable)
-    assert await compiled.publish(blobs, KEY, first) is not None
-    own = kernel(second, "TRITON_CACHE_DIR")
-    own.write_text("newer")
-    assert await compiled.restore(blobs, agent, KEY, second)
-    assert own.read_text() == "newer"
-    restored = kernel(second, "TORCHINDUCTOR_CACHE_DIR")
-    assert restored.read_text() == "TORCHINDUCTOR_CACHE_DIR"
-    restored.write_text("it is the replica's own")
-    assert not list(second.rglob("*.draft"))
+    await here.code.keep(first, ended=ended)
+    (manifest,) = here.code.manifests()
+    second = await there.replica("second")
+    for variable in compiled.variables(second):
+        restored = kernel(second, variable)
+        assert restored.read_text() == variable
+        restored.write_text("it is the replica's own")
+    await there.code.keep(second, ended=True)
+    assert there.code.manifests() == {manifest}, "what has no new file is not published again"
+
+
+async def test_another_organization_gets_nothing_of_it(tmp_path: Path) -> None:
+    node = Node(tmp_path, "node")
+    first = await node.replica("first")
+    kernel(first, "TRITON_CACHE_DIR").write_text("acme's")
+    await node.code.keep(first, ended=True)
+    others = tmp_path / "others"
+    await node.code.take(key("evil", ["model"], "environment", "H100"), others)
+    assert not list(others.iterdir())
+
+
+async def test_a_hostile_replica_has_nothing_published_but_its_own_files(tmp_path: Path) -> None:
+    node = Node(tmp_path, "node")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "token").write_text("the platform's")
+    first = await node.replica("first")
+    good = kernel(first, "TRITON_CACHE_DIR")
+    good.write_text("good")
+    (first / "link").symlink_to(secret / "token")
+    (first / "folder").symlink_to(secret)
+    (first / "hard").hardlink_to(secret / "token")
+    os.mkfifo(first / "pipe")
+    await node.code.keep(first, ended=True)
+    second = await node.replica("second")
+    found = [path for path in second.rglob("*") if not path.is_dir()]
+    assert found == [kernel(second, "TRITON_CACHE_DIR")]
+
+
+async def test_more_than_a_replica_may_publish_stays_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "MOST_FILES", 1)
+    node = Node(tmp_path, "node")
+    first = await node.replica("first")
+    for name in "ab":
+        (first / name).write_text(name)
+    await node.code.keep(first, ended=True)
+    assert not node.code.manifests()
+
+
+async def test_what_cannot_be_had_leaves_a_replica_with_an_empty_cache(tmp_path: Path) -> None:
+    node = Node(tmp_path, "node")
+    BlobStore(f"file://{tmp_path}/store").put_note(
+        f"compiled/{key('acme', ['model'], 'environment', 'H100')}", {"manifest": "0" * 64}
+    )
+    assert not list((await node.replica("first")).iterdir())

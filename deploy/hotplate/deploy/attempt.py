@@ -29,6 +29,9 @@ from hotplate.deploy.walls import Walls
 LISTEN_BACKLOG = 2048
 """BentoML's own default; the kernel caps it."""
 
+KEEP_AFTER_S = (60.0, 300.0)
+"""Pauses before what a replica has made is kept: its first requests have compiled most of it."""
+
 log = logging.getLogger(__name__)
 
 Report = Callable[[ReplicaState, str], None]
@@ -115,10 +118,12 @@ class Attempt:
                 group.create_task(self._watch(self.process, deadline, report)),
                 group.create_task(self._guard(self.process)),
                 group.create_task(guard.keep_short(self._around.records.log_path(self._replica))),
+                group.create_task(self._keep_later()),
             ]
             code = await self.process.wait()
             for watch in watches:
                 watch.cancel()
+        await self._keep(ended=True)
         assert self._enclosure is not None
         self.verdict = self.verdict or self._enclosure.excess()
         self._leave_nothing()
@@ -129,6 +134,7 @@ class Attempt:
         """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
         if self.process is not None:
             await self.process.terminate(grace_s)
+            await self._keep(ended=True)
         self._leave_nothing()
 
     def _leave_nothing(self) -> None:
@@ -262,6 +268,16 @@ class Attempt:
         limit_bytes = self._workload.resources.memory_bytes
         self.verdict = await guard.until_excess(self._enclosure, limit_bytes)
         await process.terminate(0)
+
+    async def _keep_later(self) -> None:
+        """Not at its end alone: others start meanwhile."""
+        for pause_s in KEEP_AFTER_S:
+            await asyncio.sleep(pause_s)
+            await self._keep(ended=False)
+
+    async def _keep(self, *, ended: bool) -> None:
+        directory = str(self._around.records.work(self._replica))
+        await self._around.runtime.keep(directory, ended=ended)
 
     def served_s(self) -> float:
         """For how long it has answered its readiness checks."""

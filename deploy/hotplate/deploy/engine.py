@@ -261,5 +261,11 @@ class Runtime(Protocol):
         Raises `PrepareFailed` (with `retry` False if trying again cannot help).
         """
 
+    async def keep(self, directory: str, *, ended: bool) -> None:
+        """Keep what the process there has made and those after it can use.
+
+        Called while it serves, and when it has `ended`, before the directory goes.
+        """
+
     def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""

@@ -8,7 +8,7 @@ import hmac
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +60,7 @@ from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.standby_desk import StandbyDesk
 from hotplate.platform.store.store import Store
+from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.runtime import BentoRuntime
 from hotplate.serving.replica.shelf import Shelf
@@ -102,11 +103,14 @@ async def serve(
     environments = Environments(
         data.folder("environments"), disk_reserve_bytes=reserve_bytes, shelf=shelf
     )
+    gpus = ", ".join(sorted({gpu.name for gpu in machine.gpus}))
+    compiled = CompiledCode(data.root / "compiled", blobs, agent, gpus)
     bentos = BentoRuntime(
         environments,
         agent,
         trees=data.folder("agent") / "trees",
         parts=data.folder("parts"),
+        compiled=compiled,
     )
     walls = Walls(_hidden(settings, data))
     if walls.refusal:
@@ -146,7 +150,7 @@ async def serve(
     lines = TaskLines(store)
     tasks = Tasks(store, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
-        controller.manifests,
+        lambda: _in_use(controller, compiled),
         agent,
         environments,
         Origin(store, blobs, app[UNPACKING], ours=not settings.blobs_url),
@@ -215,6 +219,12 @@ def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
     scheme, _, blobs = (settings.blobs_url or data.blobs_url).rpartition("://")
     stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
     return [data.root, data.visible_folder("engine").resolve().parent, *stored, VIEWS]
+
+
+def _in_use(controller: Controller, compiled: CompiledCode) -> Set[str] | None:
+    """All manifests that are to stay; None while that is not known."""
+    wanted = controller.manifests()
+    return None if wanted is None else wanted | compiled.manifests()
 
 
 def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:

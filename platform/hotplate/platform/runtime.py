@@ -28,5 +28,8 @@ class EngineRuntime:
         warm = None if made.warm is None else Warm(**vars(made.warm))
         return Command(**{**vars(made), "warm": warm})
 
+    async def keep(self, directory: str, *, ended: bool) -> None:
+        await self._bentos.keep(directory, ended=ended)
+
     def phases(self, directory: str) -> Sequence[Phase]:
         return [Phase(p.name, p.start, p.end) for p in self._bentos.phases(directory)]

@@ -1,16 +1,21 @@
-"""What `torch.compile` and Triton have compiled, for all nodes of a cluster: as manifests.
+"""What `torch.compile` and Triton have compiled, for the replicas after: as manifests.
 
-Compiled code fits one model, one set of versions and one kind of GPU; all of them are its key.
-A replica keeps writing to its cache, so what is restored is a copy, and its own.
+Compiled code fits one set of models, one environment and one kind of GPU; all of them are its key,
+and so is the organization: what a replica writes, no other organization's replica loads. A replica
+keeps writing to its cache, so what it is given is a copy, and its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
+import platform
 import shutil
-from collections.abc import Mapping
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from blake3 import blake3
@@ -20,7 +25,16 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.packing import pack_tree
 from hotplate.serving.replica.shelf import Viewer
 
+MOST_BYTES = 1 << 30
+MOST_FILES = 20_000
+"""Of one replica: far more than a large model's kernels, and no way to fill the store."""
+TAKE_S = 10.0
+"""How long a start waits for it; what is compiled again takes longer."""
+KEYS_KEPT = 20
+"""Of this node: what other keys have at an origin that is its own goes, as nothing names it."""
 _KIND = "compiled"
+
+log = logging.getLogger("hotplate.compiled")
 
 
 def variables(folder: Path) -> dict[str, str]:
@@ -31,52 +45,131 @@ def variables(folder: Path) -> dict[str, str]:
     }
 
 
-def key(model: str, versions: Mapping[str, str], gpu: str) -> str:
-    """What compiled code is known by: the manifest of its model, the versions of all that has a
-    part in it (torch, triton, the driver …), and the GPU's name."""
-    return blake3(json.dumps([model, dict(versions), gpu], sort_keys=True).encode()).hexdigest()
+def key(organization: str, models: Iterable[str], environment: str, gpu: str) -> str:
+    """What compiled code is known by: whose it is, the manifests of its models, the digest of the
+    environment with all versions, the GPU's name, and the machine's kind and C library."""
+    machine = [platform.machine(), *platform.libc_ver()]
+    parts = [organization, sorted(models), environment, gpu, machine]
+    return blake3(json.dumps(parts).encode()).hexdigest()
 
 
-async def publish(blobs: BlobStore, key: str, folder: Path) -> str | None:
-    """Puts a replica's cache into the store, in place of an earlier one; the manifest's digest.
+class CompiledCode:
+    """What there is in one blob store, and which of it this node has used."""
 
-    None when there is nothing in it. Raises CacheError, and OSError for what cannot be read.
+    def __init__(self, root: Path, blobs: BlobStore, agent: Viewer, gpu: str = "") -> None:
+        """`root` is a folder of our own; `gpu` names the GPUs of this node."""
+        self.gpu = gpu
+        self._used = root / "used"
+        self._drafts = root / "drafts"
+        shutil.rmtree(self._drafts, ignore_errors=True)  # of a process that was killed
+        self._blobs = blobs
+        self._agent = agent
+        self._given: dict[Path, tuple[str, frozenset[str]]] = {}
+        """The key of a replica's folder, and which files were in it at its start."""
+
+    async def take(self, key: str, folder: Path) -> None:
+        """Fill a replica's cache with what was published; empty where nothing can be had."""
+        await asyncio.to_thread(folder.mkdir)
+        try:
+            async with asyncio.timeout(TAKE_S):
+                note = await asyncio.to_thread(self._blobs.get_note, f"{_KIND}/{key}")
+                if note is not None:
+                    tree = await self._agent.tree(str(note["manifest"]), wait="view")
+                    await asyncio.to_thread(_copy, Path(tree.root), folder)
+                    await asyncio.to_thread(self._use, key, str(note["manifest"]))
+        except (CacheError, OSError, KeyError) as error:  # TimeoutError is an OSError
+            log.warning("compiled code %s is not used: %r", key, error)
+        self._given[folder] = key, await asyncio.to_thread(_names, folder)
+
+    async def keep(self, folder: Path, *, ended: bool) -> None:
+        """Publish a replica's cache if there is more in it now, in place of what was published.
+
+        Of a folder that was not filled here, nothing is known, and it is left alone.
+        """
+        if folder not in self._given:
+            return
+        key, before = self._given.pop(folder) if ended else self._given[folder]
+        try:
+            names = await asyncio.to_thread(_names, folder)
+            if not names <= before:
+                await asyncio.to_thread(self._publish, key, folder)
+                if not ended:
+                    self._given[folder] = key, names
+        except (CacheError, OSError, ValueError) as error:
+            log.warning("compiled code of %s is not published: %s", folder, error)
+
+    def manifests(self) -> set[str]:
+        """Those that this node has used or published last."""
+        return {path.read_text(encoding="utf-8") for path in self._used.glob("*")}
+
+    def _publish(self, key: str, folder: Path) -> None:
+        self._drafts.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._drafts) as draft:
+            for name, fd in _files(folder):
+                _copy_out(fd, Path(draft, name))
+            manifest = pack_tree(Path(draft), self._blobs)
+        self._blobs.put_note(f"{_KIND}/{key}", {"manifest": manifest.digest})
+        self._use(key, manifest.digest)
+        log.info("compiled code %s is published: %d bytes", key, manifest.size_bytes)
+
+    def _use(self, key: str, manifest: str) -> None:
+        self._used.mkdir(parents=True, exist_ok=True)
+        (self._used / key).write_text(manifest, encoding="utf-8")
+        used = sorted(self._used.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for path in used[:-KEYS_KEPT]:
+            path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Each file with a descriptor, open until the next one is asked for.
+
+    The folder is a replica's, which may run and may be hostile: no link is followed, and no file
+    is taken that has another name elsewhere. Raises OSError, and ValueError where there is too
+    much.
     """
-    return await asyncio.to_thread(_publish, blobs, key, folder)
+    count = total_bytes = 0
+    for parent, _, names, at in os.fwalk(folder, follow_symlinks=False):
+        for name in names:
+            try:
+                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+            except OSError:  # a link, or it has gone
+                continue
+            try:
+                about = os.fstat(fd)
+                if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+                    continue
+                count, total_bytes = count + 1, total_bytes + about.st_size
+                if count > MOST_FILES or total_bytes > MOST_BYTES:
+                    raise ValueError(
+                        f"it has more than {MOST_FILES} files or {MOST_BYTES >> 30} GiB"
+                    )
+                yield os.path.relpath(os.path.join(parent, name), folder), fd
+            finally:
+                os.close(fd)
 
 
-async def restore(blobs: BlobStore, agent: Viewer, key: str, folder: Path) -> bool:
-    """Fills a replica's cache with what was published; whether there was anything.
-
-    What the folder has already stays. Raises CacheError, and OSError for a full disk.
-    """
-    note = await asyncio.to_thread(blobs.get_note, f"{_KIND}/{key}")
-    if note is None:
-        return False
-    try:
-        tree = await agent.tree(str(note["manifest"]), wait="view")
-    except KeyError as error:
-        raise CacheError(f"note {_KIND}/{key} names no manifest; publish it again") from error
-    await asyncio.to_thread(_copy, Path(tree.root), folder)
-    return True
+def _names(folder: Path) -> frozenset[str]:
+    return frozenset(name for name, _ in _files(folder))
 
 
-def _publish(blobs: BlobStore, key: str, folder: Path) -> str | None:
-    if not any(path.is_file() for path in folder.rglob("*")):
-        return None
-    manifest = pack_tree(folder, blobs)
-    blobs.put_note(f"{_KIND}/{key}", {"manifest": manifest.digest})
-    return manifest.digest
+def _copy_out(fd: int, target: Path) -> None:
+    """No more than it had when it was counted: it may grow meanwhile."""
+    left = os.fstat(fd).st_size
+    if left > MOST_BYTES:
+        raise ValueError(f"{target.name} has more than {MOST_BYTES >> 30} GiB")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as copy:
+        while left > 0 and (piece := os.read(fd, min(left, 1 << 20))):
+            copy.write(piece)
+            left -= len(piece)
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Each file under its name only when it is whole: the replica may be looking already."""
+    """Each file under its name only when it is whole: whoever waits may have given up."""
     for folder, _, names in os.walk(source):
         into = target / os.path.relpath(folder, source)
-        into.mkdir(parents=True, exist_ok=True)
+        into.mkdir(exist_ok=True)
         for name in names:
             draft = into / f".{name}.draft"
-            if not (into / name).exists():
-                shutil.copy(Path(folder, name), draft)
-                draft.chmod(0o644)
-                draft.replace(into / name)
+            shutil.copyfile(Path(folder, name), draft)
+            draft.replace(into / name)

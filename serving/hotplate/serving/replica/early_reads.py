@@ -16,6 +16,8 @@ LATE = frozenset(
         "BENTOML_HF_CACHE_DIR",
         "PROMETHEUS_MULTIPROC_DIR",
         "TMPDIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR",
     ]
 )
 """Differ for each replica, and are honoured though modules have read them: BentoML reads its own

@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 class ServiceKey(Protocol):
     @property
+    def organization(self) -> str: ...
+    @property
     def service(self) -> str: ...
 
 

@@ -14,6 +14,8 @@ from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManif
 from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.room import full, is_full
 from hotplate.serving.replica.bento import read_bento
+from hotplate.serving.replica.compiled import CompiledCode, variables
+from hotplate.serving.replica.compiled import key as compiled_key
 from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
@@ -46,6 +48,8 @@ METRICS = "metrics"
 """The folder of a standby's own that its metrics are in until it is a replica."""
 HUB = "hub"
 """The folder of a replica's own that is its Hugging Face cache."""
+COMPILED = "compiled"
+"""The folder of a replica's own for what torch and Triton compile."""
 WORKER = "hotplate.serving.replica.worker"
 STANDBY = "hotplate.serving.replica.standby"
 
@@ -102,7 +106,10 @@ class BentoRuntime:
         *,
         trees: Path,
         parts: Path,
+        compiled: CompiledCode | None = None,
     ) -> None:
+        """Without `compiled`, what a replica compiles is its own."""
+        self._compiled = compiled
         self._environments = environments
         self._agent = agent
         self._trees = trees
@@ -133,6 +140,11 @@ class BentoRuntime:
         """The phases that the process itself has noted in its directory so far."""
         return Journal(Path(directory) / FILE_NAME).phases()
 
+    async def keep(self, directory: str, *, ended: bool) -> None:
+        """Keep what the process in that directory has made for those after it."""
+        if self._compiled is not None:
+            await self._compiled.keep(Path(directory) / COMPILED, ended=ended)
+
     async def close(self) -> None:
         """Stop building and watching; replicas go on running."""
         for task in self._arriving:
@@ -161,10 +173,20 @@ class BentoRuntime:
         environment = await self._environments.ensure(
             bento.folder, bento.image, build_variables(workload, bento.envs)
         )
+        side_by_side.create_task(self._give_compiled(workload, environment, folder))
         await copied
         made = tree.root, env, environment, await parts
         recorder.end("environment")
         return made
+
+    async def _give_compiled(
+        self, workload: ServedBento, environment: Environment, folder: Path
+    ) -> None:
+        if self._compiled is not None:
+            models = [model.manifest for model in workload.models]
+            organization, gpu = workload.key.organization, self._compiled.gpu
+            key = compiled_key(organization, models, environment.digest, gpu)
+            await self._compiled.take(key, folder / COMPILED)
 
     async def _link_models(
         self, workload: ServedBento, home: Path, recorder: Recorder
@@ -250,6 +272,7 @@ class BentoRuntime:
         }
         env = {
             **host_env,
+            **(variables(folder / COMPILED) if self._compiled is not None else {}),
             **service_env,
             **platform_variables(workload, home, python),
             **temporary_folder(folder / TEMPORARY),
