@@ -1,0 +1,34 @@
+"""Ends a test process that hangs, wherever it does.
+
+pytest-timeout's exception is lost in a loop that swallows it, and what is torn down after a test is
+not limited at all.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from collections.abc import Generator
+
+import pytest
+
+HANGS_S = 600.0
+"""Longer than any test takes, with the environment that it may have to build first."""
+ENDS_S = 60.0
+"""Longer than a process takes to end that has run all its tests."""
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(2)  # what is captured later is lost with the process
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Also setup and teardown. A worker that ends so fails its test; another takes its place."""
+    faulthandler.dump_traceback_later(HANGS_S, exit=True, file=item.config.stash[STDERR])
+    return (yield)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    faulthandler.dump_traceback_later(ENDS_S, exit=True, file=session.config.stash[STDERR])
