@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 
 from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store.database import MIGRATIONS, head
 from hotplate.platform.store.store import Store
 from hotplate.platform.store.tables import Table
 
@@ -21,6 +25,30 @@ def test_the_migrations_lead_to_the_tables_that_the_code_uses(database_url: str)
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Table.metadata) == []
     engine.dispose()
+
+
+def test_a_schema_that_is_up_to_date_is_seen_without_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/hotplate.db"
+    Store(url).close()
+    assert head() == ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    program = f"""
+import sys
+from hotplate.platform.store.database import MIGRATIONS, head
+from hotplate.platform.store.store import Store
+Store({url!r}).close()
+assert "alembic" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_schema_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/hotplate.db"
+    Store(url).close()
+    with closing(sqlite3.connect(tmp_path / "hotplate.db")) as another:
+        another.execute("UPDATE alembic_version SET version_num = '9999'")
+        another.commit()
+    with pytest.raises(StoreFailed, match=r"cannot be opened \(.*'9999'"):
+        Store(url)
 
 
 def test_a_second_start_finds_the_schema_and_the_data(database_url: str) -> None:

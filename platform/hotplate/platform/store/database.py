@@ -13,10 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.util.exc import CommandError
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -46,7 +43,7 @@ class Database:
             self._engine = _engine(make_url(url))
             with self._engine.begin() as connection:
                 _migrate(connection)
-        except (SQLAlchemyError, CommandError, ImportError) as error:
+        except (SQLAlchemyError, ValueError, ImportError) as error:
             why = " ".join(str(getattr(error, "orig", error)).split())
             raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
@@ -130,7 +127,20 @@ def _begin_immediate(connection: Connection) -> None:
 def _migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    command.upgrade(config, "head")
+    if _revision(connection) != head():
+        # Only another schema needs it: to import Alembic takes longer than all else here.
+        from hotplate.platform.store.migration import upgrade
+
+        upgrade(connection, MIGRATIONS)
+
+
+def head() -> str:
+    """The revision that the code is written for: the last of the migrations, by their names."""
+    return max(path.name for path in MIGRATIONS.glob("versions/v*.py"))[1:5]
+
+
+def _revision(connection: Connection) -> str:
+    """That of the schema; empty = there is none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return ""
+    return str(connection.scalar(text("SELECT version_num FROM alembic_version")))
