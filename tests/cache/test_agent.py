@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -289,6 +291,31 @@ def test_a_second_agent_on_the_same_folder_refuses(bench: Bench) -> None:
         assert first.url and not second.url
         last_line = second.refusal.strip().splitlines()[-1]
         assert "another agent uses" in last_line and "choose another data folder" in last_line
+
+
+async def test_an_agent_without_descriptors_says_so_and_recovers(bench: Bench) -> None:
+    with bench.agent() as agent:
+        pid = agent.process.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        used = len(os.listdir(f"/proc/{pid}/fd"))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 5, limits[1]))
+        said: list[str] = []
+        tree = None
+        async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(9):
+            with contextlib.suppress(CacheError, TimeoutError):
+                async with asyncio.timeout(0.5):  # it tries for 30 s
+                    await client.tree(bench.first.digest, wait="all")
+            assert (await client.status())["origin_bytes"] < bench.first.size_bytes
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+            while tree is None:  # who asks at once is told what kept the file from the disk
+                try:
+                    tree = await client.tree(bench.first.digest, wait="all")
+                except CacheError as error:
+                    said.append(str(error))
+                    await asyncio.sleep(0.1)
+        assert all("Too many open files" in sentence for sentence in said)
+        weights = await asyncio.to_thread(Path(tree.root, "model.safetensors").read_bytes)
+        assert weights == WEIGHTS
 
 
 async def test_an_idle_agent_uses_no_processor_time(bench: Bench) -> None:

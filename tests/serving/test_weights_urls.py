@@ -151,7 +151,7 @@ async def test_a_bad_header_is_refused_as_by_the_library_and_a_bad_plan_before_a
                 next(weights.stream(f"{folder}/{name}.safetensors", plan={"x": None}))
         with pytest.raises(ValueError, match="plan for x: 0 to 5 is not within the 4"):
             next(weights.stream(f"{folder}/x.safetensors", plan={"*": (0, 0, 5)}))
-        with pytest.raises(OSError, match=r"nothing\.safetensors"):
+        with pytest.raises(FileNotFoundError, match=r"nothing\.safetensors"):
             weights.load_file(f"{folder}/nothing.safetensors")
 
     await asyncio.to_thread(fail)

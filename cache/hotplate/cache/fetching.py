@@ -245,7 +245,7 @@ class Fetcher:
             fetch.destination.reserve(offset, length)
             self._bring_local(fetch, step)
             return
-        with fetch.destination.view[offset : offset + length] as part:
+        with self._part(fetch, step) as part:
             if step.source != ORIGIN:
                 self._bring_from_peer(fetch, step, part)
                 return
@@ -259,6 +259,15 @@ class Fetcher:
         elif digest != fetch.content.chunks[step.index]:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
         self._came(fetch, step, 0.0)
+
+    def _part(self, fetch: Fetch, step: Step) -> memoryview:
+        """Where the chunk goes. Raises CacheError; then nobody is asked for it."""
+        offset, length = fetch.content.span(step.index)
+        try:
+            return fetch.destination.view[offset : offset + length]
+        except CacheError:
+            with self._request(fetch, step):  # its slot is free again
+                raise
 
     @contextlib.contextmanager
     def _request(self, fetch: Fetch, step: Step) -> Iterator[None]:

@@ -135,8 +135,11 @@ class RemoteFile:
             return opening, fds[0]
         for fd in fds:
             os.close(fd)
-        sentence = opening["error"]["message"] if opening else "the node's agent went away"
-        raise OSError(f"{self.path}: {sentence}")
+        if opening is None:
+            raise OSError(f"{self.path}: the node's agent went away")
+        missing = opening["error"]["code"] == "unknown_url"
+        kind = FileNotFoundError if missing else OSError
+        raise kind(f"{self.path}: {opening['error']['message']}")
 
     def _next_line(self) -> dict[str, Any] | None:
         """The next line; None when the agent has gone, or `close` was called."""

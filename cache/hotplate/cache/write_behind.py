@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hotplate.cache.arena import Region
 from hotplate.cache.disk import Claim, DiskTier, disk_error
-from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.errors import CacheError
 from hotplate.cache.holding import Holding
 from hotplate.cache.landing import DiskCopy
 
@@ -40,13 +40,11 @@ class WriteBehind:
         return next(iter(self._waiting.values()), "")
 
     async def keep(self, holding: Holding, region: Region) -> None:
-        """Tries until there is room; who waits for the file is told of each failure."""
+        """Tries until it is there; who waits for the file is told of each failure."""
         pause_s = _FIRST_PAUSE_S
         try:
             while (error := await self._write(holding, region)) is not None:
                 self._tell(holding, error)
-                if not isinstance(error, NoSpace):
-                    return
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_PAUSE_S)
         finally:
@@ -106,18 +104,22 @@ class WriteBehind:
         except OSError as exc:
             claim.release()
             raise disk_error(self._disk.root, claim.size_bytes, exc) from exc
-        source_fd = region.lend()
         try:
-            folder.copy(fd, source_fd, 0, claim.size_bytes)
+            source_fd = region.lend()
+            try:
+                folder.copy(fd, source_fd, 0, claim.size_bytes)
+            finally:
+                os.close(source_fd)
             folder.sync(fd)
             self._disk.keep(name, digest, claim)
             folder.sync_names()
-        except OSError as exc:
+        except (OSError, CacheError) as exc:
             folder.remove(name)
             claim.release()
+            if isinstance(exc, CacheError):
+                raise
             raise disk_error(self._disk.root, claim.size_bytes, exc) from exc
         finally:
-            os.close(source_fd)
             os.close(fd)
 
 
