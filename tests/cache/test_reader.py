@@ -37,6 +37,14 @@ class Bench:
     async def tree(self) -> Tree:
         return await self.client.tree(self.manifest.digest)
 
+    async def leases(self) -> int:
+        return sum(blob["leases"] for blob in (await self.client.status())["blobs"])
+
+    async def until_no_lease(self) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while await self.leases():  # noqa: ASYNC110 (nobody is told of another's lease)
+                await asyncio.sleep(0.01)
+
     async def open(self, path: str = "model.safetensors") -> RemoteFile:
         root = (await self.tree()).root
         return await self.open_at(f"{root}/{path}")
@@ -177,16 +185,27 @@ async def test_the_socket_is_for_its_owner_only(bench: Bench) -> None:
 async def test_an_open_file_is_a_lease_until_it_is_closed(bench: Bench) -> None:
     file = await bench.open()
     await in_thread(file.wait_linked)
-
-    async def leases() -> int:
-        return sum(blob["leases"] for blob in (await bench.client.status())["blobs"])
-
-    assert await leases() == 1
+    assert await bench.leases() == 1
     file.close()
-    async with asyncio.timeout(TIMEOUT_S):
-        while await leases():  # noqa: ASYNC110 (nobody is told of another's lease)
-            await asyncio.sleep(0.01)
+    await bench.until_no_lease()
     assert file.view == WEIGHTS  # the bytes stay with whoever refers to them
+
+
+async def test_the_lease_of_a_reader_that_is_killed_ends_with_it(bench: Bench) -> None:
+    model = f"{(await bench.tree()).root}/model.safetensors"
+    program = "from hotplate.cache.reader import open_file; import sys, time\n"
+    program += "file = open_file(*sys.argv[1:]); print('open', flush=True); time.sleep(60)"
+    reading = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, str(bench.data / "agent.sock"), model),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert reading.stdout is not None
+    async with asyncio.timeout(TIMEOUT_S):
+        assert await reading.stdout.readline() == b"open\n"
+    assert await bench.leases() == 1
+    reading.kill()
+    await reading.wait()
+    await bench.until_no_lease()
 
 
 async def test_nonsense_is_answered_and_the_agent_lives(bench: Bench) -> None:
