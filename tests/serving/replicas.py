@@ -19,6 +19,7 @@ from typing import Any, Literal
 import yaml
 
 from hotplate.cache.errors import CacheError
+from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.recipe import read_recipe
 from hotplate.serving.replica.runtime import BentoRuntime, Command
@@ -109,12 +110,13 @@ def model(name: str, version: str, manifest: str) -> Any:
     return SimpleNamespace(name=name, version=version, manifest=manifest)
 
 
-def runtime_of(folder: Path, agent: Agent) -> BentoRuntime:
+def runtime_of(folder: Path, agent: Agent, compiled: CompiledCode | None = None) -> BentoRuntime:
     return BentoRuntime(
         Environments(folder / "environments"),
         agent,
         trees=folder,
         parts=folder / "parts",
+        compiled=compiled,
     )
 
 

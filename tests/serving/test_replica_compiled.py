@@ -11,6 +11,8 @@ from hotplate.cache.blobs import BlobStore
 from hotplate.serving.replica import compiled
 from hotplate.serving.replica.compiled import CompiledCode, key
 from hotplate.serving.replica.shelf import Tree
+from tests.serving.bentos import write_bento
+from tests.serving.replicas import Agent, Phases, Served, lend_own_environment, runtime_of
 
 
 class Folder:
@@ -139,3 +141,23 @@ async def test_what_cannot_be_had_leaves_a_replica_with_an_empty_cache(tmp_path:
         f"compiled/{key('acme', ['model'], 'environment', 'H100')}", {"manifest": "0" * 64}
     )
     assert not list((await node.replica("first")).iterdir())
+
+
+async def test_replicas_compile_into_a_folder_that_the_next_ones_begin_with(tmp_path: Path) -> None:
+    bento = write_bento(tmp_path / "bento", "")
+    lend_own_environment(tmp_path, bento)
+    runtime = runtime_of(tmp_path, Agent({"bento": bento}), Node(tmp_path, "node").code)
+
+    async def prepared(name: str, **env: str) -> Path:
+        folder, served = str(tmp_path / name), Served(env=env)
+        command = await runtime.prepare(served, name, folder, Phases())
+        return Path(command.env["TORCHINDUCTOR_CACHE_DIR"])
+
+    first = await prepared("first")
+    first.mkdir()
+    (first / "kernel").write_text("compiled")
+    await runtime.keep(str(tmp_path / "first"), ended=True)
+    second = await prepared("second")
+    assert second.is_relative_to(tmp_path / "second") and (second / "kernel").exists()
+    theirs = await prepared("theirs", TORCHINDUCTOR_CACHE_DIR="/of/the/user")
+    assert theirs == Path("/of/the/user")
