@@ -242,15 +242,18 @@ async def test_a_peer_knows_the_files_and_digests_of_an_origin_that_is_down(tmp_
                 await asyncio.wait({pulling})
 
 
-async def test_a_first_fetch_goes_on_where_a_killed_agent_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+async def test_a_first_fetch_goes_on_where_an_earlier_agent_was(tmp_path: Path, end: str) -> None:
     with WebServer({"/m": WEIGHTS}) as web:
         web.hold("/m", CHUNK_BYTES)
         url, ledger = f"{web.url}/m", tmp_path / "data" / "ledger"
-        with AgentProcess(tmp_path / "data", "", arena_limit_bytes=0) as killed:
-            client = AgentClient(killed.url)
+        with AgentProcess(tmp_path / "data", "", arena_limit_bytes=0) as earlier:
+            client = AgentClient(earlier.url)
             pulling = asyncio.create_task(client.pull(url))
             while b'"draft"' not in await asyncio.to_thread(_content, ledger):
                 assert not pulling.done()
+            if end == "stopped":
+                assert await asyncio.to_thread(earlier.terminate) == 0
             pulling.cancel()
             await client.close()
         before_bytes = web.sent_bytes

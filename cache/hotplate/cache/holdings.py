@@ -46,6 +46,7 @@ class Holdings:
         self._fetcher = fetcher
         self._stall_s = stall_s
         self._held: dict[str, Holding] = {}
+        self._closing = False
         self._uses = itertools.count(1)
         self.memory_room = MemoryRoom(arena, self)
         self._landings = asyncio.Semaphore(_LANDINGS)
@@ -187,7 +188,11 @@ class Holdings:
                 await asyncio.to_thread(self.arena.release, region)
 
     async def close(self, flush_s: float) -> None:
-        """Stops fetching, waits for what is complete to be on disk, and gives the memory back."""
+        """Stops fetching, waits for what is complete to be on disk, and gives the memory back.
+
+        What was on its way to the disk tier stays there for the next run.
+        """
+        self._closing = True
         self._fetcher.close()
         for holding in self:
             if not holding.complete or holding.disk_error is not None:
@@ -273,7 +278,7 @@ class Holdings:
         holding.place = landing
         holding.notify()
         with contextlib.ExitStack() as undo:
-            undo.callback(landing.drop)
+            undo.callback(self._leave, landing)
             # Nobody may borrow a descriptor that is about to be closed, however this ends.
             undo.callback(setattr, holding, "place", None)
             if not holding.complete:
@@ -284,6 +289,11 @@ class Holdings:
         holding.place = None
         if blob is not None and landing.local is not None and landing.local.wrong:
             self._note_mended(holding, landing.local)
+
+    def _leave(self, landing: DiskLanding) -> None:
+        """Whoever comes after a stop goes on with it, as after a kill."""
+        if not self._closing:
+            landing.drop()
 
     def _found(self, holding: Holding) -> Blob | None:
         """The content, if there is a file of its name and size on disk."""
