@@ -22,7 +22,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_another_parser_reads_what_is_passed_on_as_we_did(seed: int) -> None:
     chance = random.Random(seed)
     read = sum(judge(data, seed) for data in KNOWN)
@@ -31,7 +31,7 @@ def test_another_parser_reads_what_is_passed_on_as_we_did(seed: int) -> None:
     assert read > 500, "requests do get through"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_another_parser_reads_one_answer_in_what_is_passed_back(seed: int) -> None:
     chance = random.Random(seed)
     whole = Counter(judge_answer(data, seed) for data in ANSWERS.values())
