@@ -27,7 +27,7 @@ class BadPeer:
 
             def do_POST(self) -> None:
                 greeting = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                everything = [f"{(1 << count) - 1:x}", "0"]
+                everything = [f"{(1 << count) - 1:x}"]
                 shares = dict.fromkeys(greeting["shares"], everything)
                 body = json.dumps({"id": kind * 2, "members": [], "shares": shares}).encode()
                 self.send_response(200)

@@ -16,6 +16,7 @@ import numpy as np
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.fetching import TRANSFERS, WAITS
 from hotplate.cache.manifest import CHUNK_BYTES, count_chunks
+from hotplate.cache.participants import Share
 from hotplate.cache.standing import NO_PROGRESS_S, Standing
 from hotplate.cache.swarm import ORIGIN, Missed, Step, Swarm
 from hotplate.cache.uploads import Uploads
@@ -47,9 +48,13 @@ class _Transfer:
 class Cluster:
     """Nodes that bring one content of `size_bytes` each."""
 
-    def __init__(self, size_bytes: int, link: float = LINK) -> None:
+    def __init__(
+        self, size_bytes: int, link: float = LINK, news_s: Callable[[], float] = lambda: DELAY_S
+    ) -> None:
+        """`news_s`: how long the next message about who has what is under way."""
         self.size_bytes = size_bytes
         self.link = link
+        self.news_s = news_s
         self.count = count_chunks(size_bytes)
         self.now = 0.0
         self.origin = _End()
@@ -185,6 +190,7 @@ class SimNode(_End):
         self.chunks = Chunks("model", cluster.count)
         self.standing = Standing()
         self.swarm = Swarm("key", self.chunks, name, self.standing)
+        self.swarm.settled = False
         self.uploads = Uploads()
         self.joined_at: float | None = None
         self.done_at: float | None = None
@@ -196,6 +202,8 @@ class SimNode(_End):
         self._from_origin = 0
         self._held: dict[int, list[_Ask]] = {}
         self._waking = False
+        self._told: set[SimNode] = set()
+        self._told_at = -NEWS_S
         self._telling = False
 
     @property
@@ -219,35 +227,61 @@ class SimNode(_End):
                 transfer.done()
 
     def _hello(self) -> None:
-        if self.dead:
-            return
-        for peer in self.cluster.nodes:
-            if peer is self or peer.joined_at is None:
-                continue
-            if peer.dead:
-                self.swarm.forget(peer.name)
-                continue
-            self.swarm.learn(peer.name, peer.have, peer.swarm.claims)
-            peer.swarm.learn(self.name, self.have, self.swarm.claims)
-            peer.wake()
-        self.wake()
-        self.cluster.after(HELLO_S, self._hello)
+        if not self.dead:
+            self._tell()
+            self.cluster.after(HELLO_S, self._hello)
 
     def _tell_soon(self) -> None:
-        """Says to all what came from the origin."""
+        """Tells the others, unless they were told just now."""
         if not self._telling:
             self._telling = True
-            self.cluster.after(NEWS_S, self._tell)
+            self.cluster.at(self._told_at + NEWS_S, self._tell)
 
     def _tell(self) -> None:
         self._telling = False
+        self._told_at = self.cluster.now
         for peer in self.cluster.nodes:
-            if peer is not self and peer.joined_at is not None and not (self.dead or peer.dead):
-                peer.swarm.learn(self.name, self.have, self.swarm.claims)
-                peer.wake()
+            if peer is not self and not self.dead:
+                self._greet(peer)
+        self._settle()
+
+    def _greet(self, peer: SimNode) -> None:
+        asked = self.say(peer)
+        self.cluster.after(self.cluster.news_s(), lambda: peer._greeted(self, asked))
+
+    def _greeted(self, asker: SimNode, asked: Share) -> None:
+        answer = None
+        if self.joined_at is not None and not self.dead:
+            self._learn(asker, asked)
+            answer = self.say(asker)
+        news_s = self.cluster.news_s()
+        self.cluster.after(news_s, lambda: asker._answered(self, answer, asked.number))
+
+    def _answered(self, peer: SimNode, answer: Share | None, asked: int) -> None:
+        self._told.add(peer)
+        if answer is not None:
+            self._learn(peer, answer)
+        else:
+            self.swarm.forget(peer.name, self.cluster.now, asked)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.swarm.settled |= len(self._told) == len(self.cluster.nodes) - 1
+        self.wake()
+
+    def _learn(self, peer: SimNode, share: Share) -> None:
+        self.swarm.learn(peer.name, share, self.cluster.now)
+        self.wake()
+
+    def say(self, to: SimNode) -> Share:
+        """Who means no good takes nothing from the origin, whatever it says that it has."""
+        if self.kind == "honest":
+            return self.swarm.say(to.name)
+        return Share(self.have)
 
     @property
     def have(self) -> int:
+        """Bitmap of its chunks, as it says."""
         if self.kind in ("lies", "boasts"):
             return (1 << self.cluster.count) - 1
         return self.chunks.verified_bits
@@ -267,6 +301,7 @@ class SimNode(_End):
             step = self.swarm.next(
                 now, False, origin_free, self._under_way < TRANSFERS, self._kept < WAITS
             )
+            self._spread()
             if step is None:
                 wakes_at = self.swarm.wakes_at(now)
                 if wakes_at is not None:
@@ -277,6 +312,11 @@ class SimNode(_End):
             else:
                 self._count(step, 1)
                 self._ask(step)
+
+    def _spread(self) -> None:
+        if self.swarm.news:
+            self.swarm.news = False
+            self._tell_soon()
 
     def _count(self, step: Step, change: int) -> None:
         if step.waits:
@@ -293,7 +333,6 @@ class SimNode(_End):
         def done() -> None:
             self._from_origin -= 1
             self._came(step, 0.0)
-            self._tell_soon()
 
         def begin() -> None:
             cluster.send(cluster.origin, self, cluster.length(step.index), done)
@@ -335,7 +374,6 @@ class SimNode(_End):
             ask.asker._missed(ask, Missed.BUSY, self, retry_s)
             return
         began = self.cluster.now
-        ask.asker.standing.heard(self.name, began)
 
         def done() -> None:
             self.uploads.end(self.cluster.now - began)
@@ -345,7 +383,7 @@ class SimNode(_End):
                 ask.asker.wrong += 1
                 ask.asker._missed(ask, Missed.LIED, self)
             elif not ask.asker.dead:
-                ask.asker.swarm.learn(self.name, self.have)
+                ask.asker.swarm.holds(self.name, self.have)
                 ask.asker._came(ask.step, self.cluster.now - began)
 
         self.cluster.send(self, ask.asker, self.cluster.length(ask.step.index), done)
@@ -355,7 +393,7 @@ class SimNode(_End):
         error = self.swarm.missed(ask.step, why, self.cluster.now, retry_s)
         assert error is None, error
         if why in (Missed.NOT_YET, Missed.BUSY):
-            self.swarm.learn(peer.name, peer.have)
+            self.swarm.holds(peer.name, peer.have)
         self.wake()
 
     def _came(self, step: Step, took_s: float) -> None:
@@ -363,6 +401,7 @@ class SimNode(_End):
         self.swarm.came(step, took_s, self.cluster.now)
         if self.chunks.complete:
             self.done_at = self.cluster.now
+        self._spread()
         for ask in self._held.pop(step.index, []):
             self._serve(ask)
         self.wake()

@@ -165,7 +165,7 @@ async def test_where_there_is_no_room_for_a_chunk_its_answer_is_not_taken_for_th
 
         def read(index: int, prepare: Callable[[], None]) -> PeerAnswer:
             where = address(one), blob["digest"], index, view
-            return client.read(*where, prepare, "", False, 5.0, lambda: None)
+            return client.read(*where, prepare, "", False, 5.0)
 
         with pytest.raises(NoSpace):
             await asyncio.to_thread(read, 0, refuse)

@@ -50,6 +50,8 @@ class Chunks:
         self._corruptions: dict[int, int] = {}
         self._furthest: dict[int, int] = {}
         self._progress_at = 0.0
+        self.moves = 0
+        """Grows whenever bytes come that were not here."""
         self._tried = False
         """Whether somebody has tried and failed since the last progress."""
 
@@ -104,13 +106,19 @@ class Chunks:
         """So much of a chunk under way has come. What earlier attempts got too is no progress."""
         if got_bytes > self._furthest.get(index, 0):
             self._furthest[index] = got_bytes
-            self._progress_at = now
+            self.moved(now)
+            self.moves += 1
+
+    def moved(self, now: float) -> None:
+        """Something came, here or to who brings a chunk for us: nothing has stalled."""
+        self._progress_at = now
 
     def verified(self, index: int, now: float) -> None:
         self._fetching.discard(index)
         self._verified.add(index)
         self.verified_bits |= 1 << index
-        self._progress_at = now
+        self.moved(now)
+        self.moves += 1
         self._tried = False
         for record in (
             *(self._wanted, self._furthest),

@@ -122,7 +122,7 @@ class Fetcher:
             self._arrivals += 1
             fetch.arrival = self._arrivals
             me = self._peers.me if self._peers is not None else ""
-            fetch.swarm = Swarm(fetch.key, fetch.chunks, me, self.standing)
+            fetch.swarm = Swarm(fetch.key, fetch.chunks, me, self.standing, self.clock())
             fetch.swarm.local = fetch.local is not None
             fetch.swarm.settled = self._peers is None
             bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
@@ -215,8 +215,9 @@ class Fetcher:
                     self._peer_slots > 0,
                     self._wait_slots > 0,
                 )
+                self._tell(fetch)
                 if step is not None:
-                    self._begin(fetch, step)
+                    self._count_slot(step, -1)
                     return fetch, step
         return None
 
@@ -235,8 +236,11 @@ class Fetcher:
             self._wakes_at = math.inf
 
     def _tell(self, fetch: Fetch) -> None:
-        if self._peers is not None and fetch.swarm.participants:
-            self._peers.news()
+        """Has the others told at once of what they should know."""
+        if fetch.swarm.news and self._peers is not None:
+            fetch.swarm.news = False
+            if fetch.swarm.participants:
+                self._peers.news()
 
     def _bring(self, fetch: Fetch, step: Step) -> None:
         """Raises CacheError, when the origin did not give it or there is no room for it."""
@@ -277,7 +281,7 @@ class Fetcher:
             yield
         finally:
             with self.work:
-                self._end(step)
+                self._count_slot(step, 1)
                 fetch.swarm.answered(step, self.clock())
                 self.work.notify()
 
@@ -313,7 +317,6 @@ class Fetcher:
                 *(step.source, fetch.key, step.index, part),
                 lambda: fetch.destination.reserve(*fetch.content.span(step.index)),
                 *(known, step.urgent, self.standing.patience_s),
-                lambda: self._heard(step.source),
             )
         took_s = self.clock() - began
         self._metrics.peer_bytes.labels("in").inc(answer.body_bytes)
@@ -329,10 +332,6 @@ class Fetcher:
             answer = PeerAnswer(Missed.LIED)
         self._missed(fetch, step, answer)
 
-    def _heard(self, peer: str) -> None:
-        with self.work:
-            self.standing.heard(peer, self.clock())
-
     def _count(self, fetch: Fetch, body_bytes: int) -> None:
         self._metrics.origin_bytes.inc(body_bytes)
         fetch.traffic.add(origin_bytes=body_bytes)
@@ -344,11 +343,10 @@ class Fetcher:
         with self.work:
             fetch.swarm.came(step, took_s, self.clock())
             if answer is not None:
-                fetch.swarm.learn(step.source, answer.have)
+                fetch.swarm.holds(step.source, answer.have)
             if fetch not in self._fetches:
                 return
-            if step.source == ORIGIN:
-                self._tell(fetch)
+            self._tell(fetch)
             # Before it is dropped: who asks for a chunk finds it here or where it is kept.
             fetch.on_verified(step.index)
             if fetch.chunks.complete:
@@ -364,8 +362,7 @@ class Fetcher:
             if why is Missed.LIED and not self.standing.is_banned(step.source, now):
                 self._metrics.bans.inc()
             final = fetch.swarm.missed(step, why, now, answer.retry_s)
-            if answer.have:
-                fetch.swarm.learn(step.source, answer.have)
+            fetch.swarm.holds(step.source, answer.have)
             self._end_of(fetch, final)
 
     def _failed(self, fetch: Fetch, step: Step, error: CacheError) -> None:
@@ -374,14 +371,6 @@ class Fetcher:
         self._count(fetch, error.body_bytes)
         with self.work:
             self._end_of(fetch, fetch.swarm.failed(step, error, self.clock()))
-
-    def _begin(self, fetch: Fetch, step: Step) -> None:
-        self._count_slot(step, -1)
-        if step.source == ORIGIN:
-            self._tell(fetch)
-
-    def _end(self, step: Step) -> None:
-        self._count_slot(step, 1)
 
     def _count_slot(self, step: Step, change: int) -> None:
         if step.source == ORIGIN:
@@ -393,6 +382,7 @@ class Fetcher:
 
     def _end_of(self, fetch: Fetch, final: CacheError | None) -> None:
         """What is to be done after a chunk did not come."""
+        self._tell(fetch)
         if final is not None and fetch in self._fetches:
             self._drop(fetch)
             fetch.on_failed(final)

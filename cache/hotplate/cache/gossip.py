@@ -1,11 +1,11 @@
 """How agents find each other and tell each other what they have. Runs on the event loop.
 
 Each agent greets each other one about once a second, and at once when there is news. A greeting
-says who is known, and of every content on its way here which chunks are here (`have`) and which
-are coming from the origin (`claims`). The answer says the same of the contents asked for.
+says who is known, and of every content on its way here what `Share` holds, as hexadecimal numbers.
+The answer says the same of the contents asked for.
 
-    POST /v1/peers {"id", "port", "members": [HOST:PORT…], "shares": {KEY: [HAVE, CLAIMS]}}
-    →              {"id", "members": […], "shares": {KEY: [HAVE, CLAIMS]}}
+    POST /v1/peers {"id", "port", "members": [HOST:PORT…], "shares": {KEY: [HAVE, CLAIMS, …]}}
+    →              {"id", "members": […], "shares": {KEY: [HAVE, CLAIMS, …]}}
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import aiohttp
 
 from hotplate.cache.fetching import Fetch, Fetcher
 from hotplate.cache.members import Members
+from hotplate.cache.participants import Share
 from hotplate.cache.peer_answer import PeerAnswer
 from hotplate.cache.peer_client import PeerClient
 from hotplate.cache.shelf import Shelf
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 GREET_S = 1.0
 NEWS_S = 0.02
-"""At most so often: less than what owners wait for news after somebody joined (`JOIN_S`)."""
+"""At most so often."""
 ANSWER_S = 2.5
 """Who does not answer for that long is not there."""
 
@@ -85,15 +86,12 @@ class Gossip:
         digest: str,
         urgent: bool,
         patience_s: float,
-        heard: Callable[[], None],
     ) -> PeerAnswer:
         """On a fetcher's thread."""
         address = self.members.reach(peer, self._fetcher.clock())
         if address is None:
             return PeerAnswer(Missed.LACKS)
-        return self._client.read(
-            address, key, index, view, prepare, digest, urgent, patience_s, heard
-        )
+        return self._client.read(address, key, index, view, prepare, digest, urgent, patience_s)
 
     def begun(self, key: str) -> None:
         """On the loop: a fetch has begun."""
@@ -125,11 +123,11 @@ class Gossip:
         if peer != self.me:
             self._hear_of([_address(host, port), *map(str, data["members"])])
             self._learn(peer, shares, {})
-        answer = {key: one for key in shares if (one := self._shelf.share(key)) is not None}
+        answer = {key: one for key in shares if (one := self._shelf.share(key, peer)) is not None}
         return {
             "id": self.me,
             "members": self._live(),
-            "shares": _shares_json({**self._own_shares(), **answer}),
+            "shares": _shares_json({**self._own_shares(peer), **answer}),
         }
 
     def _hear_of(self, addresses: list[str]) -> None:
@@ -168,7 +166,7 @@ class Gossip:
 
     async def _greet(self, address: str) -> None:
         assert self._session is not None
-        shares = self._own_shares()
+        shares = self._own_shares(self.members.at(address))
         greeting = {
             "id": self.me,
             "port": self._port,
@@ -184,26 +182,34 @@ class Gossip:
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
             self._silent(address, error)
         else:
-            now = self._loop.time()
-            self.members.met(address, peer, now)
+            before = self.members.met(address, peer, self._loop.time())
+            if before:
+                self._forget(before)  # its agent was started again
             if peer != self.me:
                 self._hear_of(members)
                 self._learn(peer, theirs, shares)
-        for key in shares:
-            if key in self._told:
-                self._told[key].add(address)
+            for key in shares:
+                if key in self._told:
+                    self._told[key].add(address)
         self._settle(self._loop.time())
 
     def _silent(self, address: str, error: Exception) -> None:
-        gone = self.members.silent(address, self._loop.time())
-        if not gone:
-            return
-        log.warning("peer %s does not answer (%s)", address, error or type(error).__name__)
-        if gone not in self.members.live(self._loop.time()):
-            with self._fetcher.work:
-                for fetch in self._fetcher.current():
-                    fetch.swarm.forget(gone)
-                self._fetcher.work.notify()
+        refused = isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+            error.os_error, ConnectionRefusedError
+        )
+        gone = self.members.silent(address, self._loop.time(), refused)
+        if gone:
+            log.warning("peer %s does not answer (%s)", address, error or type(error).__name__)
+            self._forget(gone)
+
+    def _forget(self, gone: str) -> None:
+        now = self._loop.time()
+        if gone in self.members.live(now):
+            return  # at another address
+        with self._fetcher.work:
+            for fetch in self._fetcher.current():
+                fetch.swarm.forget(gone, now)
+            self._spread()
 
     def _live(self) -> list[str]:
         return list(self.members.live(self._loop.time()).values())
@@ -211,25 +217,30 @@ class Gossip:
     def _named(self) -> list[Fetch]:
         return self._fetcher.current()[:CONTENTS]
 
-    def _own_shares(self) -> dict[str, tuple[int, int]]:
+    def _own_shares(self, to: str) -> dict[str, Share]:
         with self._fetcher.work:
-            return {one.key: (one.chunks.verified_bits, one.swarm.claims) for one in self._named()}
+            return {one.key: one.swarm.say(to) for one in self._named()}
 
-    def _learn(
-        self,
-        peer: str,
-        theirs: Mapping[str, tuple[int, int]],
-        asked: Mapping[str, tuple[int, int]],
-    ) -> None:
+    def _learn(self, peer: str, theirs: Mapping[str, Share], asked: Mapping[str, Share]) -> None:
         """What a peer has; of what was `asked` for and not named it has nothing."""
+        now = self._loop.time()
         with self._fetcher.work:
             for fetch in self._fetcher.current():
                 share = theirs.get(fetch.key)
                 if share is not None:
-                    fetch.swarm.learn(peer, *share)
+                    fetch.swarm.learn(peer, share, now)
                 elif fetch.key in asked:
-                    fetch.swarm.forget(peer)
-            self._fetcher.work.notify()
+                    fetch.swarm.forget(peer, now, asked[fetch.key].number)
+            self._spread()
+
+    def _spread(self) -> None:
+        """Acts on what was learnt: here, and where it is news. With the fetcher's `work` held."""
+        fetches = [one for one in self._fetcher.current() if one.swarm.news]
+        for fetch in fetches:
+            fetch.swarm.news = False
+        if fetches:
+            self._wake()
+        self._fetcher.work.notify()
 
     def _settle(self, now: float) -> None:
         """Lets those contents be fetched from the origin whose shares all peers have told."""
@@ -247,10 +258,10 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _shares_json(shares: Mapping[str, tuple[int, int]]) -> dict[str, list[str]]:
-    return {key: [f"{have:x}", f"{claims:x}"] for key, (have, claims) in shares.items()}
+def _shares_json(shares: Mapping[str, Share]) -> dict[str, list[str]]:
+    return {key: [f"{number:x}" for number in share] for key, share in shares.items()}
 
 
-def _shares(data: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _shares(data: Mapping[str, Any]) -> dict[str, Share]:
     """Raises ValueError or TypeError for anything but `_shares_json`'s output."""
-    return {str(key): (int(have, 16), int(claims, 16)) for key, (have, claims) in data.items()}
+    return {str(key): Share(*(int(one, 16) for one in share)) for key, share in data.items()}

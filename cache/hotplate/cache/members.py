@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-LIVE_S = 4.0
-"""Who has not answered for that long is not there."""
+LIVE_S = 10.0
+"""Who has not answered for that long is not there. Slow is not gone: it may be busy, and what it is
+fetching would be fetched twice."""
 
 FORGET_S = 60.0
 """Who was only heard of, and does not answer for that long, is forgotten."""
@@ -51,15 +52,24 @@ class Members:
         self._places[address] = _Place(False, now)
         return True
 
-    def met(self, address: str, id: str, now: float) -> None:
-        """That agent has answered there."""
+    def met(self, address: str, id: str, now: float) -> str:
+        """That agent has answered there; the id of who did before it, if that was another."""
         place = self._places.setdefault(address, _Place(False, now))
+        before = place.id
         place.id, place.answered_at, place.tried, place.known_at = id, now, True, now
+        return before if before != id else ""
 
-    def silent(self, address: str, now: float) -> str:
-        """Nobody answered there; the id of who did until now, or nothing."""
+    def at(self, address: str) -> str:
+        """Who answers there; nothing if nobody did."""
+        place = self._places.get(address)
+        return "" if place is None else place.id
+
+    def silent(self, address: str, now: float, refused: bool) -> str:
+        """Nobody answered there; `refused`: nor listens. The id of who did and is gone, if any."""
         place = self._places.get(address)
         if place is None:
+            return ""
+        if place.answered_at is not None and not refused and now - place.answered_at < LIVE_S:
             return ""
         gone, place.id = place.id, ""
         place.answered_at, place.tried = None, True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 
 
@@ -12,30 +12,33 @@ class Orders:
 
     As many chunks as there are participants make a block, which has its own shuffled round; each
     of its chunks begins one place further. So in any block each node has each place once, and all
-    have the same to send. Who is left out keeps its place, so that nobody else's changes.
+    have the same to send. Who is left out keeps its place, so that nobody else's changes. Whoever
+    comes or goes changes them all; `participants.py` says when a new order holds.
     """
 
     def __init__(self, key: str, me: str) -> None:
         self._key = key
         self._me = me
+        self.others: list[str] = []
         self._names = [me]
         self._rounds: dict[int, list[str]] = {}
 
     def set(self, others: Iterable[str]) -> None:
         """Who takes part besides this node."""
-        self._names = [self._me, *others]
+        self.others = list(others)
+        self._names = [self._me, *self.others]
         self._rounds.clear()
 
     def first(self, index: int, left: Collection[str]) -> str | None:
         """Who brings the chunk from the origin, of those not `left`; None: this node."""
+        return next((name for name in self.before(index) if name not in left), None)
+
+    def before(self, index: int) -> Iterator[str]:
+        """Who comes before this node, the first first."""
         block, start = divmod(index, len(self._names))
         names = self._round(block)
-        for name in itertools.chain(names[start:], names[:start]):
-            if name == self._me:
-                return None
-            if name not in left:
-                return name
-        raise AssertionError("this node is one of them")
+        around = itertools.chain(names[start:], names[:start])
+        return itertools.takewhile(lambda name: name != self._me, around)
 
     def _round(self, block: int) -> list[str]:
         """The names in the block's order."""

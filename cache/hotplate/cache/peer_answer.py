@@ -41,12 +41,11 @@ class Peers(Protocol):
         digest: str,
         urgent: bool,
         patience_s: float,
-        heard: Callable[[], None],
     ) -> PeerAnswer:
         """Asks a peer for a chunk and fills `view` with it. `digest` is "" where not known.
 
         `prepare` makes room for it while the answer is on its way, and may raise CacheError, which
-        is raised here; `heard` is called when the peer begins to send it.
+        is raised here.
         """
 
     def begun(self, key: str) -> None:

@@ -20,6 +20,8 @@ HOLD_S = 1.0
 come back at once: kept, they would all be answered together when it has it, and share its link."""
 
 _CONNECT_S = 1.0
+_LEAST_BYTES = 64 << 10
+"""In each `NO_PROGRESS_S`; less is a trickle, and no progress."""
 
 HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
 URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
@@ -47,7 +49,6 @@ class PeerClient:
         digest: str,
         urgent: bool,
         patience_s: float,
-        heard: Callable[[], None],
     ) -> PeerAnswer:
         """As `Peers.read`, of who is at that address; never raises for what a peer does.
 
@@ -73,8 +74,6 @@ class PeerClient:
             except CacheError:  # there is no room, and the answer comes all the same
                 connection.close()
                 raise
-            if head[0] == 200:
-                heard()
             return self._body(address, connection, head, view, patience_s)
         return PeerAnswer(Missed.LEFT)
 
@@ -124,19 +123,19 @@ class PeerClient:
         return PeerAnswer(missed, have, headers.get(DIGEST, ""), min(max(retry_s, 0.0), 2.0), got)
 
     def _fill(self, connection: Connection, view: memoryview, until: float) -> int:
-        """How many bytes came before the connection ended, fell silent, or `until` was over."""
-        got, silent = 0, False
-        while got < len(view) and self._clock() < until:
-            try:
+        """How many bytes came before the connection ended, trickled, or `until` was over."""
+        got, due = 0, _LEAST_BYTES
+        due_at = self._clock() + NO_PROGRESS_S
+        while got < len(view) and (now := self._clock()) < until:
+            if got >= due:
+                due, due_at = got + _LEAST_BYTES, now + NO_PROGRESS_S
+            elif now >= due_at:
+                break
+            with contextlib.suppress(TimeoutError):  # silence; the clock tells for how long
                 count = connection.recv_into(view[got:])
-            except TimeoutError:
-                if silent:
-                    return got
-                silent = True
-                continue
-            if count == 0:
-                return got
-            got, silent = got + count, False
+                if count == 0:
+                    break
+                got += count
         return got
 
 

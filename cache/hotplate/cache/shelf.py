@@ -18,6 +18,7 @@ from hotplate.cache.holdings import Holdings
 from hotplate.cache.landing import DiskLanding
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunks
 from hotplate.cache.origin import read_at
+from hotplate.cache.participants import Share, number_at
 from hotplate.cache.swarm import Missed
 
 _TURN_S = 0.05
@@ -49,20 +50,21 @@ class Shelf:
         self._disk = disk
         self._known = known
 
-    def share(self, key: str) -> tuple[int, int] | None:
-        """Bitmaps of what is here and of what comes from the origin; None: nothing at all."""
+    def share(self, key: str, to: str) -> Share | None:
+        """What to tell that peer of what is here and on its way; None: nothing at all."""
         blob = self._known(key)
         digest = key if blob is None else blob.digest
         with self._fetcher.work:
             fetch = self._fetcher.find(key) or self._fetcher.find(digest)
             if fetch is not None:
-                return fetch.chunks.verified_bits, fetch.swarm.claims
+                return fetch.swarm.say(to)
         count = self._count_kept(digest)
         if count is None:
             return None
         holding = self._holdings.get(digest)
         here = holding is None or holding.complete
-        return ((1 << count) - 1) if here else 0, 0
+        # Later than what was said of it while it was fetched.
+        return Share(((1 << count) - 1) if here else 0, number=number_at(self._fetcher.clock()))
 
     def take(self, key: str, index: int, digest: str, urgent: bool, hold_s: float) -> Offer:
         """The chunk, when it is here; waits for it where it is on its way.

@@ -20,8 +20,9 @@ NO_PROGRESS_S = 2.5
 SILENT_S = 1.0
 """Who has answered nothing for that long, and is asked nothing, is asked whether it is there."""
 
-TRIAL_S = 1.0
-"""Who has not begun to send its first chunk in that time is no reason to leave the origin alone."""
+PAUSE_S = 1.0
+"""How long a peer that gave right chunks is not asked when it stops to: it may be busy. After that
+it is asked for one, and left when it does not give that."""
 
 SUSPECT_S = 10.0
 """How long a peer that was left is not asked; doubled each time that it happens again."""
@@ -32,7 +33,9 @@ BAN_S = 3600.0
 
 SLOW_FACTOR = 8.0
 """A transfer that takes so many times the usual is given up, if only by a trickle."""
-_SLOW_MIN_S = 4.0
+_SLOW_MIN_S = 10.0
+_SLOW_MAX_S = 30.0
+"""Where nothing is known of what is usual: whole links may be slow."""
 _USUAL_WEIGHT = 0.1
 
 
@@ -70,22 +73,11 @@ class Standing:
         most = PEER_REQUESTS if record.proven or alone else 1
         return record.asked < most and now >= record.not_before
 
-    def doubted(self, peer: str, now: float) -> bool:
-        """Whether what it says that it has may not be there: it has given nothing since it stalled,
-        or never gave anything and lets its first request wait."""
-        record = self._records.get(peer)
-        if record is None or record.proven:
-            return False
-        return record.stalls > 0 or (record.asked > 0 and now >= record.heard_at + TRIAL_S)
-
-    def stalled_last(self, peer: str) -> bool:
-        """Whether it has given nothing since it stalled."""
+    def doubted(self, peer: str) -> bool:
+        """Whether it may not have what it says that it has, nor bring what it should: it has given
+        nothing since it stalled."""
         record = self._records.get(peer)
         return record is not None and record.stalls > 0
-
-    def heard(self, peer: str, now: float) -> None:
-        """It has begun to send a chunk."""
-        self._record(peer).heard_at = now
 
     def asked(self, peer: str) -> int:
         """Requests to it that are under way."""
@@ -126,11 +118,14 @@ class Standing:
     def stalled(self, peer: str, now: float) -> None:
         """It did not answer, stopped half-way, or cannot be reached."""
         record = self._record(peer)
-        if not self.trusted(peer, now):
+        if now < record.not_before:
             return  # the others of the requests that it left hanging
+        if record.proven:
+            record.proven, record.not_before = False, now + PAUSE_S
+            return
         pause_s = min(SUSPECT_S * 2**record.stalls, _SUSPECT_MAX_S)
-        record.stalls, record.proven = record.stalls + 1, False
-        record.not_before = max(record.not_before, now + pause_s)
+        record.stalls += 1
+        record.not_before = now + pause_s
 
     def lied(self, peer: str, now: float) -> None:
         """It gave wrong bytes."""
@@ -151,4 +146,6 @@ class Standing:
     @property
     def patience_s(self) -> float:
         """How long one transfer may take, however steadily it trickles."""
-        return max(_SLOW_MIN_S, SLOW_FACTOR * (self._usual_s or 0.0))
+        if self._usual_s is None:
+            return _SLOW_MAX_S
+        return max(_SLOW_MIN_S, SLOW_FACTOR * self._usual_s)

@@ -4,8 +4,10 @@ The *participants* of a content are the agents that have it or are bringing it. 
 order of its own over them, by rendezvous hashing, the same on every node. The first of the order
 is the chunk's *owner*: it alone fetches the chunk from the origin. All others take it from whoever
 has it and has a slot free, the least busy first: what they have no slot for they take elsewhere, or
-another chunk meanwhile, so that no link waits for one transfer. Who is left (it stalls, lies or is
-dead) falls out of the order, and the next owner takes over.
+another chunk meanwhile, so that no link waits for one transfer. Who is dead falls out of the order.
+Who is left (it stalls, or lies) is passed over: the next claims the chunk, and takes it once the
+other has heard of that and does not bring it after all. `participants.py` says why no two take the
+same chunk, however late news come.
 
 Why so few transfers at a time: a chunk is passed on when it is whole. The fewer a link carries at
 once, the sooner each is.
@@ -15,13 +17,14 @@ No I/O, no clock: callers pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import CacheError
 from hotplate.cache.orders import Orders, rank
+from hotplate.cache.participants import LATE_S, Participants, Share, bits
 from hotplate.cache.standing import Standing
 
 ORIGIN = ""
@@ -39,15 +42,11 @@ leaves it soon and travels on while the next ones come: the last ones reach all 
 about their number. Many, so that the origin's link is full though each comes by a node's link that
 carries some from peers, too; and that slow connections together fill it."""
 
-LATE_S = 12.0
-"""Without any chunk for that long, a peer that only ever promises one is waited for no longer."""
-
-JOIN_S = 0.05
-"""After somebody joined, nothing is taken from the origin for that long: others, who did not know
-it yet, may have taken what is ours now, and their news is under way."""
-
 PASSED_S = 60.0
 """For how long a peer that could not bring a chunk is not asked for it."""
+
+LACKS_S = 1.0
+"""For how long one is not asked that does not know the content: by then its own news have come."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,9 @@ class Missed(Enum):
 class _May:
     """What the node has a request to spare for now."""
 
+    now: float
+    out: set[str]
+    """Participants not to wait for."""
     origin: bool
     ask: set[str]
     """Of whom a chunk may be asked that they have."""
@@ -87,41 +89,35 @@ class _May:
     probe: set[str]
     """Who were not heard of lately."""
     doubt: set[str]
-    """Who may not have what they say."""
-    stalled: set[str]
-    """Who may not bring what they ought to."""
+    """Who may not have what they say, nor bring what they ought to."""
     claimed: int
     """Bitmap of what comes from the origin to some of all participants."""
-
-
-@dataclass
-class _Share:
-    have: int = 0
-    claims: int = 0
+    left_at_origin: int
+    """Bitmap of what is nowhere else."""
 
 
 class Swarm:
     """The participants of one content, and what to take from which."""
 
-    def __init__(self, key: str, chunks: Chunks, me: str, standing: Standing) -> None:
+    def __init__(
+        self, key: str, chunks: Chunks, me: str, standing: Standing, began: float = 0.0
+    ) -> None:
         self.chunks = chunks
         self.settled = True
         """Whether all live peers were asked for their share; before that nothing is taken from
         the origin, because a peer may be about to."""
-        self.claims = 0
-        """Bitmap of the chunks that this node is fetching from the origin."""
-        self._me = me
+        self.news = False
+        """Whether there is something to tell the others at once; for who tells them to put out."""
+        self.me = me
         self._standing = standing
-        self._shares: dict[str, _Share] = {}
-        self._holders: dict[int, list[str]] = {}
+        self._participants = Participants(me, began)
         self._orders = Orders(key, me)
         self._window = min(max(_WINDOW_MIN, int(chunks.count * _WINDOW_SHARE)), _WINDOW_MAX)
         self.local = False
         """Whether a copy on this node's disk is tried first."""
         self._damaged: set[int] = set()  # what that copy has not, or has wrong
-        self._gone: set[str] = set()  # they keep their places, so that nobody else's changes
-        self._joined = False
-        self._quiet_until = 0.0
+        self._bringing = 0  # bitmap of what is on its way from the origin
+        self._claimed: dict[int, int] = {}  # what is to be: our last message before the claim
         self._passed: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._moved_at: float | None = None
@@ -129,31 +125,53 @@ class Swarm:
 
     @property
     def participants(self) -> list[str]:
-        return [peer for peer in self._shares if peer not in self._gone]
+        return self._participants.names
 
-    def learn(self, peer: str, have: int, claims: int | None = None) -> None:
-        """What a peer has, as it says, and what it fetches from the origin."""
-        share = self._shares.get(peer)
-        if share is None:
-            share = self._shares[peer] = _Share()
-            self._orders.set(self._shares)
-            self._joined = True
-        self._gone.discard(peer)
-        if claims is not None:
-            share.claims = claims
-        news = have & ~share.have
-        share.have |= have
-        while news:
-            index = (news & -news).bit_length() - 1
-            news &= news - 1
-            self._holders.setdefault(index, []).append(peer)
+    @property
+    def claims(self) -> int:
+        """Bitmap of what this node fetches from the origin, or is about to."""
+        return self._bringing | sum(1 << index for index in self._claimed)
+
+    @property
+    def said(self) -> int:
+        """The number of the last message to the others."""
+        return self._participants.said
+
+    def say(self, to: str) -> Share:
+        """What to tell somebody of this node's share."""
+        have, moves = self.chunks.verified_bits, self.chunks.moves
+        return self._participants.say(to, have, self.claims, moves)
+
+    def learn(self, peer: str, share: Share, now: float) -> None:
+        """What a peer says of its share."""
+        news = self._participants.learn(peer, share, now)
+        self._hurry(news.have)
+        if news.joined:
+            self._changed()
+        claims = self._participants.claims(peer)
+        if news.moves and claims:
+            self.chunks.moved(now)
+        for index in [one for one in self._claimed if claims >> one & 1]:
+            if peer in self._orders.before(index):
+                del self._claimed[index]  # both claim it, and it comes first
+
+    def holds(self, peer: str, have: int) -> None:
+        """What a peer has, as it says in passing."""
+        self._hurry(self._participants.holds(peer, have))
+
+    def _hurry(self, news: int) -> None:
+        for index in bits(news):
             self.chunks.hurry(index)
+            self._claimed.pop(index, None)
 
-    def forget(self, peer: str) -> None:
-        """It has left, or no longer has or brings the content."""
-        if peer in self._shares:
-            self._gone.add(peer)
-            self._shares[peer].claims = 0
+    def forget(self, peer: str, now: float, asked: int | None = None) -> None:
+        """It has left; or no longer has or brings the content, as it said to message `asked`."""
+        if self._participants.forget(peer, asked, now):
+            self._changed()
+
+    def _changed(self) -> None:
+        self._orders.set(self._participants.names)
+        self.news = True
 
     def next(
         self,
@@ -170,83 +188,86 @@ class Swarm:
         """
         if self._moved_at is None:
             self._moved_at = now
-        if self._joined:
-            self._joined, self._quiet_until = False, now + JOIN_S
         if wanted_only and not self.chunks.any_wanted:
             return None
-        out = self._out(now)
         may = self._may(now, origin_free, peers_free, waits_free)
         for number, index in enumerate(self.chunks.wanted(now)):
-            if step := self._step(index, out, may, urgent=True, pressing=number < self._window):
+            if step := self._step(index, may, urgent=True, pressing=number < self._window):
                 return self._take(step, now)
-        if not wanted_only and self._worth_a_look(out, may):
+        if not wanted_only and self._worth_a_look(may):
             for index in self._unwanted(now):
-                if step := self._step(index, out, may, urgent=False, pressing=False):
+                if step := self._step(index, may, urgent=False, pressing=False):
                     return self._take(step, now)
         return None
 
     def _may(self, now: float, origin_free: bool, peers_free: bool, waits_free: bool) -> _May:
-        standing, peers = self._standing, self._shares
+        standing, peers = self._standing, self.participants
         free = {peer for peer in peers if standing.free(peer, now, alone=len(peers) == 1)}
         wait = free if waits_free else set()
+        out = self._out(now)
+        doubt = {peer for peer in peers if standing.doubted(peer)}
         claimed = 0
-        for share in peers.values():
-            claimed |= share.claims
+        for peer in peers:
+            claimed |= self._participants.claims(peer)
+        here = self.chunks.verified_bits | self._participants.have(out | doubt | self._late)
         return _May(
-            self.settled and origin_free and now >= self._quiet_until,
+            now,
+            out,
+            self.settled and origin_free and self._participants.agreed(now, self._is_banned(now)),
             free if peers_free else set(),
             wait,
             {peer for peer in wait if standing.silent(peer, now)},
-            {peer for peer in peers if standing.doubted(peer, now)},
-            {peer for peer in peers if standing.stalled_last(peer)},
+            doubt,
             claimed,
+            ~here,
         )
 
-    def _worth_a_look(self, out: set[str], may: _May) -> bool:
+    def _worth_a_look(self, may: _May) -> bool:
         """Whether there may be something to take: to look all chunks through costs as much as to
         receive one, and mostly all are with peers who have been asked for enough."""
-        if may.ask or out or may.doubt or self._passed or self.local:
+        if may.ask or may.out or may.doubt or self._passed or self.local:
             return bool(may.origin or may.ask or may.probe or self.local)
-        held = self.chunks.verified_bits
-        for share in self._shares.values():
-            held |= share.have
-        return bool(may.origin or may.probe) and held.bit_count() < self.chunks.count
+        left = may.left_at_origin & ((1 << self.chunks.count) - 1)
+        return bool(left and (may.origin or may.probe))
+
+    def _is_banned(self, now: float) -> Callable[[str], bool]:
+        return lambda peer: self._standing.is_banned(peer, now)
 
     def _out(self, now: float) -> set[str]:
         """Participants not to wait for."""
         self._passed = {key: until for key, until in self._passed.items() if now < until}
-        left = {peer for peer in self._shares if not self._standing.trusted(peer, now)}
-        return left | self._gone
+        left = {peer for peer in self.participants if not self._standing.trusted(peer, now)}
+        return left | self._participants.gone
 
     def _unwanted(self, now: float) -> Iterator[int]:
         behind = []
         for number, index in enumerate(self.chunks.missing(now)):
-            if number < HEAD or not self._shares:
+            if number < HEAD or not self._orders.others:
                 yield index
-            elif self._holders.get(index):
+            elif self._participants.holders.get(index):
                 behind.append(index)
-        yield from sorted(behind, key=lambda index: len(self._holders[index]))
+        yield from sorted(behind, key=lambda index: len(self._participants.holders[index]))
 
     def _take(self, step: Step, now: float) -> Step:
         self.chunks.take(step.index, now)
+        self._claimed.pop(step.index, None)
         if step.source == ORIGIN:
-            self.claims |= 1 << step.index
+            self._bringing |= 1 << step.index
+            self.news = True
         elif step.source != HERE:
             self._asked.add(step)
             self._standing.ask(step.source, now)
         return step
 
-    def _step(
-        self, index: int, out: set[str], may: _May, urgent: bool, pressing: bool
-    ) -> Step | None:
+    def _step(self, index: int, may: _May, urgent: bool, pressing: bool) -> Step | None:
         """`pressing`: a reader waits for it and for few others before it."""
         if self.local and index not in self._damaged:
             return Step(index, HERE, "was here before", urgent)
-        known = self._holders.get(index, ())
-        if known and not (may.ask or out or may.doubt or self._passed):
+        known = self._participants.holders.get(index, ())
+        if known and not (may.ask or may.out or may.doubt or self._passed):
             return None  # the usual case: nobody can be asked now
         passed = {peer for at, peer in self._passed if at == index} if self._passed else set()
-        left = out | passed if passed else out
+        left = may.out | passed if passed else may.out
         holders = [peer for peer in known if peer not in left]
         sure = [peer for peer in holders if peer not in may.doubt]
         peer = self._least_busy(index, [peer for peer in sure or holders if peer in may.ask])
@@ -254,36 +275,60 @@ class Swarm:
             return Step(index, peer, "has it", urgent)
         if sure:
             return None
-        left = left | self._late | may.stalled
-        claimant = self._claimant(index, left) if may.claimed >> index & 1 else None
-        bringer = claimant or self._orders.first(index, left)
-        if bringer is not None:
+        if not (pressing or may.probe or (may.origin and self._in_window(index, may))):
+            return None
+        left = left | self._late | may.doubt
+        bringer = self._claimant(index, may) or self._orders.first(index, left)
+        if bringer is not None and index not in self._claimed:
             # News tells when it has it; a request now and then, whether it still means to.
             if bringer not in may.wait or not (pressing or bringer in may.probe):
                 return None
             return Step(index, bringer, "fetches it from the origin", urgent, waits=True)
-        if not may.origin or not (pressing or self._in_window(index, left)):
+        if not may.origin or not (pressing or self._in_window(index, may)):
             return None
-        return Step(index, ORIGIN, "owned here" if self._shares else "no peer has it", urgent)
+        if not self._is_ours(index, may.now):
+            return None
+        alone = not self._orders.others
+        return Step(index, ORIGIN, "no peer has it" if alone else "owned here", urgent)
 
-    def _least_busy(self, index: int, peers: list[str]) -> str | None:
-        """Ties differ by node and chunk, so that no peer is everybody's first."""
-        asked, seed = self._standing.asked, f"{self._me}{index}"
-        return min(peers, key=lambda peer: (asked(peer), rank(seed, peer)), default=None)
+    def _claimant(self, index: int, may: _May) -> str | None:
+        """Who brings the chunk from the origin, though it need not be the first in the order.
 
-    def _claimant(self, index: int, left: set[str]) -> str | None:
-        """Who took the chunk before this node became its owner."""
-        for peer, share in self._shares.items():
-            if share.claims >> index & 1 and peer not in left:
+        A claim of ours gives way to one that stands after its maker has heard of ours.
+        """
+        if not may.claimed >> index & 1:
+            return None
+        ours = self._claimed.get(index)
+        for peer in self._participants.names:
+            theirs = self._participants.claims(peer) >> index & 1
+            stands = ours is None or self._participants.has_heard(peer, ours)
+            if theirs and stands and not self._is_hopeless(peer, index, may.now):
+                self._claimed.pop(index, None)
                 return peer
         return None
 
-    def _in_window(self, index: int, left: set[str]) -> bool:
-        out = self.chunks.verified_bits
-        for peer, share in self._shares.items():
-            if peer in self._gone or peer not in left:
-                out |= share.have
-        return (~out & ((1 << index) - 1)).bit_count() < self._window
+    def _is_hopeless(self, peer: str, index: int, now: float) -> bool:
+        is_late = self._participants.is_late(peer, index, now)
+        return is_late or self._standing.is_banned(peer, now)
+
+    def _is_ours(self, index: int, now: float) -> bool:
+        """Whether all who come before this node leave the chunk to it. Claims it where they have
+        not heard of that."""
+        before = [
+            peer for peer in self._orders.before(index) if not self._is_hopeless(peer, index, now)
+        ]
+        if before and index not in self._claimed:
+            self._claimed[index] = self._participants.said
+            self.news = True
+        return all(self._participants.has_heard(peer, self._claimed[index]) for peer in before)
+
+    def _least_busy(self, index: int, peers: list[str]) -> str | None:
+        """Ties differ by node and chunk, so that no peer is everybody's first."""
+        asked, seed = self._standing.asked, f"{self.me}{index}"
+        return min(peers, key=lambda peer: (asked(peer), rank(seed, peer)), default=None)
+
+    def _in_window(self, index: int, may: _May) -> bool:
+        return (may.left_at_origin & ((1 << index) - 1)).bit_count() < self._window
 
     def answered(self, step: Step, now: float) -> None:
         """All that a peer will send is here: it may be asked for more while that is verified."""
@@ -307,7 +352,7 @@ class Swarm:
 
     def wakes_at(self, now: float) -> float | None:
         """When something may be possible that is not now, if nothing happens meanwhile."""
-        soon = [self.chunks.wakes_at(), self._standing.wakes_at(now), self._quiet_until]
+        soon = [self.chunks.wakes_at(), self._standing.wakes_at(now)]
         return min((at for at in soon if at is not None and at > now), default=None)
 
     def failed(self, step: Step, error: CacheError, now: float) -> CacheError | None:
@@ -330,7 +375,7 @@ class Swarm:
         elif why is Missed.BUSY:
             self._standing.busy(peer, retry_s, now)
         elif why is Missed.LACKS:
-            self.forget(peer)
+            self._standing.busy(peer, LACKS_S, now)
         elif why is Missed.LEFT:
             self._standing.stalled(peer, now)
         elif why is Missed.LIED:
@@ -339,5 +384,6 @@ class Swarm:
 
     def _end(self, step: Step, now: float) -> None:
         if step.source == ORIGIN:
-            self.claims &= ~(1 << step.index)
+            self._bringing &= ~(1 << step.index)
+            self.news = True
         self.answered(step, now)
