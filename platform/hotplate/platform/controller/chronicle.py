@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -51,7 +52,8 @@ class Chronicle:
             await self._backlog.write(self._store.add_decisions, tracked.deployment.id, records)
         await self._demand(tracked, bool(changed), now)
         for wish in wishes:
-            if wish in changed or now >= tracked.learnt_at[wish.key] + LEARNT_EVERY_S:
+            written_at = tracked.learnt_at.get(wish.key, -math.inf)
+            if wish in changed or now >= written_at + LEARNT_EVERY_S:
                 tracked.learnt_at[wish.key] = now
                 memory = self._scaling.memory(wish.key, now)
                 name = tracked.memory_key(wish.key.service)

@@ -64,6 +64,10 @@ class Granting:
         else:
             self._told.pop(workload.key, None)
 
+    def ordered(self) -> set[WorkloadKey]:
+        """Workloads that the engine was told to have replicas of: it may be about to make some."""
+        return set(self._told)
+
     def affected(self) -> set[int]:
         """Deployments that get another number than before, because of others too."""
         return {self._owners[key] for key in self._shares.affected() if key in self._owners}

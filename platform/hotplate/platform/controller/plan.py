@@ -186,7 +186,7 @@ def _steps(
     """Scale every workload towards its target; what serves is drained before it is removed."""
     scales: list[Scale] = []
     draining: set[str] = set()
-    keys = sorted({*targets, *(replica.key for replica in situation.replicas)})
+    keys = sorted({*targets, *situation.told, *(replica.key for replica in situation.replicas)})
     called = _called(situation)
     for key in keys:
         live = [r for r in situation.of(key) if r.state is not ReplicaState.STOPPING]

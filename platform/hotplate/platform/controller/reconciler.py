@@ -99,17 +99,32 @@ class Reconciler:
         if tracked is None:
             return
         replicas = tracked.mine(self._engine.replicas())
+        tracked.next_at = None
         await self._chronicle.noticed(tracked, replicas)
-        step = await self._decide(tracked, replicas)
-        tracked.drain(step.draining, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        await self._hear(tracked, replicas, now)
+        if (binary := binary_of(tracked.deployment.labels)) is not None:
+            await self._chronicle.rewritten(tracked, binary)
+        self._count_tasks(tracked)
+        overdue = tracked.overdue(replicas, now)
+        await self._chronicle.cut(tracked, overdue)
+        # A grant holds for the instant that it was made from, because the engine makes and stops
+        # replicas meanwhile: between the two nothing is awaited, what happened is written later.
+        wishes, granted, step = self._decide(tracked, overdue)
         for scale in step.scales:
             if service := tracked.find(scale.key):
                 self.granting.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
+        await self._chronicle.granted(tracked, granted)
+        await self._chronicle.decided(tracked, wishes, now)
         await self._conclude(tracked, step)
 
-    async def _decide(self, tracked: Tracked, replicas: Sequence[Replica]) -> Plan:
+    def _decide(
+        self, tracked: Tracked, overdue: frozenset[str]
+    ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], Plan]:
+        """What is wished for, what of it is granted, and what to do now."""
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
+        replicas = tracked.mine(self._engine.replicas())
         wishes: list[Wish] = []
         floor = self._floor(tracked, now)
         for service in tracked.answering():
@@ -120,13 +135,8 @@ class Reconciler:
             memory = tracked.memories.get(service.name)
             tracked.demands.note(key, demand, there, wall)
             wish = self.scaling.wish(service, demand, there, now, memory, floor)
-            wishes.append(await self._switched(tracked, service, wish, own, now))
-        times = [at for wish in wishes if (at := wish.decision.next_at) is not None]
-        tracked.next_at = min(times, default=None)
-        await self._hear(tracked, replicas, now)
-        tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
-        overdue = tracked.overdue(replicas, now)
-        await self._chronicle.cut(tracked, overdue)
+            wishes.append(self._switched(tracked, service, wish, own, now))
+            tracked.look_by(wishes[-1].decision.next_at)
         situation = Situation(
             deployment=tracked.deployment,
             services=tracked.services,
@@ -136,12 +146,18 @@ class Reconciler:
             idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             now=wall,
+            told=frozenset(filter(tracked.owns, self.granting.ordered())),
         )
         granted = self._grant(tracked, situation, {w.key: w.decision.kept for w in wishes})
         wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
-        await self._chronicle.granted(tracked, granted)
-        await self._chronicle.decided(tracked, wishes, now)
-        return plan(replace(situation, granted=granted))
+        step = plan(replace(situation, granted=granted))
+        tracked.drain(step.draining, now)
+        self._count_tasks(tracked)
+        return wishes, granted, step
+
+    def _count_tasks(self, tracked: Tracked) -> None:
+        """On what drains: it has longer to end while one runs."""
+        tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
 
     @staticmethod
     def _floor(tracked: Tracked, now: float) -> tuple[Floor, float] | None:
@@ -156,7 +172,7 @@ class Reconciler:
             until = now + (floor.until - wall).total_seconds()
         return floor, until
 
-    async def _switched(
+    def _switched(
         self, tracked: Tracked, service: Service, wish: Wish, own: Sequence[Replica], now: float
     ) -> Wish:
         """The wish of an entry service whose deployment has queries decide."""
@@ -167,7 +183,6 @@ class Reconciler:
         readings = self.queries.follow(deployment.id, binary)
         if binary is None:
             return wish
-        await self._chronicle.rewritten(tracked, binary)
         busy = sum(self._gateways.busy(replica.id) > 0 for replica in own)
         return self.scaling.switch(deployment.id, binary.policy, readings, busy, wish, now)
 
@@ -255,7 +270,7 @@ class Reconciler:
     async def load(self, deployment_id: int) -> Tracked | None:
         """Read it from the store; None when it is gone."""
         known = self.tracked.get(deployment_id)
-        running = {replica.key for replica in self._engine.replicas()}
+        running = {replica.key for replica in self._engine.replicas()} | self.granting.ordered()
         tracked = await self._store.run(self._loader.load, deployment_id, running, known)
         self._unread.discard(deployment_id)
         if tracked is None:

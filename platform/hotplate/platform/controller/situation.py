@@ -29,6 +29,8 @@ class Situation:
     """Slots taken per replica, as gateways said last; a replica without is left out."""
     now: float
     """Unix seconds."""
+    told: frozenset[WorkloadKey] = frozenset()
+    """Workloads that the engine is to have replicas of, also if none is there yet."""
     granted: Mapping[WorkloadKey, Grant] = field(default_factory=dict)
     """What each workload may have at most; one without may have what it wants."""
 
