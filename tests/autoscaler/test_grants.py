@@ -85,11 +85,48 @@ def test_a_lower_priority_takes_nothing_from_a_higher_one() -> None:
     for seed in range(300):
         rng = Random(seed)
         asked = [replace(ask, each=ONE_GPU) for ask in some_asks(rng)]
-        quotas = {name: Quota(gpus(rng.choice(LIMITS))) for name in "ab"}
+        quotas = {name: Quota(gpus(rng.choice(LIMITS)), priority=0) for name in "abc"}
         there = gpus(rng.choice(LIMITS))
         alone = share([ask for ask in asked if ask.priority == 2], quotas, there)
         beside = share(asked, quotas, there)
         assert all(beside[key].replicas == grant.replicas for key, grant in alone.items())
+
+
+def test_how_urgent_an_organization_says_it_is_takes_nothing_from_the_others() -> None:
+    for seed in range(300):
+        rng = Random(seed)
+        usual = [replace(ask, each=ONE_GPU, held=0, priority=3) for ask in some_asks(rng)]
+        there = gpus(rng.choice(LIMITS))
+        said = [replace(ask, priority=rng.randint(0, 3)) for ask in usual]
+        before, after = by_organization(usual, there), by_organization(said, there)
+        # Between organizations that have equally much, the service that is next decides.
+        assert all(abs(before[name] - after[name]) <= 1 for name in "abc")
+        inside = [ask for ask in said if ask.organization == "a"]
+        granted = share(inside, {}, there)
+        for ask in inside:
+            if granted[ask.key].replicas < ask.wanted:
+                later = [other for other in inside if other.priority > ask.priority]
+                assert all(granted[other.key].replicas == 0 for other in later)
+
+
+def by_organization(asked: list[Ask[str]], there: Amounts) -> Counter[str]:
+    got = Counter[str]()
+    for key, grant in share(asked, {"b": Quota(weight=2)}, there).items():
+        got[next(ask.organization for ask in asked if ask.key == key)] += grant.replicas
+    return got
+
+
+def test_an_organization_goes_before_others_as_far_as_its_quota_says() -> None:
+    asked = [Ask("loud", "a", ONE_GPU, 4, priority=0), Ask("quiet", "b", ONE_GPU, 4)]
+    granted = share(asked, {}, gpus(4))
+    assert [granted[key].replicas for key in ("loud", "quiet")] == [2, 2]
+    assert granted["loud"].reason.endswith(
+        "gets 2 GPUs at priority 3, its most urgent beside others, and weight 1"
+    )
+    granted = share(asked, {"a": Quota(priority=2)}, gpus(4))
+    assert [granted[key].replicas for key in ("loud", "quiet")] == [4, 0]
+    modest = [replace(asked[0], priority=7), asked[1]]
+    assert [grant.replicas for grant in share(modest, {}, gpus(4)).values()] == [0, 4]
 
 
 def test_nobody_could_have_more_without_taking_it_from_one_with_less_for_its_weight() -> None:

@@ -8,12 +8,11 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
-from hotplate.autoscaler.amounts import NOTHING, UNLIMITED, Amounts
+from hotplate.autoscaler.amounts import UNLIMITED, Amounts
 from hotplate.autoscaler.grants import Quota
 from hotplate.deploy.engine import ReplicaState, Workload
 from hotplate.platform.admin import ADMIN, ORGANIZATION
@@ -27,7 +26,7 @@ from tests.fakes import FakeEngine
 from tests.platform.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.platform.cloud import Cloud, Refused
 from tests.platform.controller_fake import FakeController
-from tests.platform.controller_world import MANIFEST, World, config, running, until
+from tests.platform.controller_world import MANIFEST, World, running, until
 from tests.platform.quick_store import QuickStore
 
 
@@ -117,9 +116,9 @@ async def test_what_min_replicas_take_is_counted_by_resource(cloud: Cloud) -> No
 def test_a_quota_is_kept_by_the_store_and_changed_in_parts(store: Store) -> None:
     store.ensure_user("acme", "ada", "ada@localhost")
     assert store.quota("acme") == Quota()
-    store.set_quota("acme", {"gpus": 4, "standby": 1, "weight": 2})
+    store.set_quota("acme", {"gpus": 4, "standby": 1, "weight": 2, "priority": 1})
     quota = store.set_quota("acme", {"gpus": math.inf, "cpus": 8})
-    assert quota == Quota(UNLIMITED._replace(cpus=8), standby=1, weight=2)
+    assert quota == Quota(UNLIMITED._replace(cpus=8), standby=1, weight=2, priority=1)
     assert store.quotas() == {"acme": quota}
     with pytest.raises(NotFound, match=r"'nobody': there is none of that name \(known: acme\)"):
         store.set_quota("nobody", {"gpus": 1})
@@ -139,13 +138,13 @@ async def test_the_operator_sets_quotas_and_others_see_their_own(
     limits = ("--gpus", "4", "--replicas", "20", "--memory", "64GiB", "--standby", "2")
     status, out, err = await hotplate("set", "acme", *limits, "--weight", "2")
     assert (status, err) == (0, "")
-    row = "acme 2 2 of 20 0 of 4 1.5 of unlimited 3 of 64 GiB 2"
+    row = "acme 2 3 2 of 20 0 of 4 1.5 of unlimited 3 of 64 GiB 2"
     assert " ".join(out.splitlines()[-1].split()) == row
     assert controller.quotas_changes == 1
     expected = Amounts(4, math.inf, 64 << 30, 20)
     assert store.quota("acme") == Quota(expected, standby=2, weight=2)
-    await hotplate("set", "acme", "--gpus", "unlimited")
-    assert store.quota("acme").limit.gpus == math.inf
+    await hotplate("set", "acme", "--gpus", "unlimited", "--priority", "1")
+    assert (store.quota("acme").limit.gpus, store.quota("acme").priority) == (math.inf, 1)
     status, out, _ = await hotplate("acme", token=cloud.token)
     assert (status, "unlimited" in out) == (0, True)
     status, out, _ = await hotplate()
@@ -159,6 +158,7 @@ async def test_the_operator_sets_quotas_and_others_see_their_own(
         (("set", "acme", "--gpus", "-1"), admin, "--gpus -1 is not a number from 0 on"),
         (("set", "acme", "--replicas", "1.5"), admin, "is not a whole number"),
         (("set", "acme", "--weight", "0"), admin, "--weight 0 is not a number above 0"),
+        (("set", "acme", "--priority", "8"), admin, "--priority 8 is not a number from 0"),
         (("set", "acme", "--memory", "lots"), admin, "--memory"),
         (("set", "acme"), admin, "changes nothing"),
         (("set",), admin, "needs one ORGANIZATION"),
@@ -191,10 +191,6 @@ class SlowEngine(FakeEngine):
         super()._add(workload)
         self.exceeded += len(self.found) + self._beside > self.most
 
-    def is_full(self) -> bool:
-        self.bury()
-        return len(self.found) == self.most
-
     def bury(self) -> None:
         """What was being stopped is gone."""
         self.found = {n: r for n, r in self.found.items() if r.state in LIVE}
@@ -202,51 +198,6 @@ class SlowEngine(FakeEngine):
 
 
 LIVE = (ReplicaState.STARTING, ReplicaState.READY)
-
-
-def added(world: World, name: str, least: int = 0, most: int = 3) -> Deployment:
-    organization = world.user.organization.id
-    bento = world.store.artifact(organization, Kind.BENTO, "echo", "v1").id
-    made = world.store.create_deployment(
-        world.user, name, bento, config(least, most), least=NOTHING._replace(replicas=least)
-    )
-    world.controller.poke(made.id)
-    return made
-
-
-async def test_nothing_exceeds_a_quota_whatever_happens_and_what_is_allowed_is_used(
-    tmp_path: Path,
-) -> None:
-    rng = Random(3)
-    store = QuickStore(tmp_path / "hotplate.db")
-    engine = SlowEngine()
-    world = World(store, engine)
-    world.bento("v1")
-    engine.most = 5
-    store.set_quota("default", {"replicas": engine.most})
-    names = [f"d{n}" for n in range(6)]
-    for life in range(3):
-        async with running(world):
-            if not life:
-                for name in names:
-                    added(world, name)
-            for _ in range(25):
-                name = rng.choice(names)
-                demand = RouteDemand(queued=rng.randrange(5), service_s=60)
-                await world.gateway.report(**{f"default__{name}": demand})
-                if rng.random() < 0.5:
-                    engine.bury()
-                await asyncio.sleep(0.002)
-            wants = {f"default__{name}": RouteDemand(queued=3, service_s=60) for name in names}
-            await world.gateway.report(**wants)
-
-            await until(engine.is_full)
-        survivors = SlowEngine(survivors=engine)
-        survivors.most, survivors.exceeded = engine.most, engine.exceeded
-        engine = survivors
-        world = World(store, engine)
-    assert engine.exceeded == 0
-    store.close()
 
 
 async def test_a_cut_wish_says_so_in_decision_event_and_status_and_follows_the_quota(

@@ -10,14 +10,16 @@
 
 A quota bounds all replicas of an organization, the capacity those of all. Within them the lower
 priority goes first, and inside one priority replicas are given out one by one to the organization
-that has least for its weight (max-min), and there to the service that has least. A replica counts
-as its share of the scarcest resource that it needs: of the GPUs where these are scarce, else of
-what is asked for most beyond what there is.
+that has least for its weight (max-min), and there to the service that has least. Beside others a
+service is at most as urgent as its organization's quota says: else whoever writes the lowest number
+would have all. A replica counts as its share of the scarcest resource that it needs: of the GPUs
+where these are scarce, else of what is asked for most beyond what there is.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ from typing import Generic, Literal, TypeVar
 from hotplate.autoscaler.amounts import UNLIMITED, Amounts, over, said, total
 
 Key = TypeVar("Key")
+
+_Turn = tuple[int, bool, float, int, bool, int]
+"""Of a service inside its organization: the lowest is the next; its number at the end."""
 
 USUAL_PRIORITY = 3
 """Of 0 (first) to 7 (last), as requests have them (RFC 9218)."""
@@ -41,6 +46,8 @@ class Quota:
     """Instances held ready and empty for it."""
     weight: float = 1.0
     """Above 0: one of weight 2 gets twice as much as one of weight 1 that wants as much."""
+    priority: int = USUAL_PRIORITY
+    """The most urgent that its services are beside other organizations'."""
 
 
 NO_QUOTA = Quota()
@@ -63,6 +70,7 @@ class Ask(Generic[Key]):
     replacing: bool = False
     """A new revision: between equals that have nothing, it goes first."""
     priority: int = USUAL_PRIORITY
+    """Inside its organization; beside others no more urgent than the quota says."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,8 @@ class _Sharing(Generic[Key]):
         self._asks = asks
         self._quotas = quotas
         self._capacity = capacity
+        self._classes = [max(ask.priority, self._quota(ask.organization).priority) for ask in asks]
+        """Their priorities beside other organizations."""
         self._fits = [ask.each.within(capacity) for ask in asks]
         self._asked = total(
             (ask.each, ask.wanted) for ask, fits in zip(asks, self._fits, strict=True) if fits
@@ -118,8 +128,8 @@ class _Sharing(Generic[Key]):
         if self._nobody_loses():
             return {ask.key: Grant(ask.wanted) for ask in self._asks}
         self._measure()
-        order = sorted(range(len(self._asks)), key=lambda i: self._asks[i].priority)
-        for _, group in groupby(order, key=lambda i: self._asks[i].priority):
+        order = sorted(range(len(self._asks)), key=self._classes.__getitem__)
+        for _, group in groupby(order, key=self._classes.__getitem__):
             self._share_class(list(group))
         return {ask.key: self._grant(i) for i, ask in enumerate(self._asks)}
 
@@ -137,15 +147,19 @@ class _Sharing(Generic[Key]):
             self._sizes_inside.append(by_quota or size)
 
     def _share_class(self, members: Sequence[int]) -> None:
-        """Those of one priority: first what is needed, then what is only kept."""
+        """Those of one priority: first as many as their demand needs, then what is only kept."""
         has = dict.fromkeys((self._asks[i].organization for i in members), 0.0)
-        self._fill({i: self._asks[i].wanted - self._asks[i].kept for i in members}, has)
-        self._fill({i: self._asks[i].wanted for i in members}, has)
+        needed = dict.fromkeys(has, 0.0)
+        for i in members:
+            needed[self._asks[i].organization] += self._needs(i)
+        self._fill(members, has, needed)
+        self._fill(members, has, dict.fromkeys(has, math.inf))
 
-    def _fill(self, wanted: Mapping[int, int], has: dict[str, float]) -> None:
-        """One replica after the other to the lowest, until each has what it wants or cannot."""
-        queues = self._queues(wanted)
-        turns = [(self._level(name, has), queue[0][1:], name) for name, queue in queues.items()]
+    def _fill(self, members: Sequence[int], has: dict[str, float], rooms: dict[str, float]) -> None:
+        """One replica after the other to the lowest, until each has what it wants or cannot; an
+        organization gets no more than its `rooms`."""
+        queues = self._queues(members)
+        turns = [self._lowest(name, queue, has) for name, queue in queues.items() if rooms[name]]
         heapq.heapify(turns)
         while turns:
             *_, name = heapq.heappop(turns)
@@ -153,31 +167,47 @@ class _Sharing(Generic[Key]):
             *_, i = heapq.heappop(queue)
             if self._add(i):
                 has[name] += self._sizes[i]
-                if self._granted[i] < wanted[i]:
+                rooms[name] -= 1
+                if self._granted[i] < self._asks[i].wanted:
                     heapq.heappush(queue, self._turn(i))
-            if queue:
-                # Between organizations of the same level, the service that is next decides.
-                heapq.heappush(turns, (self._level(name, has), queue[0][1:], name))
+            else:
+                rooms[name] -= self._needs(i)
+            if queue and rooms[name] > 0:
+                heapq.heappush(turns, self._lowest(name, queue, has))
+
+    def _needs(self, i: int) -> int:
+        """How many more its demand needs."""
+        ask = self._asks[i]
+        return max(0, ask.wanted - ask.kept - self._granted[i])
+
+    def _lowest(
+        self, name: str, queue: Sequence[_Turn], has: Mapping[str, float]
+    ) -> tuple[float, tuple[int, bool, int], str]:
+        """Where an organization stands. Of those of the same level, the service that is next there
+        decides; how urgent it is inside is nothing to the others."""
+        return self._level(name, has), queue[0][3:], name
 
     def _level(self, organization: str, has: Mapping[str, float]) -> float:
         """What it has for its weight; equal parts are equal in whatever order they came."""
         return round(has[organization] / self._quota(organization).weight, 9)
 
-    def _queues(self, wanted: Mapping[int, int]) -> dict[str, list[tuple[float, int, bool, int]]]:
+    def _queues(self, members: Sequence[int]) -> dict[str, list[_Turn]]:
         """Per organization, a heap of its services that want more."""
-        queues: dict[str, list[tuple[float, int, bool, int]]] = defaultdict(list)
-        for i, most in wanted.items():
-            if self._granted[i] < most and i not in self._short:
+        queues: dict[str, list[_Turn]] = defaultdict(list)
+        for i in members:
+            if self._granted[i] < self._asks[i].wanted and i not in self._short:
                 queues[self._asks[i].organization].append(self._turn(i))
         for queue in queues.values():
             heapq.heapify(queue)
         return queues
 
-    def _turn(self, i: int) -> tuple[float, int, bool, int]:
-        """Whose turn it is inside an organization: the smallest has the next."""
+    def _turn(self, i: int) -> _Turn:
+        """Whose turn it is inside an organization: the most urgent, what is needed, the smallest
+        has the next."""
         ask, granted = self._asks[i], self._granted[i]
         has = round(granted * self._sizes_inside[i], 9)
-        return has, -max(0, ask.held - granted), not ask.replacing, i
+        idle = not self._needs(i)
+        return ask.priority, idle, has, -max(0, ask.held - granted), not ask.replacing, i
 
     def _add(self, i: int) -> bool:
         """Grant one more, if quota and capacity allow it."""
@@ -211,11 +241,13 @@ class _Sharing(Generic[Key]):
                 f"and wants {said(dimension, self._asked_by[name][dimension])}"
             )
         else:
+            capped = ask.priority < self._classes[i]
+            most_urgent = ", its most urgent beside others," if capped else ""
             why = (
                 f"{said(dimension, self._asked[dimension])} are wanted and there are "
                 f"{said(dimension, self._capacity[dimension])}; organization '{name}' gets "
-                f"{said(dimension, self._used_by[name][dimension])} at priority {ask.priority} "
-                f"and weight {quota.weight:g}"
+                f"{said(dimension, self._used_by[name][dimension])} at priority "
+                f"{self._classes[i]}{most_urgent} and weight {quota.weight:g}"
             )
         return Grant(granted, f"{granted} of {ask.wanted} granted: {why}", cause)
 

@@ -113,6 +113,9 @@ def _add_quota(commands: Commands) -> None:
         quota.add_argument(f"--{flag}", metavar="N", help=f"{flag} in all, or 'unlimited'")
     quota.add_argument("--memory", metavar="SIZE", help="memory in all, or 'unlimited'")
     quota.add_argument("--weight", metavar="W", help="share where there is not enough for all (1)")
+    quota.add_argument(
+        "--priority", metavar="P", help="most urgent that it may be beside others, 0 to 7 (3)"
+    )
     _add_platform(quota)
     quota.set_defaults(run=_quota)
 

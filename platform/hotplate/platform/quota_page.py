@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ FLAGS = {
     "standby": "standby",
 }
 """Flag -> member of `limit`, in the order of the table."""
+RANKS = ("weight", "priority")
+"""What an organization counts for beside others."""
 
 
 def answer(arguments: argparse.Namespace) -> int:
@@ -40,14 +43,16 @@ def answer(arguments: argparse.Namespace) -> int:
         if _given(arguments):
             raise BadSetting("limits are set by: hotplate quota set ORGANIZATION --gpus 4 …")
         shown = [ask(_path(words[0]))] if words else ask("/quotas")
-    show_quotas(Console(highlight=False, soft_wrap=True), shown)
+    # A row in one line, also where nobody says how wide it may be.
+    width = max(Console().width, 100)
+    show_quotas(Console(highlight=False, soft_wrap=True, width=width), shown)
     return 0
 
 
 def show_quotas(console: Console, quotas: Sequence[Mapping[str, Any]]) -> None:
     """A row per organization: used of limit."""
     table = Table(box=None, pad_edge=False)
-    for column in ("organization", "weight", *FLAGS):
+    for column in ("organization", "weight", "priority", *FLAGS):
         table.add_column(column, justify="left" if column == "organization" else "right")
     for one in quotas:
         cells = [_cell(one["used"].get(name), one["limit"][name]) for name in FLAGS.values()]
@@ -55,7 +60,7 @@ def show_quotas(console: Console, quotas: Sequence[Mapping[str, Any]]) -> None:
         cells[memory] = _cell(
             one["used"]["memory_bytes"] / GIB, _gib(one["limit"]["memory_bytes"]), " GiB"
         )
-        table.add_row(one["organization"], f"{one['weight']:g}", *cells)
+        table.add_row(one["organization"], f"{one['weight']:g}", str(one["priority"]), *cells)
     console.print(table)
 
 
@@ -73,17 +78,17 @@ def _path(organization: str) -> str:
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, str]:
-    values = {flag: getattr(arguments, flag) for flag in (*FLAGS, "weight")}
+    values = {flag: getattr(arguments, flag) for flag in (*FLAGS, *RANKS)}
     return {flag: value for flag, value in values.items() if value is not None}
 
 
 def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
     given = _given(arguments)
     if not given:
-        flags = ", ".join(f"--{flag}" for flag in (*FLAGS, "weight"))
+        flags = ", ".join(f"--{flag}" for flag in (*FLAGS, *RANKS))
         raise BadSetting(f"quota set changes nothing: give some of {flags}")
-    weight = {"weight": _number("weight", given.pop("weight"))} if "weight" in given else {}
-    return {"limit": {FLAGS[flag]: _limit(flag, text) for flag, text in given.items()}} | weight
+    ranks = {flag: _rank(flag, given.pop(flag)) for flag in RANKS if flag in given}
+    return {"limit": {FLAGS[flag]: _limit(flag, text) for flag, text in given.items()}} | ranks
 
 
 def _limit(flag: str, text: str) -> float | None:
@@ -95,6 +100,14 @@ def _limit(flag: str, text: str) -> float | None:
         return parse_size(text)
     except ValueError as error:
         raise BadSetting(f"--memory {error}, or '{UNLIMITED}'") from error
+
+
+def _rank(flag: str, text: str) -> float:
+    if flag == "weight":
+        return _number(flag, text)
+    if not re.fullmatch("[0-7]", text):
+        raise BadSetting(f"--{flag} {text} is not a number from 0 (first) to 7 (last)")
+    return int(text)
 
 
 def _number(flag: str, text: str) -> float:

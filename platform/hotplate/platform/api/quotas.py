@@ -20,6 +20,8 @@ from hotplate.platform.store.store import Store
 WEIGHT_MOST = 1e6
 """Weights are compared with each other, so a larger one says nothing that this does not."""
 
+PRIORITY_LAST = 7
+
 
 class Quotas:
     """Everyone may see the quota of their own organization; the operator sees and sets all."""
@@ -72,13 +74,13 @@ def quota_json(organization: str, quota: Quota, used: Amounts) -> dict[str, Any]
     return {
         "organization": organization,
         "weight": quota.weight,
+        "priority": quota.priority,
         "limit": {name: limits[name] if math.isfinite(limits[name]) else None for name in LIMITS},
         "used": used._asdict(),
     }
 
 
 def _changes(fields: Fields) -> dict[str, float]:
-    known = (*LIMITS, "weight")
     changes: dict[str, float] = {}
     for name, value in fields.mapping("limit").items():
         if name not in LIMITS:
@@ -86,8 +88,11 @@ def _changes(fields: Fields) -> dict[str, float]:
         changes[name] = math.inf if value is None else _number(f"limit.{name}", value)
     if fields.has("weight"):
         changes["weight"] = _weight(fields.amount("weight"))
+    if fields.has("priority"):
+        changes["priority"] = _priority(fields.number("priority"))
     if not changes:
-        raise Invalid(f"body: it changes nothing; give limit or weight (known: {', '.join(known)})")
+        known = ", ".join(LIMITS)
+        raise Invalid(f"body: it changes nothing; give weight, priority or limit (of {known})")
     return changes
 
 
@@ -100,4 +105,10 @@ def _number(path: str, value: object) -> float:
 def _weight(value: float | None) -> float:
     if value is None or value > WEIGHT_MOST:
         raise Invalid(f"weight: {value!r} is above {WEIGHT_MOST:g}")
+    return value
+
+
+def _priority(value: int | None) -> int:
+    if value is None or value > PRIORITY_LAST:
+        raise Invalid(f"priority: {value!r} is not 0 (first) to {PRIORITY_LAST} (last)")
     return value

@@ -39,7 +39,7 @@ class Quotas(Database):
             return list(session.scalars(select(OrganizationRow.name).order_by("name")))
 
     def set_quota(self, organization: str, changes: Mapping[str, float]) -> Quota:
-        """Changes some of `LIMITS` (infinite = unlimited) and `weight`; the others stay.
+        """Changes some of `LIMITS` (infinite = unlimited), `weight`, `priority`; the others stay.
 
         What runs beyond a quota that became smaller is given back by the controller. Raises
         NotFound where there is no such organization.
@@ -48,7 +48,9 @@ class Quotas(Database):
         def change(session: Session) -> Quota:
             owner = _organization(session, organization)
             row = session.get(QuotaRow, owner.id)
-            row = row or QuotaRow(organization=owner, weight=NO_QUOTA.weight)
+            row = row or QuotaRow(
+                organization=owner, weight=NO_QUOTA.weight, priority=NO_QUOTA.priority
+            )
             session.add(row)
             for name, value in changes.items():
                 setattr(row, name, value if math.isfinite(value) else None)
@@ -120,4 +122,5 @@ def _quota(row: QuotaRow) -> Quota:
         value: float | None = getattr(row, name)
         return math.inf if value is None else value
 
-    return Quota(Amounts(*(limit(name) for name in Amounts._fields)), limit("standby"), row.weight)
+    amounts = Amounts(*(limit(name) for name in Amounts._fields))
+    return Quota(amounts, limit("standby"), row.weight, row.priority)

@@ -89,6 +89,7 @@ class QuotaRow(Table):
     memory_bytes: Mapped[float | None]
     standby: Mapped[float | None]
     weight: Mapped[float] = mapped_column(default=1.0)
+    priority: Mapped[int] = mapped_column(default=3)
     organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)
 
 
