@@ -14,7 +14,9 @@ from hotplate.autoscaler.policy import Behavior, Cause, Decision, Demand, Policy
 from tests.autoscaler.deciding import IDLE, ONE, after, asleep, idle_since, told
 
 
-@pytest.mark.parametrize("memory", [{"cold_starts_s": ["soon"]}, {"proven_replicas": -1}])
+@pytest.mark.parametrize(
+    "memory", [{"cold_starts_s": ["soon"]}, {"proven_replicas": -1}, {"service_s": "long"}]
+)
 def test_a_broken_memory_is_refused(memory: dict[str, object]) -> None:
     with pytest.raises(MemoryInvalid):
         Decider(Policy(), now=0.0, memory=memory)
@@ -28,6 +30,18 @@ def test_the_median_of_the_last_cold_starts_counts() -> None:
     for _ in range(20):
         decider.ready_after(0.0)
     assert after(decider, Demand(queued=1), 0, 1.0).desired == 1
+
+
+def test_how_long_requests_last_and_starts_take_outlives_the_decider() -> None:
+    before = Decider(Policy(0, 9), now=0.0)
+    before.ready_after(4.0)
+    before.observe(Demand(in_flight=1, service_s=30.0), 1.0)
+    memory = before.memory(2.0)
+    queue = Demand(in_flight=1, queued=2)
+    knows = told(Decider(Policy(0, 9), now=0.0, memory=memory), queue, Replicas(1), 1.0)
+    assert (knows.desired, "1.25 x the 4 s" in knows.reason) == (3, True)
+    guesses = Decider(Policy(0, 9), now=0.0, memory=memory | {"service_s": 0.0})
+    assert told(guesses, queue, Replicas(1), 1.0).desired == 2
 
 
 # Bounds, silence, restarts

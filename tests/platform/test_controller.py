@@ -341,6 +341,33 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
     store.close()
 
 
+async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_down_in_panic(
+    tmp_path: Path,
+) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    engine = FakeEngine()
+    first = World(store, engine)
+    async with running(first):
+        made = first.deploy(least=0, most=9)
+        await until(lambda: first.status(made) == "scaled-to-zero")
+        await first.gateway.report(default__echo=RouteDemand(queued=3, service_s=30))
+        await until(lambda: len(engine.found) == 3)
+        name = f"decider/{made.uid}/Echo"
+        await until(lambda: (store.learnt(name) or {}).get("service_s") == 30)
+    learnt = store.learnt(name)
+    assert learnt["cold_starts_s"], "the roll-out was one"
+    store.put_learnt(name, learnt | {"cold_starts_s": [4.0]})
+    second = World(store, engine)
+    async with running(second):
+        await second.gateway.report(default__echo=RouteDemand())
+        await until(lambda: "the gateway restarted" in store.decisions(made.id)[0].reason)
+        assert len(engine.found) == 3
+        await second.gateway.report(default__echo=RouteDemand(in_flight=3, queued=9))
+        await until(lambda: "1.25 x the 4 s" in store.decisions(made.id)[0].reason)
+        assert store.learnt(name)["service_s"] == 30
+    store.close()
+
+
 async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) -> None:
     made = world.deploy(least=0)
     await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)

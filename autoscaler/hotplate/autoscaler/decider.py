@@ -46,8 +46,8 @@ class Decider:
         self, policy: Policy, *, now: float, memory: Mapping[str, Any] | None = None
     ) -> None:
         self._policy = policy
-        self._keep_alive, cold_starts_s, proven = _recall(memory or {}, now)
-        self._wishes = Wishes(policy, cold_starts_s)
+        self._keep_alive, cold_starts_s, service_s, proven = _recall(memory or {}, now)
+        self._wishes = Wishes(policy, cold_starts_s, service_s)
         self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
         self._restarted_at = -math.inf
@@ -95,6 +95,7 @@ class Decider:
             "keep_alive": self._keep_alive.to_json(now),
             "proven_replicas": self._levels.proven,
             "cold_starts_s": [round(s, 3) for s in self._wishes.cold_starts_s],
+            "service_s": round(self._wishes.service_s, 4),
         }
 
     def decide(self, replicas: Replicas, now: float) -> Decision:
@@ -223,14 +224,18 @@ class Decider:
         return self._keep_alive.tau_s(level, self._policy.price_gpu_s, now)
 
 
-def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], int]:
+def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], float, int]:
     """What `Decider.memory` wrote."""
     cold_starts_s = memory.get("cold_starts_s", [])
     if not isinstance(cold_starts_s, list) or not all(
         isinstance(s, int | float) and s > 0 for s in cold_starts_s
     ):
         raise MemoryInvalid("cold_starts_s is not a list of seconds; start without it")
+    service_s = memory.get("service_s", 0.0)
+    if not isinstance(service_s, int | float) or not 0 <= service_s < math.inf:
+        raise MemoryInvalid(f"service_s {service_s!r} is no number of seconds; start without it")
     proven = memory.get("proven_replicas", 0)
     if not isinstance(proven, int) or proven < 0:
         raise MemoryInvalid(f"proven_replicas {proven!r} is no number of replicas; start without")
-    return KeepAlive.from_json(memory.get("keep_alive", {}), now), cold_starts_s, proven
+    keep_alive = KeepAlive.from_json(memory.get("keep_alive", {}), now)
+    return keep_alive, cold_starts_s, service_s, proven

@@ -31,22 +31,25 @@ COLD_STARTS = 20
 class Wishes:
     """Turns demand into a claim, and learns how fast replicas work and start.
 
-    `cold_starts_s`: what is known of cold starts already, oldest first, seconds.
+    `cold_starts_s`: what is known of cold starts already, oldest first, seconds; `service_s`: how
+    long requests last, as far as is known, 0 = nothing is.
     """
 
-    def __init__(self, policy: Policy, cold_starts_s: Iterable[float] = ()) -> None:
+    def __init__(
+        self, policy: Policy, cold_starts_s: Iterable[float] = (), service_s: float = 0.0
+    ) -> None:
         self._documented = policy.says_how_to_go_up
         self._concurrency = policy.concurrency
         self._most = policy.max_replicas
         self._capacity = _capacity(policy.concurrency)
         self._mean = WindowMean(MEAN_S)
-        self._service_s = 0.0
+        self.service_s = service_s
         self._above_since = math.inf
         self.cold_starts_s = deque(cold_starts_s, COLD_STARTS)
         self.cold_start_s = median(self.cold_starts_s) if self.cold_starts_s else COLD_START_S
 
     def observe(self, demand: Demand, now: float) -> None:
-        self._service_s = demand.service_s or self._service_s
+        self.service_s = demand.service_s or self.service_s
         self._mean.record(demand.total, now)
 
     def ready_after(self, cold_start_s: float) -> None:
@@ -57,7 +60,7 @@ class Wishes:
     @property
     def pace(self) -> Pace:
         """A request is taken to last a cold start until the gateway knows how long they last."""
-        service_s = self._service_s or self.cold_start_s
+        service_s = self.service_s or self.cold_start_s
         return Pace(self._concurrency, service_s, self.cold_start_s)
 
     def level(self, demand: Demand) -> int:

@@ -89,6 +89,7 @@ class Chronicle:
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, and why something waits for room."""
         tracked.see(replicas)
+        first_look = tracked.ended is None
         for replica in tracked.crashed(replicas):
             self._metrics.crashed(replica)
             await self._event(tracked, "ReplicaCrashed", sentences.noticed(replica))
@@ -98,7 +99,8 @@ class Chronicle:
             await self._event(tracked, "ReplicaReady", sentences.ready_again(replica))
         for replica in tracked.newly_ready(replicas):
             self._metrics.started(replica)
-            self._scaling.ready_after(replica.key, repeatable_s(replica))
+            if not first_look:  # what was ready before has taught an earlier self
+                self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
             await self._backlog.write(self._store.put_cold_start, tracked.deployment.id, cold_start)
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)

@@ -62,6 +62,12 @@ class Scaling:
 
     def __init__(self) -> None:
         self._deciders: dict[WorkloadKey, Decider] = {}
+        self._early: dict[WorkloadKey, list[float]] = {}
+        """Cold starts of revisions that have no decider yet: those of their roll-outs."""
+        self._came_at = -math.inf
+        """When a gateway came, loop seconds."""
+        self.adopting = True
+        """Whether deciders that are made now find the replicas of an earlier control plane."""
         self._binaries: dict[int, tuple[BinaryPolicy, Binary]] = {}
         """By deployment: a new revision is as on or off as the one before."""
 
@@ -83,6 +89,10 @@ class Scaling:
         decider = self._deciders.get(key)
         if decider is None:
             decider = self._deciders[key] = _decider(service, memory, now)
+            if self.adopting:
+                decider.gateway_restarted(self._came_at)
+            for cold_start_s in self._early.pop(key, ()):
+                decider.ready_after(cold_start_s)
         counted = None
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
@@ -115,8 +125,11 @@ class Scaling:
         """Teach the length of a cold start, seconds."""
         if decider := self._deciders.get(key):
             decider.ready_after(cold_start_s)
+        else:
+            self._early.setdefault(key, []).append(cold_start_s)
 
     def gateway_restarted(self, now: float) -> None:
+        self._came_at = now
         for decider in self._deciders.values():
             decider.gateway_restarted(now)
 
@@ -126,6 +139,7 @@ class Scaling:
 
     def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
         self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}
+        self._early = {key: starts for key, starts in self._early.items() if not gone(key)}
 
 
 def _decider(service: Service, memory: Mapping[str, Any] | None, now: float) -> Decider:
