@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hotplate.autoscaler.binary import STALE_S, Binary, BinaryPolicy, Reading
+from hotplate.autoscaler.binary import RESUMED_S, STALE_S, Binary, BinaryPolicy, Reading
 from hotplate.autoscaler.promql import rewritten, split_queries
 
 UNACKED = (
@@ -81,3 +81,24 @@ def test_a_running_job_keeps_its_replica_and_zero_replicas_means_off() -> None:
     assert binary.decide([Reading(0, at=2.0)], busy=0, live=1, now=2.0).desired == 0
     never = Binary(BinaryPolicy(0), live=0, now=0.0)
     assert never.decide([Reading(5, at=1.0)], busy=0, live=0, now=1.0).desired == 0
+
+
+def test_a_short_restart_goes_on_with_the_state_and_the_silence_and_a_long_one_begins_it_anew() -> (
+    None
+):
+    before = Binary(POLICY, live=2, now=0.0)
+    before.decide([Reading(0, at=10)], busy=0, live=2, now=10.0)
+    kept = before.memory(1000.0)
+    assert kept == {"on": True, "silent_s": 990.0}
+    after = Binary(POLICY, 2, 5.0, kept, away_s=30.0)
+    assert after.decide([], busy=0, live=2, now=5.0).desired == 2
+    assert after.decide([Reading(0, at=20)], busy=0, live=2, now=20.0).desired == 2
+    ends_at = 5.0 - 30.0 - 990.0 + 1800.0
+    assert after.decide([Reading(0, at=ends_at)], busy=0, live=2, now=ends_at).desired == 0
+    late = Binary(POLICY, 2, 5.0, kept, away_s=RESUMED_S + 1)
+    assert late.decide([Reading(0, at=ends_at)], busy=0, live=2, now=ends_at).desired == 2
+    silent = Binary(POLICY, 2, 5.0, kept, away_s=30.0)
+    silent.decide([], busy=0, live=2, now=5.0 + RESUMED_S)
+    assert silent.decide([Reading(0, at=ends_at)], busy=0, live=2, now=ends_at).desired == 2
+    off = Binary(POLICY, 2, 5.0, {"on": False, "silent_s": None}, away_s=3000.0)
+    assert off.decide([Reading(None, "down")], busy=0, live=2, now=6.0).desired == 0

@@ -55,8 +55,13 @@ class FakeController:
     def quotas_changed(self) -> None:
         self.quotas_changes += 1
 
-    def least(self, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Amounts:
-        return least_amounts(manifest, config, RULES)
+    def least(
+        self,
+        manifest: Mapping[str, Any],
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> Amounts:
+        return least_amounts(manifest, config, labels, RULES)
 
     def usage(self, organization: str) -> Amounts:
         return Amounts(replicas=2, cpus=1.5, memory_bytes=3 << 30)

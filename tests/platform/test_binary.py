@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -17,7 +18,7 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from hotplate.autoscaler.binary import Reading
 from hotplate.platform.annotations import binary_of
-from hotplate.platform.controller import query_watch
+from hotplate.platform.controller import chronicle, query_watch
 from hotplate.platform.label_settings import check_label_settings
 from hotplate.platform.prometheus import Prometheus
 from tests.fakes import FakeEngine
@@ -141,6 +142,8 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
 
     async def query(request: web.Request) -> web.Response:
         asked = (await request.post())["query"]
+        if value == "refused":
+            return web.json_response({"status": "error", "error": "parse error"}, status=400)
         sample = {"value": [0, "1" if asked == "up" else value]}
         said["data"] = {"resultType": "vector", "result": [sample]}
         return web.json_response(said)
@@ -168,10 +171,62 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
             value = "NaN"
             await until(lambda: "it stays on" in store.decisions(made.id)[0].reason)
             assert len(world.engine.found) == 2
+            value = "refused"
+            await until(lambda: "QueryInvalid" in [e.kind for e in store.events(made.id)])
+            assert len(world.engine.found) == 2
             value = "0"
             await until(lambda: not world.engine.found)
+            assert "QueryAnswered" in [e.kind for e in store.events(made.id)]
         await prometheus.close()
     store.close()
+
+
+async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chronicle, "LEARNT_EVERY_S", 0.0)
+    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    prometheus = Silent()
+    world = World(store, FakeEngine(), prometheus)
+    async with running(world):
+        bento = world.bento("v1")
+        made = store.create_deployment(world.user, "echo", bento, config(0, 3), labels())
+        world.controller.poke(made.id)
+        name = f"decider/{made.uid}/Echo"
+        await until(lambda: silence(store, name).get("silent_s") is not None)
+    kept = silence(store, name)
+    assert (kept["on"], kept["queries"]) == (True, [UNACKED, READY, RAY])
+    # Nearly half an hour of silence, of which the last was known a minute ago.
+    earlier = kept | {"silent_s": 1795.0, "at": kept["at"] - 60}
+    store.put_learnt(name, {"binary": earlier})
+    world = World(store, FakeEngine(survivors=world.engine), prometheus)
+    async with running(world):
+        await until(lambda: not world.engine.found)
+        assert "all queries are 0 for 18" in store.decisions(made.id)[0].reason
+    store.close()
+
+
+class Silent(Prometheus):
+    """Says 0 to everything."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    async def read(self, query: str, up: str) -> Reading:
+        return Reading(0.0, at=asyncio.get_running_loop().time())
+
+
+def silence(store: Store, name: str) -> dict[str, Any]:
+    return (store.learnt(name) or {}).get("binary") or {}
+
+
+async def test_what_queries_decide_is_not_reserved_by_min_replicas(cloud: Cloud) -> None:
+    await cloud.push_bento()
+    cloud.store.set_quota("acme", {"replicas": 1})
+    scaling = {"services": {"Echo": {"scaling": {"min_replicas": 2, "max_replicas": 2}}}}
+    with pytest.raises(Refused, match="always needs 2 replicas"):
+        await cloud.deploy("usual", **scaling)
+    await cloud.deploy("switched", labels=labels(), **scaling)
 
 
 async def test_annotations_come_as_labels_word_for_word_and_wrong_ones_are_refused(

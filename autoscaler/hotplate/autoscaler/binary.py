@@ -10,14 +10,18 @@ a target that is not up, or an old result hold the last state, and the silence b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hotplate.autoscaler.claim import count, seconds
 from hotplate.autoscaler.policy import Cause, Decision
 
 STALE_S = 60.0
 """A result this old says nothing of now: four fetches were missed."""
+RESUMED_S = 180.0
+"""A restart that is over in this time does not end a silence: queries look back further, and what
+is remembered may be a minute old."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,33 @@ class Reading:
 
 
 class Binary:
-    """Decides for one service; begins in the state that it finds (`live` replicas)."""
+    """Decides for one service; begins in the state that it finds (`live` replicas), or that an
+    earlier one was in: `memory` is what that one's `memory()` was `away_s` ago."""
 
-    def __init__(self, policy: BinaryPolicy, live: int, now: float) -> None:
+    def __init__(
+        self,
+        policy: BinaryPolicy,
+        live: int,
+        now: float,
+        memory: Mapping[str, Any] | None = None,
+        away_s: float = 0.0,
+    ) -> None:
         self._policy = policy
         self._on = live > 0
         self._silent_since = math.inf
         self._desired = live
+        self._resumed_until = -math.inf
+        if memory is not None:
+            self._on = memory.get("on") is True
+            silent_s = memory.get("silent_s")
+            if isinstance(silent_s, int | float) and away_s <= RESUMED_S:
+                self._silent_since = now - away_s - silent_s
+                self._resumed_until = now + RESUMED_S - away_s
+
+    def memory(self, now: float) -> dict[str, Any]:
+        """Whether it is on, and how long all queries have been 0, as JSON."""
+        silent_s = now - self._silent_since
+        return {"on": self._on, "silent_s": round(silent_s, 1) if silent_s >= 0 else None}
 
     def decide(self, readings: Sequence[Reading], *, busy: int, live: int, now: float) -> Decision:
         """How many replicas there should be; `busy` of them have a job now."""
@@ -59,7 +83,8 @@ class Binary:
             self._on, self._silent_since = True, math.inf
             desired, why, cause = self._policy.replicas, f"a query says {most:g}", Cause.DEMAND
         elif unknown or not readings:
-            self._silent_since = math.inf
+            if readings or now > self._resumed_until:
+                self._silent_since = math.inf
             state = "on" if self._on else "off"
             why = f"it stays {state}: {unknown or 'no query was asked yet'}"
             desired, cause = self._desired if self._on else 0, Cause.NO_REPORT

@@ -13,6 +13,9 @@ from hotplate.autoscaler.binary import Reading
 TIMEOUT_S = 5.0
 """For one answer; later ones are as good as none."""
 
+QUERY_INVALID = "QueryInvalid"
+"""How the problem of a query begins that no waiting will cure."""
+
 
 class Prometheus:
     """The HTTP API of a Prometheus at a URL; empty = there is none."""
@@ -64,10 +67,10 @@ class Prometheus:
 
 def _values(answer: Any, query: str) -> tuple[list[float], str]:
     if answer["status"] != "success":
-        return [], f"QueryInvalid: Prometheus refuses '{query}': {answer['error']}"
+        return [], f"{QUERY_INVALID}: Prometheus refuses '{query}': {answer['error']}"
     data = answer["data"]
     if data["resultType"] == "vector":
         return [float(sample["value"][1]) for sample in data["result"]], ""
     if data["resultType"] == "scalar":
         return [float(data["result"][1])], ""
-    return [], f"QueryInvalid: '{query}' gives a {data['resultType']}, not samples of now"
+    return [], f"{QUERY_INVALID}: '{query}' gives a {data['resultType']}, not samples of now"

@@ -69,7 +69,7 @@ class Deployments:
             bento.id,
             config,
             labels,
-            self._controller.least(bento.manifest, config),
+            self._controller.least(bento.manifest, config, labels),
         )
         return self._rolled_out(request, deployment)
 
@@ -86,7 +86,9 @@ class Deployments:
             bento.id,
             config,
             labels,
-            least=self._controller.least(bento.manifest, config),
+            least=self._controller.least(
+                bento.manifest, config, deployment.labels if labels is None else labels
+            ),
         )
         if not begins:
             self._controller.poke(deployment.id)
@@ -104,7 +106,7 @@ class Deployments:
             latest.config,
             None,
             force=True,
-            least=self._controller.least(latest.bento.manifest, latest.config),
+            least=self._controller.least(latest.bento.manifest, latest.config, deployment.labels),
         )
         return self._rolled_out(request, deployment)
 

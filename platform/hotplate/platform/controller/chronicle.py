@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
+from hotplate.autoscaler.binary import Reading
 from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.policy import Cause
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
@@ -17,6 +18,7 @@ from hotplate.platform.controller.live import phases_json
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling, Wish
 from hotplate.platform.controller.tracked import Tracked
+from hotplate.platform.prometheus import QUERY_INVALID
 from hotplate.platform.store.records import ColdStart, DecisionRecord
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import RouteDemand
@@ -55,7 +57,8 @@ class Chronicle:
             written_at = tracked.learnt_at.get(wish.key, -math.inf)
             if wish in changed or now >= written_at + LEARNT_EVERY_S:
                 tracked.learnt_at[wish.key] = now
-                memory = self._scaling.memory(wish.key, now)
+                wall = datetime.now(UTC).timestamp()
+                memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)
                 name = tracked.memory_key(wish.key.service)
                 await self._backlog.write(self._store.put_learnt, name, memory)
 
@@ -78,13 +81,27 @@ class Chronicle:
             await self._event(tracked, "Cut", message)
         tracked.short = frozenset(short)
 
-    async def rewritten(self, tracked: Tracked, binary: Binary) -> None:
-        """Keep which of its queries are asked otherwise than they were written, once each."""
+    async def asked(self, tracked: Tracked, binary: Binary, readings: Sequence[Reading]) -> None:
+        """Keep which of its queries are asked otherwise than they were written, once each, and
+        what is wrong with their answers, when that changes."""
         for written, asked in zip(binary.queries, binary.asked, strict=True):
             if written != asked and written not in tracked.rewritten:
                 tracked.rewritten |= {written}
                 message = f"'{written}' is no PromQL; it is asked as '{asked}'"
                 await self._event(tracked, "QueryRewritten", message)
+        problem = next((reading.problem for reading in readings if reading.problem), "")
+        if readings and problem != tracked.query_problem:
+            tracked.query_problem = problem
+            if problem.startswith(QUERY_INVALID):
+                await self._event(
+                    tracked, QUERY_INVALID, f"{problem}; the replicas stay as they are"
+                )
+            elif problem:
+                await self._event(
+                    tracked, "QueryUnknown", f"{problem}; the replicas stay as they are"
+                )
+            else:
+                await self._event(tracked, "QueryAnswered", "all queries are answered again")
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, and why something waits for room."""

@@ -83,8 +83,13 @@ class Controller:
         self._quotas_stale = True
         self._wake.set()
 
-    def least(self, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Amounts:
-        return least_amounts(manifest, config, self._rules)
+    def least(
+        self,
+        manifest: Mapping[str, Any],
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> Amounts:
+        return least_amounts(manifest, config, labels, self._rules)
 
     def usage(self, organization: str) -> Amounts:
         return usage(organization, self._engine.replicas())

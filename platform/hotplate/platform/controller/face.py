@@ -29,7 +29,12 @@ class ControllerFace(Protocol):
     def quotas_changed(self) -> None:
         """The store's quotas are others: hold to them, now."""
 
-    def least(self, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> Amounts:
+    def least(
+        self,
+        manifest: Mapping[str, Any],
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> Amounts:
         """What the `min_replicas` of a bento's services in a deployment's config take."""
 
     def usage(self, organization: str) -> Amounts:

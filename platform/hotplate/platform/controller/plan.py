@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
+from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller.sentences import counted
 from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.controller.status import status_of
@@ -138,7 +139,8 @@ def _rollout_size(situation: Situation, service: Service) -> int:
     if serving is not None:
         old = WorkloadKey(key.organization, key.deployment, serving.number, key.service)
         alike = min(situation.desired.get(old, 0), service.policy.max_replicas)
-    return max(1, service.policy.min_replicas, alike)
+    switched = service.workload.entry and binary_of(situation.deployment.labels) is not None
+    return max(1, 0 if switched else service.policy.min_replicas, alike)
 
 
 def _targets(situation: Situation, verdict: Verdict | None) -> dict[WorkloadKey, int]:

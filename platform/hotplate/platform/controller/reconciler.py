@@ -104,7 +104,8 @@ class Reconciler:
         now = asyncio.get_running_loop().time()
         await self._hear(tracked, replicas, now)
         if (binary := binary_of(tracked.deployment.labels)) is not None:
-            await self._chronicle.rewritten(tracked, binary)
+            readings = self.queries.follow(deployment_id, binary)
+            await self._chronicle.asked(tracked, binary, readings)
         self._count_tasks(tracked)
         overdue = tracked.overdue(replicas, now)
         await self._chronicle.cut(tracked, overdue)
@@ -183,8 +184,12 @@ class Reconciler:
         readings = self.queries.follow(deployment.id, binary)
         if binary is None:
             return wish
-        busy = sum(self._gateways.busy(replica.id) > 0 for replica in own)
-        return self.scaling.switch(deployment.id, binary.policy, readings, busy, wish, now)
+        # While no gateway says what runs where, a job may run on each.
+        known = self._gateways.connected
+        busy = sum(not known or self._gateways.busy(replica.id) > 0 for replica in own)
+        memory = tracked.memories.get(service.name) or {}
+        wall = datetime.now(UTC).timestamp()
+        return self.scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
 
     def _grant(
         self, tracked: Tracked, situation: Situation, kept: Mapping[WorkloadKey, int]

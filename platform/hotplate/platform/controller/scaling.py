@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hotplate.autoscaler.binary import Binary, BinaryPolicy, Reading
+from hotplate.autoscaler.binary import Binary, Reading
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
 from hotplate.autoscaler.schedule import Floor
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.annotations import Binary as Annotated
 from hotplate.platform.controller.workloads import Service
 from hotplate.serving.gateway.routes import RouteDemand
 
@@ -68,7 +69,7 @@ class Scaling:
         """When a gateway came, loop seconds."""
         self.adopting = True
         """Whether deciders that are made now find the replicas of an earlier control plane."""
-        self._binaries: dict[int, tuple[BinaryPolicy, Binary]] = {}
+        self._binaries: dict[int, tuple[Annotated, Binary]] = {}
         """By deployment: a new revision is as on or off as the one before."""
 
     def wish(
@@ -106,19 +107,27 @@ class Scaling:
     def switch(
         self,
         deployment_id: int,
-        policy: BinaryPolicy,
+        said: Annotated,
         readings: Sequence[Reading],
         busy: int,
         wish: Wish,
         now: float,
+        memory: Mapping[str, Any],
+        wall: float,
     ) -> Wish:
         """The wish of a deployment that queries turn on and off, in place of what demand says;
-        `busy` of its replicas have something to do."""
+        `busy` of its replicas have something to do. `memory` and `wall` (Unix seconds) as in
+        `memory`."""
         known, binary = self._binaries.get(deployment_id, (None, None))
-        if binary is None or known != policy:
-            binary = Binary(policy, wish.replicas.live, now)
-            self._binaries[deployment_id] = policy, binary
         live = wish.replicas.live
+        if binary is None or known != said:
+            before = memory.get("binary") or {}
+            if known is not None or before.get("queries") != list(said.queries):
+                binary = Binary(said.policy, live, now)
+            else:
+                away_s = max(0.0, wall - before["at"])
+                binary = Binary(said.policy, live, now, before, away_s)
+            self._binaries[deployment_id] = said, binary
         return replace(wish, decision=binary.decide(readings, busy=busy, live=live, now=now))
 
     def ready_after(self, key: WorkloadKey, cold_start_s: float) -> None:
@@ -133,9 +142,16 @@ class Scaling:
         for decider in self._deciders.values():
             decider.gateway_restarted(now)
 
-    def memory(self, key: WorkloadKey, now: float) -> dict[str, Any]:
-        """What the workload's decider has learnt, as JSON."""
-        return self._deciders[key].memory(now)
+    def memory(
+        self, key: WorkloadKey, now: float, wall: float, deployment_id: int
+    ) -> dict[str, Any]:
+        """What the workload's decider has learnt, and where its deployment's queries stand, as
+        JSON: for after a restart."""
+        learnt = self._deciders[key].memory(now)
+        if deployment_id in self._binaries:
+            said, binary = self._binaries[deployment_id]
+            learnt["binary"] = binary.memory(now) | {"queries": list(said.queries), "at": wall}
+        return learnt
 
     def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
         self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}

@@ -58,6 +58,8 @@ class Tracked:
     """What their deciders were told."""
     rewritten: frozenset[str] = frozenset()
     """Queries of whose rewriting somebody was told."""
+    query_problem: str = ""
+    """What is wrong with an answer to them, as somebody was told last."""
     short: frozenset[WorkloadKey] = frozenset()
     """Those that get fewer replicas than they want."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from hotplate.autoscaler.amounts import NOTHING, Amounts
 from hotplate.autoscaler.policy import Policy
 from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
 from hotplate.deploy.placement import DEFAULT_MEMORY_BYTES
+from hotplate.platform.annotations import binary_of
 from hotplate.platform.bento_manifest import entry_service
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 
@@ -113,11 +114,22 @@ def _asked(revision: Revision, service: str) -> Mapping[str, Any]:
     return {"scaling": like.get("scaling")}
 
 
-def least_amounts(manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Amounts:
-    """What the `min_replicas` of a revision's services take together."""
+def least_amounts(
+    manifest: Mapping[str, Any],
+    config: Mapping[str, Any],
+    labels: Sequence[Mapping[str, str]],
+    rules: Rules,
+) -> Amounts:
+    """What the `min_replicas` of a revision's services take together.
+
+    Where queries decide, the entry service may have none, whatever is written there.
+    """
     added = NOTHING
     said: Mapping[str, Any] = config.get("services") or {}
+    switched = entry_service(manifest) if binary_of(labels) else ""
     for item in manifest.get("services") or ():
+        if switched and item.get("name") == switched:
+            continue
         asked = said.get(item.get("name")) or {}
         scaling = asked.get("scaling") or {}
         settings = merged(item.get("config") or {}, asked.get("config_overrides") or {})
