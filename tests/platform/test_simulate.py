@@ -45,6 +45,18 @@ def test_ours_is_the_default_and_a_higher_price_waits_less(
     assert waits[1] < waits[0]
 
 
+def test_a_flag_that_is_given_twice_adds_to_what_it_said_before(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = ["--trace", trace, "--trace", trace, "--policy", "ours", "--policy", "hpa", "--json"]
+    assert main(["simulate", *twice]) == 0
+    policies = json.loads(capsys.readouterr().out)["policies"]
+    assert main(["simulate", "--trace", trace, "--json"]) == 0
+    once = json.loads(capsys.readouterr().out)["policies"]["ours"]
+    assert list(policies) == ["ours", "hpa"]
+    assert policies["ours"]["requests"] == 2 * once["requests"]
+
+
 def test_hardware_can_be_told(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--standby", "auto", "--instances", "3", "--weight", "acme=2", "--quota", "acme=2"]
     assert main(["simulate", "--trace", trace, *flags, "--json"]) == 0
@@ -89,6 +101,7 @@ def test_every_decision_is_written_with_its_reason(trace: str, tmp_path: Path) -
         (["--quota", "acme=0"], "--quota acme=0 is not ORGANIZATION=NUMBER"),
         (["--decisions", "/nowhere/at/all"], "cannot be written"),
         (["--plot", "/nowhere/at/all.svg"], "cannot be written"),
+        (["--plot", "run.png"], "the plot is an SVG"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotplate.autoscaler.errors import AutoscalerError
 from hotplate.platform.data_dir import DEFAULT, DataDir
@@ -193,26 +193,20 @@ def _add_roles(commands: Commands) -> None:
 def _add_simulate(commands: Commands) -> None:
     simulate = commands.add_parser("simulate", help="what a trace would cost, and who would wait")
     requests = simulate.add_mutually_exclusive_group(required=True)
-    requests.add_argument("--trace", nargs="+", metavar="FILE", help="CSV of requests")
+    # A flag that is given twice adds to what it said before.
+    several: dict[str, Any] = {"nargs": "+", "action": "extend"}
+    requests.add_argument("--trace", **several, metavar="FILE", help="CSV of requests")
     requests.add_argument(
-        "--log", nargs="+", metavar="FILE", help="what `why NAME --log` printed, to play it again"
+        "--log", **several, metavar="FILE", help="what `why NAME --log` printed, to play it again"
     )
-    simulate.add_argument(
-        "--policy",
-        nargs="+",
-        default=["ours"],
-        metavar="NAME",
-        help="whose rule, or all (ours)",
-    )
+    simulate.add_argument("--policy", **several, metavar="NAME", help="whose rule, or all (ours)")
     simulate.add_argument("--cold-start", metavar="S", help="seconds of every start (60)")
     simulate.add_argument("--concurrency", metavar="N", help="slots of a replica (1)")
     simulate.add_argument("--instances", metavar="N", help="GPUs that there are (no limit)")
     simulate.add_argument(
-        "--weight", metavar="ORG=W", nargs="+", default=[], help="of an organization's share (1)"
+        "--weight", **several, metavar="ORG=W", help="of an organization's share (1)"
     )
-    simulate.add_argument(
-        "--quota", metavar="ORG=N", nargs="+", default=[], help="GPUs it may have (no limit)"
-    )
+    simulate.add_argument("--quota", **several, metavar="ORG=N", help="GPUs it may have (no limit)")
     simulate.add_argument(
         "--standby", metavar="N|auto", help="empty instances kept ready, or as planned (0)"
     )

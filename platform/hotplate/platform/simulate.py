@@ -25,12 +25,17 @@ from hotplate.autoscaler.simulator.simulation import Decided
 from hotplate.platform.errors import BadSetting
 
 ALL = "all"
+OURS = "ours"
+WIDTH = 110
+"""Columns that the table needs, also where nobody says how many there are."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print. Raises BadSetting or TraceInvalid before anything is printed."""
     setup = _setup(arguments)
-    names = _names(arguments.policy)
+    names = _names(arguments.policy or [OURS])
+    if arguments.plot and Path(arguments.plot).suffix.lower() != ".svg":
+        raise BadSetting(f"--plot {arguments.plot}: the plot is an SVG; name a file *.svg")
     seed = _whole("--seed", arguments.seed, least=0)
     if arguments.log:
         trace = read_log(map(Path, arguments.log))
@@ -68,8 +73,8 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     if arguments.standby is not None:
         auto = arguments.standby == "auto"
         given["standby"] = "auto" if auto else _whole("--standby", arguments.standby, least=0)
-    weights = _by_organization("--weight", arguments.weight)
-    limits = _by_organization("--quota", arguments.quota)
+    weights = _by_organization("--weight", arguments.weight or [])
+    limits = _by_organization("--quota", arguments.quota or [])
     given["quotas"] = {
         name: Quota(
             UNLIMITED._replace(gpus=limits.get(name, math.inf)), weight=weights.get(name, 1.0)
@@ -137,7 +142,7 @@ def _noting(file: IO[str], name: str) -> Callable[[Decided], None]:
 
 
 def _show(outcomes: Mapping[str, Outcome]) -> None:
-    table = Table(title="GPU-hours, and seconds that requests waited")
+    table = Table(title="GPU-hours, and seconds that requests waited", box=None)
     columns = "policy total busy idle starting standby starts mean p50 p95 p99 >1s >5s cold"
     for column in columns.split():
         table.add_column(column, justify="left" if column == "policy" else "right")
@@ -153,4 +158,4 @@ def _show(outcomes: Mapping[str, Outcome]) -> None:
             *(f"{share:.1%}" for share in (one.share_over_1s, one.share_over_5s)),
             str(one.cold_hits),
         )
-    Console(highlight=False).print(table)
+    Console(highlight=False, width=max(Console().width, WIDTH)).print(table)
