@@ -8,6 +8,9 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hotplate.autoscaler.amounts import GIB, UNLIMITED, Amounts, total
 from hotplate.autoscaler.grants import Ask, Grant, Quota, share
 
@@ -220,3 +223,25 @@ def test_more_to_give_is_never_less_for_an_organization_of_equal_services() -> N
         for there in range(1, 24)
     ]
     assert all(x <= y for less, more in pairwise(got) for x, y in zip(less, more, strict=True))
+
+
+@given(
+    wants=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 8)), min_size=1, max_size=8),
+    one=st.integers(0, 7),
+    more=st.integers(1, 5),
+    there=st.integers(0, 20),
+    weight=st.integers(1, 4),
+    quota=st.integers(0, 20),
+)
+def test_who_needs_more_never_gets_less_and_others_never_more(
+    wants: list[tuple[str, int]], one: int, more: int, there: int, weight: int, quota: int
+) -> None:
+    asked = [Ask(str(n), name, ONE_GPU, wanted) for n, (name, wanted) in enumerate(wants)]
+    one %= len(asked)
+    quotas = {"a": Quota(gpus(quota)), "b": Quota(weight=weight)}
+    before = share(asked, quotas, gpus(there))
+    asked[one] = replace(asked[one], wanted=asked[one].wanted + more)
+    after = share(asked, quotas, gpus(there))
+    assert after[str(one)].replicas >= before[str(one)].replicas
+    others = [ask for ask in asked if ask.key != str(one)]
+    assert all(after[ask.key].replicas <= before[ask.key].replicas for ask in others)

@@ -136,7 +136,7 @@ async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
 async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_watch, "EVERY_S", 0.02)
+    monkeypatch.setattr(query_watch, "EVERY_S", 0.05)
     said = {"status": "success", "data": {"resultType": "vector", "result": []}}
     value = "0"
 
@@ -160,7 +160,13 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
                 "echo",
                 world.bento("v1"),
                 config(0, 3),
-                labels(**{"hotplate/binary-window-s": "0", "autoscaling/max_replicas": "2"}),
+                labels(
+                    **{
+                        "hotplate/binary-window-s": "0",
+                        "autoscaling/max_replicas": "2",
+                        "autoscaling/queries": RAY,
+                    }
+                ),
             )
             world.controller.poke(made.id)
             await until(lambda: "QueryRewritten" in [e.kind for e in store.events(made.id)])

@@ -176,11 +176,10 @@ class SlowEngine(FakeEngine):
     exceeded = 0
 
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
-        live = [r for r in self.found.values() if r.key == workload.key and r.state in LIVE]
-        for replica in live:
-            if replica.id in remove or len(live) > count:
-                live = [each for each in live if each.id != replica.id]
-                self.become(replica.id, ReplicaState.STOPPING)
+        live = [n for n, r in self.found.items() if r.key == workload.key and r.state in LIVE]
+        stay = [name for name in live if name not in remove][:count]
+        for name in set(live) - set(stay):
+            self.become(name, ReplicaState.STOPPING)
         stopping = {n: r for n, r in self.found.items() if r.state not in LIVE}
         self.found = {n: r for n, r in self.found.items() if n not in stopping}
         self._beside = len(stopping)
