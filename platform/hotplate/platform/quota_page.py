@@ -44,7 +44,7 @@ def answer(arguments: argparse.Namespace) -> int:
             raise BadSetting("limits are set by: hotplate quota set ORGANIZATION --gpus 4 …")
         shown = [ask(_path(words[0]))] if words else ask("/quotas")
     # A row in one line, also where nobody says how wide it may be.
-    width = max(Console().width, 100)
+    width = max(Console().width, 120)
     show_quotas(Console(highlight=False, soft_wrap=True, width=width), shown)
     return 0
 
