@@ -41,7 +41,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
 def go(path: Path, seed: int) -> tuple[int, int]:
     """One walk on a database of its own."""
     logging.disable(logging.ERROR)
-    store = BusyStore(f"sqlite:///{path}")
+    store = BusyStore(path)
     try:
         return asyncio.run(walk(store, Random(seed), 60))
     finally:

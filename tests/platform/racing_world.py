@@ -21,10 +21,10 @@ from hotplate.platform.errors import StoreFailed
 from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Kind, Wanted
-from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import RouteDemand
 from tests.fakes import FakeEngine
 from tests.platform.controller_world import MANIFEST, RULES, config
+from tests.platform.quick_store import QuickStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class SaidByHand(Gateways):
         return replica in self.drained
 
 
-class BusyStore(Store):
+class BusyStore(QuickStore):
     """While somebody waits for it, something happens."""
 
     meanwhile: Callable[[], None] = staticmethod(lambda: None)

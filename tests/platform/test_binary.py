@@ -191,7 +191,7 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chronicle, "LEARNT_EVERY_S", 0.0)
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     prometheus = Silent()
     world = World(store, FakeEngine(), prometheus)
     async with running(world):
@@ -222,7 +222,7 @@ class Silent(Prometheus):
         return Reading(0.0, at=asyncio.get_running_loop().time())
 
 
-def silence(store: Store, name: str) -> dict[str, Any]:
+def silence(store: QuickStore, name: str) -> dict[str, Any]:
     return (store.learnt(name) or {}).get("binary") or {}
 
 

@@ -344,7 +344,7 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
 async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_down_in_panic(
     tmp_path: Path,
 ) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = QuickStore(tmp_path / "hotplate.db")
     engine = FakeEngine()
     first = World(store, engine)
     async with running(first):

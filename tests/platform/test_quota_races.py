@@ -13,7 +13,7 @@ from tests.platform.racing_world import BusyStore, Quarters, walk
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[BusyStore]:
-    store = BusyStore(f"sqlite:///{tmp_path / 'hotplate.db'}")
+    store = BusyStore(tmp_path / "hotplate.db")
     yield store
     store.close()
 
@@ -52,7 +52,8 @@ async def test_what_the_engine_has_not_made_yet_is_not_made_for_a_deployment_tha
     assert quarters.states() == []
 
 
+@pytest.mark.timeout(60)  # some hundred transactions, beside others' work
 async def test_no_quota_is_exceeded_whatever_happens_at_any_moment(store: BusyStore) -> None:
-    exceeded, full = await walk(store, Random(1), 40)
+    exceeded, full = await walk(store, Random(1), 30)
     assert exceeded == 0
-    assert full > 5
+    assert full > 3
