@@ -173,7 +173,8 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
             await until(lambda: world.status(made) == "scaled-to-zero")
             value = "3"
             await until(lambda: len(world.engine.found) == 2)
-            assert store.decisions(made.id)[0].reason == "0 of 2: a query says 3"
+            said_so = "0 of 2: a query says 3"
+            await until(lambda: store.decisions(made.id)[0].reason == said_so)
             value = "NaN"
             await until(lambda: "it stays on" in store.decisions(made.id)[0].reason)
             assert len(world.engine.found) == 2

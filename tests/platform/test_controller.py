@@ -348,8 +348,11 @@ async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_d
     engine = FakeEngine()
     first = World(store, engine)
     async with running(first):
-        made = first.deploy(least=0, most=9)
-        await until(lambda: first.status(made) == "scaled-to-zero")
+        scaling = {"min_replicas": 0, "max_replicas": 9}
+        services = {"services": {"Echo": {"scaling": scaling}}}
+        made = store.create_deployment(first.user, "echo", first.bento("v1"), services)
+        first.controller.poke(made.id)
+        await until(lambda: first.status(made) == "running")
         await first.gateway.report(default__echo=RouteDemand(queued=3, service_s=30))
         await until(lambda: len(engine.found) == 3)
         name = f"decider/{made.uid}/Echo"
@@ -359,9 +362,9 @@ async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_d
     store.put_learnt(name, learnt | {"cold_starts_s": [4.0]})
     second = World(store, engine)
     async with running(second):
-        await second.gateway.report(default__echo=RouteDemand())
-        await until(lambda: "the gateway restarted" in store.decisions(made.id)[0].reason)
-        assert len(engine.found) == 3
+        await until(lambda: "no report" not in store.decisions(made.id)[0].reason)
+        decision = store.decisions(made.id)[0]
+        assert (decision.desired, decision.demand, len(engine.found)) == (3, 0, 3)
         await second.gateway.report(default__echo=RouteDemand(in_flight=3, queued=9))
         await until(lambda: "1.25 x the 4 s" in store.decisions(made.id)[0].reason)
         assert store.learnt(name)["service_s"] == 30

@@ -140,7 +140,6 @@ class Controller:
             self._listed = True
             async with asyncio.TaskGroup() as group:
                 await self._step_all()
-                self._scaling.adopting = False
                 group.create_task(self._watch_engine())
                 group.create_task(self._queries.run())
                 while self._unknown:  # what they want is not stated yet, so it is not settled

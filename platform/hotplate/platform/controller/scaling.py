@@ -65,10 +65,6 @@ class Scaling:
         self._deciders: dict[WorkloadKey, Decider] = {}
         self._early: dict[WorkloadKey, list[float]] = {}
         """Cold starts of revisions that have no decider yet: those of their roll-outs."""
-        self._came_at = -math.inf
-        """When a gateway came, loop seconds."""
-        self.adopting = True
-        """Whether deciders that are made now find the replicas of an earlier control plane."""
         self._binaries: dict[int, tuple[Annotated, Binary]] = {}
         """By deployment: a new revision is as on or off as the one before."""
 
@@ -90,8 +86,6 @@ class Scaling:
         decider = self._deciders.get(key)
         if decider is None:
             decider = self._deciders[key] = _decider(service, memory, now)
-            if self.adopting:
-                decider.gateway_restarted(self._came_at)
             for cold_start_s in self._early.pop(key, ()):
                 decider.ready_after(cold_start_s)
         counted = None
@@ -138,7 +132,6 @@ class Scaling:
             self._early.setdefault(key, []).append(cold_start_s)
 
     def gateway_restarted(self, now: float) -> None:
-        self._came_at = now
         for decider in self._deciders.values():
             decider.gateway_restarted(now)
 
