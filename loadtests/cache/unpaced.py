@@ -98,6 +98,7 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
                 environ=stage.source.s3,
             )
         )
+        await reader.process.rest()  # it makes memory ready first, as raw's is
         if way == PULL:
             return await _pull(reader, url, folder)
         if way == FROM_S3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,16 @@ async def test_a_folder_of_a_bucket_is_pulled_once(tmp_path: Path, bucket: str) 
         assert (first["bytes"], first["from_origin_bytes"]) == (total, total)
         one = await client.pull(f"{bucket}/m/model.safetensors")
         assert (one["bytes"], one["from_origin_bytes"]) == (len(WEIGHTS), 0)
+
+
+def test_what_reads_buckets_is_loaded_before_one_is_asked_for(
+    files: S3Files, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.prepare()
+    (loading,) = [one for one in threading.enumerate() if one.name == "s3"]
+    loading.join()
+    monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: pytest.fail("loaded only now"))
+    assert files.find(f"{bucket}/m").versions
 
 
 def test_a_change_during_a_fetch_is_an_error(files: S3Files, bucket: str) -> None:

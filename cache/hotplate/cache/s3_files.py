@@ -5,6 +5,8 @@ Endpoint and credentials are botocore's: `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from typing import Any
 
@@ -26,6 +28,15 @@ _CONFIG = {
 }
 """botocore's own patience is four retries of a minute each."""
 
+_REACHED_BY = (
+    *("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"),
+    *("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+)
+"""Variables that tell of a bucket to be read: one of them is set wherever credentials are."""
+
+_NICENESS = 10
+"""Of what is loaded before anybody asks for it."""
+
 _SIGNED_S = 3600
 """How long an address holds; temporary credentials may end it earlier, and then it is made anew."""
 
@@ -37,6 +48,17 @@ class S3Files(FsspecFiles):
         self._client = client
         self._making = threading.Lock()
         self._fs: Any = None
+
+    def prepare(self) -> None:
+        """Loads what reads buckets before one is asked for, on a thread, where the environment
+        says how to reach some: that takes as long as half a gigabyte from there."""
+        if any(name in os.environ for name in _REACHED_BY):
+            threading.Thread(target=self._connect, name="s3", daemon=True).start()
+
+    def _connect(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        with contextlib.suppress(Exception):  # whatever it is, who asks for a bucket is told
+            self.file_system("s3://")[0].connect()
 
     def file_system(self, url: str) -> tuple[Any, str]:
         """One for all threads: each has its own connections and threads behind it."""

@@ -23,6 +23,10 @@ class Schemes:
         self._hub = HubFiles(client)
         self._others = FsspecFiles()
 
+    def prepare(self) -> None:
+        """Loads, behind everybody's back, what takes long and will probably be asked for."""
+        self._s3.prepare()
+
     def close(self) -> None:
         """Ends idle connections."""
         self._client.close()
