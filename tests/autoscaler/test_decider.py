@@ -33,14 +33,16 @@ def test_the_median_of_the_last_cold_starts_counts() -> None:
 
 
 def test_how_long_requests_last_and_starts_take_outlives_the_decider() -> None:
-    before = Decider(Policy(0, 9), now=0.0)
+    before = Decider(Policy(0, 9, price_gpu_s=0.0), now=0.0)
     before.ready_after(4.0)
     before.observe(Demand(in_flight=1, service_s=30.0), 1.0)
     memory = before.memory(2.0)
     queue = Demand(in_flight=1, queued=2)
-    knows = told(Decider(Policy(0, 9), now=0.0, memory=memory), queue, Replicas(1), 1.0)
+    knows = told(
+        Decider(Policy(0, 9, price_gpu_s=0.0), now=0.0, memory=memory), queue, Replicas(1), 1.0
+    )
     assert (knows.desired, "1.25 x the 4 s" in knows.reason) == (3, True)
-    guesses = Decider(Policy(0, 9), now=0.0, memory=memory | {"service_s": 0.0})
+    guesses = Decider(Policy(0, 9, price_gpu_s=0.0), now=0.0, memory=memory | {"service_s": 0.0})
     assert told(guesses, queue, Replicas(1), 1.0).desired == 2
 
 

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from hotplate.autoscaler.errors import MemoryInvalid
+from hotplate.autoscaler.fading import HALF_LIFE_S
 from hotplate.autoscaler.keepalive import (
     BUCKETS,
     EDGES,
-    HALF_LIFE_S,
     MIDDLES,
     KeepAlive,
     bucket_of,
@@ -37,8 +37,8 @@ def test_the_cheapest_keep_alive_is_the_brute_force_argmin() -> None:
         assert cost(cheapest(weights, price)) == pytest.approx(min(cost(tau) for tau in EDGES))
 
 
-def test_without_experience_a_replica_is_kept_for_about_three_minutes() -> None:
-    assert KeepAlive(0.0).tau_s(1, 600.0, 0.0) == pytest.approx(181.0, abs=0.1)
+def test_without_experience_a_replica_is_kept_for_a_minute_and_a_half() -> None:
+    assert KeepAlive(0.0).tau_s(1, 600.0, 0.0) == pytest.approx(90.5, abs=0.1)
 
 
 def test_a_higher_price_never_keeps_shorter() -> None:
@@ -53,7 +53,7 @@ def test_regular_gaps_are_bridged_and_hopeless_ones_are_not_paid_for() -> None:
         regular.learn(1, 300.0, hour * 360.0)
         hopeless.learn(1, 3000.0, hour * 360.0)
     assert 300.0 <= regular.tau_s(1, 600.0, 7200.0) <= 512.0
-    assert hopeless.tau_s(1, 600.0, 7200.0) < 181.0
+    assert hopeless.tau_s(1, 600.0, 7200.0) < 90.0
 
 
 def test_gaps_under_a_second_are_not_counted() -> None:
@@ -70,13 +70,13 @@ def test_levels_learn_apart() -> None:
     assert keep_alive.tau_s(2, 600.0, 0.0) < keep_alive.tau_s(1, 600.0, 0.0)
 
 
-def test_what_was_learnt_fades_by_half_in_four_hours_back_to_the_prior() -> None:
+def test_what_was_learnt_fades_by_half_in_a_day_back_to_the_prior() -> None:
     keep_alive = KeepAlive(0.0)
     for _ in range(20):
         keep_alive.learn(1, 3000.0, 0.0)
     short = keep_alive.tau_s(1, 600.0, 0.0)
     assert keep_alive.to_json(HALF_LIFE_S)["1"][23] == 10.0
-    assert short < keep_alive.tau_s(1, 600.0, 10 * HALF_LIFE_S) == pytest.approx(181.0, abs=0.1)
+    assert short < keep_alive.tau_s(1, 600.0, 10 * HALF_LIFE_S) == pytest.approx(90.5, abs=0.1)
 
 
 def test_gaps_of_weeks_fade_as_one_by_one_and_their_weights_stay_small() -> None:
@@ -97,7 +97,7 @@ def test_memory_survives_a_restart_with_a_new_clock() -> None:
         before.learn(3, 700.0, 50_000.0 + at)
     stored = json.loads(json.dumps(before.to_json(50_020.0)))
     after = KeepAlive.from_json(stored, now=5.0)
-    assert after.tau_s(3, 600.0, 5.0) == before.tau_s(3, 600.0, 50_020.0) > 700.0
+    assert after.tau_s(3, 2400.0, 5.0) == before.tau_s(3, 2400.0, 50_020.0) > 700.0
     assert after.to_json(5.0) == stored
 
 

@@ -114,4 +114,4 @@ def test_the_keep_alive_learns_from_gaps_and_outlives_the_decider() -> None:
     assert after(heir, IDLE, 1, 3.0).next_at == pytest.approx(3.0 + 362.0, abs=0.1)
     stranger = asleep(policy)
     after(stranger, ONE, 1, 2.0)
-    assert after(stranger, IDLE, 1, 3.0).next_at == pytest.approx(3.0 + 181.0, abs=0.1)
+    assert after(stranger, IDLE, 1, 3.0).next_at == pytest.approx(3.0 + 90.5, abs=0.1)

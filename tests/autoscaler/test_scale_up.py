@@ -100,13 +100,25 @@ def test_one_long_request_at_concurrency_one_needs_one_replica_never_two() -> No
 
 
 def test_requests_that_would_wait_longer_than_a_cold_start_start_replicas() -> None:
-    decider = asleep(Policy(1, 9))
+    decider = asleep(Policy(1, 9, price_gpu_s=0.0))
     decision = after(decider, Demand(in_flight=1, queued=5, service_s=2.5), 1, 9.0)
     assert decision.desired == 3
     assert decision.reason == (
         "1 of 3: 5 requests held, 3 would wait longer than 1.25 x the 4 s a new replica needs"
     )
     assert decision.cause is Cause.HELD
+
+
+def test_a_start_that_saves_waiting_worth_more_than_itself_is_made_however_short_the_wait() -> None:
+    decider = asleep(Policy(1, 9, price_gpu_s=20.0))
+    decision = after(decider, Demand(in_flight=1, queued=1, service_s=3.0), 1, 9.0)
+    assert (decision.desired, decision.cause) == (1, Cause.FITS)
+    decider = asleep(Policy(1, 9, price_gpu_s=600.0))
+    decision = after(decider, Demand(in_flight=1, queued=1, service_s=3.0), 1, 9.0)
+    assert (decision.desired, decision.cause) == (2, Cause.HELD)
+    assert decision.reason == (
+        "1 of 2: 1 request held, 1 more would save waiting worth more than a start of 4 s"
+    )
 
 
 def test_a_start_on_the_way_is_capacity() -> None:

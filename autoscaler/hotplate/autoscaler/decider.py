@@ -18,7 +18,9 @@ from hotplate.autoscaler.keepalive import KeepAlive
 from hotplate.autoscaler.levels import Levels
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
 from hotplate.autoscaler.restraint import Restraint
+from hotplate.autoscaler.spare import Spare
 from hotplate.autoscaler.wishes import Wishes
+from hotplate.autoscaler.worth import price_of
 
 RESTART_S = 60.0
 """How long the count does not fall after the gateway restarted: clients need time to come back."""
@@ -46,7 +48,9 @@ class Decider:
         self, policy: Policy, *, now: float, memory: Mapping[str, Any] | None = None
     ) -> None:
         self._policy = policy
-        self._keep_alive, cold_starts_s, service_s, proven = _recall(memory or {}, now)
+        memory = memory or {}
+        self._keep_alive, cold_starts_s, service_s, proven = _recall(memory, now)
+        self._spare = Spare.from_json(memory.get("spare", {}), now, policy.max_replicas)
         self._wishes = Wishes(policy, cold_starts_s, service_s)
         self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
@@ -59,10 +63,13 @@ class Decider:
         """What the gateway counts from `now` on; None = it is not heard any more."""
         if demand is None or self._demand is None:
             self._levels.forget()
+            self._spare.forget()
         self._demand = demand
         if demand is not None:
             self._wishes.observe(demand, now)
-            self._levels.want(self._wishes.level(demand), now)
+            level = self._wishes.level(demand)
+            self._levels.want(level, now)
+            self._spare.demand(level, now)
 
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began, seconds."""
@@ -83,6 +90,7 @@ class Decider:
         """The gateway lost its counts and its clients; for a minute the count does not fall."""
         self._restarted_at = now
         self._levels.forget()
+        self._spare.forget()
 
     @property
     def cold_start_s(self) -> float:
@@ -93,6 +101,7 @@ class Decider:
         """What was learnt, as JSON: for the next decider of this service, or after a restart."""
         return {
             "keep_alive": self._keep_alive.to_json(now),
+            "spare": self._spare.to_json(now),
             "proven_replicas": self._levels.proven,
             "cold_starts_s": [round(s, 3) for s in self._wishes.cold_starts_s],
             "service_s": round(self._wishes.service_s, 4),
@@ -126,6 +135,11 @@ class Decider:
         wish = self._wishes.claim(demand, replicas, now)
         self._levels.want(min(max(wish.replicas, self._wishes.level(demand)), most), now)
         kept = self._kept(max(live, self._desired), now)
+        if self._policy.is_ours:
+            spare = self._spare.claim(live, self._wishes.pace, self._policy.price_gpu_s, now)
+            if spare.replicas > max(live, self._desired):
+                self._levels.renew(spare.replicas, now)
+            kept = larger(kept, spare)
         claim = larger(wish, kept)
         if self._policy.says_how_to_go_up or not (
             self._least.replicas < claim.replicas == live == self._desired
@@ -221,7 +235,8 @@ class Decider:
         window_s = self._policy.down_window_s
         if window_s is not None:
             return window_s
-        return self._keep_alive.tau_s(level, self._policy.price_gpu_s, now)
+        price_s = price_of(level, self._wishes.pace, self._policy.price_gpu_s)
+        return self._keep_alive.tau_s(level, price_s, now)
 
 
 def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], float, int]:

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from hotplate.autoscaler.errors import MemoryInvalid
+from hotplate.autoscaler.fading import FadingWeights
 
 SHORTEST_S = 1.0
 """Gaps below this are not counted: no replica is ever stopped within a second of use."""
@@ -25,17 +26,10 @@ LONGEST_S = 3600.0
 """No replica is kept longer; a longer gap counts as one that nothing could have bridged."""
 BUCKETS = 24
 """Half-octave buckets from 1 s to 1 h: 2 log2(3600), rounded up."""
-HALF_LIFE_S = 4 * 3600.0
-"""A gap's weight halves in this time, so that a day's rhythm is followed and noise is not."""
-PRIOR_GAPS = 4.0
-"""Gaps spread evenly over the buckets before the first is seen; about 3 min at the price 600."""
-REFRESH_S = 60.0
-"""A learnt tau is computed again when it is this old, because weights fade meanwhile."""
-NEWS = 0.01
-"""And sooner, when new gaps make up this share of the weights: one of hundreds says little."""
-REBASE = 1024.0
-"""Weights are brought up to date when a new gap weighs so much more than when they last were."""
-
+PRIOR_GAPS = 3.0
+"""Gaps spread evenly over the buckets before the first is seen. At the price 600 about 90 s,"""
+PRIOR_LONGER_GAPS = 1.0
+"""with those over an hour: most services are left for longer after every fourth request or so."""
 EDGES = tuple(min(LONGEST_S, SHORTEST_S * 2 ** (i / 2)) for i in range(BUCKETS + 1))
 MIDDLES = tuple(math.sqrt(low * high) for low, high in pairwise(EDGES))
 
@@ -48,50 +42,28 @@ def bucket_of(gap_s: float) -> int:
 
 
 class GapHistogram:
-    """The gaps of one level, fading, and the keep-alive that follows from them.
-
-    To fade them all is the same as to let each new one weigh more.
-    """
+    """The gaps of one level, fading, and the keep-alive that follows from them."""
 
     def __init__(self, now: float, weights: list[float] | None = None) -> None:
-        self._weights = weights or [0.0] * (BUCKETS + 1)
-        self._as_of = now
-        self._total = sum(self._weights)
-        self._news = 0.0
-        """Weight of the gaps since tau was computed."""
-        self._tau: tuple[float, float, float] | None = None
-        """(price, computed at, tau)"""
+        self._weights = FadingWeights(now, weights or [0.0] * (BUCKETS + 1))
 
     def add(self, gap_s: float, now: float) -> None:
-        weight = self._weight(now)
-        if weight > REBASE:
-            self._weights, self._as_of = self.weights(now), now
-            self._total, self._news, weight = sum(self._weights), self._news / weight, 1.0
-        self._weights[bucket_of(gap_s)] += weight
-        self._total += weight
-        self._news += weight
-        if self._news > NEWS * self._total:
-            self._tau = None
+        self._weights.add(bucket_of(gap_s), now)
 
     def weights(self, now: float) -> list[float]:
         """Weight per bucket (the last one: over an hour), where a gap that ends now has 1."""
-        weight = self._weight(now)
-        return [one / weight for one in self._weights]
-
-    def _weight(self, now: float) -> float:
-        """Of a gap that ends now."""
-        return math.exp2(max(0.0, now - self._as_of) / HALF_LIFE_S)
+        return self._weights.at(now)
 
     def tau_s(self, price_s: float, now: float) -> float:
         """The keep-alive of least expected cost, one of `EDGES`, seconds."""
-        if self._tau and self._tau[0] == price_s and now - self._tau[1] < REFRESH_S:
-            return self._tau[2]
-        prior = PRIOR_GAPS / BUCKETS * self._weight(now)
-        weights = [weight + prior for weight in self._weights]
-        weights[BUCKETS] -= prior
-        tau_s = cheapest(weights, price_s)
-        self._tau, self._news = (price_s, now, tau_s), 0.0
-        return tau_s
+        return self._weights.worked_out(_with_prior, price_s, now)
+
+
+def _with_prior(weights: list[float], price_s: float) -> float:
+    prior = PRIOR_GAPS / BUCKETS
+    weights = [weight + prior for weight in weights]
+    weights[BUCKETS] += PRIOR_LONGER_GAPS - prior
+    return cheapest(weights, price_s)
 
 
 def cheapest(weights: list[float], price_s: float) -> float:
@@ -144,7 +116,7 @@ class KeepAlive:
         """Read what `to_json` wrote; raises `MemoryInvalid` for anything else."""
         keep_alive = cls(now)
         for level, weights in data.items():
-            if not level.isdecimal() or not _are_weights(weights):
+            if not level.isdecimal() or not are_weights(weights, BUCKETS + 1):
                 raise MemoryInvalid(
                     f"keep_alive level {level!r} is not {BUCKETS + 1} weights; start without it"
                 )
@@ -152,9 +124,10 @@ class KeepAlive:
         return keep_alive
 
 
-def _are_weights(value: object) -> bool:
+def are_weights(value: object, size: int) -> bool:
+    """Whether that is so many weights, as JSON has them."""
     return (
         isinstance(value, list)
-        and len(value) == BUCKETS + 1
+        and len(value) == size
         and all(isinstance(w, int | float) and w >= 0 for w in value)
     )

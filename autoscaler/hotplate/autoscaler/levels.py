@@ -71,12 +71,15 @@ class Levels:
             self._peak = wanted
 
     def kept(self, current: int, now: float) -> Kept:
-        """How many of `current` replicas have demand or are kept for it."""
+        """How many of `current` replicas have demand or are kept for it.
+
+        A level counts while all below it do: without them its replica would carry theirs.
+        """
         replicas, last, at, until = min(self.wanted, current), None, 0, math.inf
         for level in range(self.wanted + 1, current + 1):
             idle = self._idle.get(level) or self._leave(level, now, seen=False)
-            if now < idle.until:
-                replicas += 1
+            if now < idle.until and replicas == level - 1:
+                replicas = level
                 last, at = idle, level
                 if idle.until < until:
                     until = idle.until
@@ -85,6 +88,13 @@ class Levels:
     def idle(self, level: int, now: float) -> Idle:
         """The idle time of a level above `wanted`; one never looked at before begins now."""
         return self._idle.get(level) or self._leave(level, now, seen=False)
+
+    def renew(self, level: int, now: float) -> None:
+        """The level's replica is on its way though its demand is not: it is kept anew from now."""
+        idle = self._idle.get(level)
+        if level > self.wanted and idle:
+            until = max(idle.until, now + self._keep_s(level, now))
+            self._idle[level] = idle._replace(until=until)
 
     def forget(self) -> None:
         """Demand was not known for a while: idle times begin anew and tell no gap."""

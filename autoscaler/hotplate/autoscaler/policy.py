@@ -48,6 +48,11 @@ class Policy:
         return self.scale_up_window_s is not None or self.scale_up_behavior is not None
 
     @property
+    def is_ours(self) -> bool:
+        """The user wrote neither how to scale up nor down, so all of our rule holds."""
+        return not self.says_how_to_go_up and self.down_window_s is None
+
+    @property
     def up_window_s(self) -> float:
         """Seconds over which the lowest wish counts on the way up."""
         if self.scale_up_window_s is not None:
@@ -120,6 +125,8 @@ class Cause(StrEnum):
     """Held requests would wait longer than a new replica takes."""
     DEMAND = "demand"
     """Demand is above what the replicas should carry."""
+    SPARE = "spare"
+    """More demand mostly follows what has just come."""
     FITS = "fits"
     """Demand is carried by this many replicas."""
     KEPT = "kept"

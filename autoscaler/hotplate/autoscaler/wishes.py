@@ -11,6 +11,7 @@ from hotplate.autoscaler.claim import Claim, count, counts, larger, seconds
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
 from hotplate.autoscaler.useful_start import HORIZON, Pace, late_requests, useful_starts
 from hotplate.autoscaler.windows import WindowMean
+from hotplate.autoscaler.worth import worthwhile_starts
 
 TICK_S = 2.0
 """Decide this often while figures move by themselves (a queue waits, a mean follows); Knative's."""
@@ -41,6 +42,7 @@ class Wishes:
         self._documented = policy.says_how_to_go_up
         self._concurrency = policy.concurrency
         self._most = policy.max_replicas
+        self._price_s = policy.price_gpu_s
         self._capacity = _capacity(policy.concurrency)
         self._mean = WindowMean(MEAN_S)
         self.service_s = service_s
@@ -114,11 +116,22 @@ class Wishes:
         """What lives, and the starts that are useful to held requests."""
         pace, live = self.pace, replicas.live
         late = late_requests(demand, replicas, pace, now)
-        wanted = live + useful_starts(late, pace) if late else 0
+        useful = useful_starts(late, pace)
+        worth = worthwhile_starts(demand, replicas, pace, self._price_s, now, self._most - live)
         if live == 0:
-            return Claim(max(1, wanted), Cause.WAKE, lambda: f"{counts(demand)} and no replica")
+            wanted = max(1, useful, worth)
+            return Claim(wanted, Cause.WAKE, lambda: f"{counts(demand)} and no replica")
+        if worth > useful:
+            return Claim(
+                live + worth,
+                Cause.HELD,
+                lambda: (
+                    f"{count(demand.queued, 'request')} held, {worth} more would save waiting "
+                    f"worth more than a start of {seconds(pace.cold_start_s)}"
+                ),
+            )
         return Claim(
-            wanted,
+            live + useful if useful else 0,
             Cause.HELD,
             lambda: (
                 f"{count(demand.queued, 'request')} held, {late} would wait longer than "
