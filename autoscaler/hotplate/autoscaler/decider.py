@@ -135,7 +135,7 @@ class Decider:
         wish = self._wishes.claim(demand, replicas, now)
         self._levels.want(min(max(wish.replicas, self._wishes.level(demand)), most), now)
         kept = self._kept(max(live, self._desired), now)
-        if self._policy.is_ours:
+        if self._policy.is_ours and self._spare.is_due:
             spare = self._spare.claim(live, self._wishes.pace, self._policy.price_gpu_s, now)
             if spare.replicas > max(live, self._desired):
                 self._levels.renew(spare.replicas, now)

@@ -54,13 +54,14 @@ def worth_for(weights: list[float], price_s: float, *, start_s: float) -> float:
 
     A spare that is still starting when demand rises saves the part of the price that has passed.
     """
-    prior = PRIOR_FALLS / BUCKETS
     rises = weights[:SIZE]
-    falls = [weight + prior for weight in weights[SIZE:]]
-    falls[BUCKETS] -= prior
-    rising, falling = sum(rises), sum(falls)
+    rising = sum(rises)
     if not rising:
         return 0.0
+    prior = PRIOR_FALLS / BUCKETS
+    falls = [weight + prior for weight in weights[SIZE:]]
+    falls[BUCKETS] -= prior
+    falling = sum(falls)
     best_s, best_cost, over = 0.0, rising * price_s, 0.0
     for bucket, spare_s in enumerate(EDGES):
         cost = over + (rising + falling) * spare_s + rising * price_s
@@ -109,6 +110,11 @@ class Spare:
         self._since = -math.inf
         self._asked = self._level
         self._until.clear()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there may be anything to claim; most of the time there is not."""
+        return self._asked < self._level or bool(self._until)
 
     def claim(self, live: int, pace: Pace, price_s: float, now: float) -> Claim:
         """One replica more than demand needs, where that is worth it; asked once for each rise.

@@ -47,23 +47,22 @@ def worthwhile_starts(
     the time that is left of a request did not depend on the time that it has had). What is held
     still then waits in line for the slots there are, with one replica more or without.
     """
+    busy = -(-demand.in_flight // pace.concurrency)
+    most = min(most, busy + useful_starts(demand.queued, pace) - replicas.live)
     slots = replicas.ready * pace.concurrency
-    waiting = demand.queued - max(0, slots - demand.in_flight)
+    coming = len(replicas.starting_at) * pace.concurrency
+    waiting = demand.queued - max(0, slots - demand.in_flight) - coming
+    if most <= 0 or waiting <= 0:
+        return 0
     begun = slots * pace.cold_start_s / pace.service_s
     for started_at in replicas.starting_at:
         due_in_s = max(0.0, min(started_at, now) + pace.cold_start_s - now)
         begun += pace.concurrency * (pace.cold_start_s - due_in_s) / pace.service_s
-    coming = len(replicas.starting_at) * pace.concurrency
-    waiting -= coming
-    if waiting <= 0:
-        return 0
     # The most likely course of many, or chance with few: more of them never justify fewer starts.
     chances = [_left(min(waiting, FEW), begun)]
     if waiting > FEW and begun < waiting:
         chances.append([(waiting - begun, 1.0)])
     value = price_s / pace.cold_start_s
-    busy = -(-demand.in_flight // pace.concurrency)
-    most = min(most, busy + useful_starts(demand.queued, pace) - replicas.live)
     starts = 0
     while starts < most:
         more = starts * pace.concurrency
