@@ -209,7 +209,7 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     world = World(store, FakeEngine(survivors=world.engine), prometheus)
     async with running(world):
         await until(lambda: not world.engine.found)
-        assert "all queries are 0 for 18" in store.decisions(made.id)[0].reason
+        await until(lambda: "all queries are 0 for 18" in store.decisions(made.id)[0].reason)
     store.close()
 
 

@@ -45,7 +45,7 @@ async def test_a_request_wakes_it_and_the_decision_is_kept_with_its_reason(world
     await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
     await world.gateway.report(default__echo=RouteDemand(queued=1))
     await until(lambda: len(world.gateway.routed()) == 1)
-    assert world.store.decisions(made.id)[0].desired == 1
+    await until(lambda: world.store.decisions(made.id)[0].desired == 1)
     assert world.store.decisions(made.id)[0].reason
     assert world.controller.live(made.id)["services"][0]["desired"] == 1
 
@@ -383,4 +383,4 @@ async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) 
     world.controller.poke(made.id)
     await until(lambda: len(world.engine.found) == 2)
     said = "no demand for more, the schedule '* * * * *=2' says 2"
-    assert said in world.store.decisions(made.id)[0].reason
+    await until(lambda: said in world.store.decisions(made.id)[0].reason)
