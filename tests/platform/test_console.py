@@ -54,6 +54,7 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
                     "in_flight": 1,
                     "queued": 2,
                     "reason": "1 of 2: held",
+                    "unserved": "127.0.0.1:7100 cannot be listened on",
                     "refused": {"no_capacity": 2, "share_full": 7, "unauthorized": 1},
                 }
             ],
@@ -83,6 +84,7 @@ def test_status_says_why_and_shows_the_log_of_what_failed() -> None:
         "0 to 2 replicas of 4 slots; 1 in flight, 2 queued",
         "(2 restarts)",
         "killed by signal 9",
+        "it cannot be called: 127.0.0.1:7100 cannot be listened on",
         "refused since their gateway started: 7 share_full (no room in the queue), 2 no_capacity",
         "1 unauthorized; more replicas (scaling.max_replicas)",
         "00:00: it takes no connection: refused; it is tried every 5 s or oftener",

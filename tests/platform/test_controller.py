@@ -293,6 +293,24 @@ async def test_who_is_out_and_what_was_refused_is_shown_and_told(world: World) -
     assert shown("services")["refused"] == {"share_full": 3}
 
 
+async def test_a_deployment_whose_port_another_program_has_is_unhealthy_until_it_is_free(
+    world: World,
+) -> None:
+    made = world.deploy(least=1)
+    await until(lambda: world.status(made) == "running")
+    taken = "127.0.0.1:7100 cannot be listened on: Address already in use; it is tried on"
+    await world.gateway.report(default__echo=RouteDemand(error=taken))
+    await until(lambda: world.status(made) == "unhealthy")
+    assert world.controller.live(made.id)["services"][0]["unserved"] == taken
+    await world.gateway.report(default__echo=RouteDemand())
+    await until(lambda: world.status(made) == "running")
+    told = [(e.kind, e.message) for e in world.store.events(made.id) if e.kind.startswith("Route")]
+    assert sorted(told) == [
+        ("RouteServed", "default/echo can be called again"),
+        ("RouteUnserved", f"default/echo cannot be called: {taken}"),
+    ]
+
+
 async def test_a_lost_gateway_changes_nothing(world: World) -> None:
     made = world.deploy(least=0)
     await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)

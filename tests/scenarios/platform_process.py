@@ -28,9 +28,12 @@ START_S = 30.0
 STOP_S = 45.0
 ASLEEP_S = 40.0
 POLL_S = 0.1
+PORTS = range(15000, 32000)
 DEPLOYMENT_PORTS = 60
 UNUSED_FILES_S = 3
 """So that it is seen what becomes of files that nobody uses any more."""
+
+_given_out: set[int] = set()
 
 
 class Platform:
@@ -259,10 +262,19 @@ def _remove(group: Path) -> None:
 
 
 def _free_range(count: int) -> int:
-    """The first of `count` ports that nobody uses, below those that the kernel hands out."""
+    """The first of `count` ports that nobody uses, below those that the kernel hands out.
+
+    No other platform of this run gets one of them, be it that this one does not listen yet, or not
+    for a while: each of the processes that test side by side has a share, and gives it out once.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = len(PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    mine = PORTS[worker * share :][:share]
     while True:
-        first = random.SystemRandom().randrange(15000, 32000 - count)
-        if all(_is_free(port) for port in range(first, first + count)):
+        first = random.SystemRandom().choice(mine[:-count])
+        ports = range(first, first + count)
+        if _given_out.isdisjoint(ports) and all(map(_is_free, ports)):
+            _given_out.update(ports)
             return first
 
 

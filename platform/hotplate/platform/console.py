@@ -202,6 +202,8 @@ def _show_service(console: Console, deployment: str, service: dict[str, Any]) ->
     )
     if service["reason"]:
         console.print(f"  {escape(service['reason'])}")
+    if service["unserved"]:
+        console.print(f"  it cannot be called: {escape(service['unserved'])}")
     if service["refused"]:
         said = sentences.refused(deployment, service["refused"])
         console.print(f"  refused since their gateway started: {escape(said)}")

@@ -133,12 +133,13 @@ class Chronicle:
         replicas: Sequence[Replica],
         now: float,
     ) -> None:
-        """Keep which replicas gateways have put out and let in, and what they refused. `demands`
-        of all its routes; `now` in loop seconds."""
+        """Keep which replicas gateways have put out and let in, which routes they cannot serve, and
+        what they refused. `demands` of all its routes; `now` in loop seconds."""
         traffic, wall = tracked.traffic, datetime.now(UTC).timestamp()
         out = {name: why for demand in demands.values() for name, why in demand.out.items()}
         ready = {r.id for r in replicas if r.state is ReplicaState.READY}
-        for kind, message in traffic.put_out(out, ready, wall):
+        errors = {route: demand.error for route, demand in demands.items() if demand.error}
+        for kind, message in (*traffic.put_out(out, ready, wall), *traffic.not_served(errors)):
             await self._event(tracked, kind, message)
         traffic.refused({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():

@@ -25,7 +25,9 @@ def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
                 "max_replicas": policy.max_replicas,
                 "concurrency": policy.concurrency,
             }
-            refusals = tracked.traffic.refusals.get(tracked.route_of(service.workload.key))
+            route = tracked.route_of(service.workload.key)
+            about["unserved"] = tracked.traffic.unserved.get(route, "")
+            refusals = tracked.traffic.refusals.get(route)
             about["refused"] = dict(refusals.counts) if refusals else {}
             services.append(about | _wish(tracked.wishes.get(service.workload.key)))
     ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))

@@ -148,6 +148,7 @@ class Reconciler:
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             now=wall,
             told=frozenset(filter(tracked.owns, self.granting.ordered())),
+            unserved=tracked.traffic.unserved.get(public_name(tracked.deployment), ""),
         )
         granted = self._grant(tracked, situation, {w.key: w.decision.kept for w in wishes})
         wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]

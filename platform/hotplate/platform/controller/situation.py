@@ -33,6 +33,8 @@ class Situation:
     """Workloads that the engine is to have replicas of, also if none is there yet."""
     granted: Mapping[WorkloadKey, Grant] = field(default_factory=dict)
     """What each workload may have at most; one without may have what it wants."""
+    unserved: str = ""
+    """Why nobody can call it, e.g. another program listens on its port."""
 
     def of(self, key: WorkloadKey) -> list[Replica]:
         return [replica for replica in self.replicas if replica.key == key]

@@ -24,6 +24,8 @@ def status_of(
         return "failed", failed(deployment, latest.reason)
     if latest.outcome is Outcome.DEPLOYING and verdict is None:
         return "deploying", _waiting_for(situation, latest)
+    if situation.unserved:
+        return "unhealthy", f"it cannot be called: {situation.unserved}"
     return _steady(situation, wishes)
 
 

@@ -1,8 +1,8 @@
 """What gateways say of requests beyond how many there are, and what of it is news; pure.
 
-A gateway puts a replica *out* that is ready by its own word and yet refuses or drops connections,
-and it refuses requests. Both are on the deployment's page; each change of the former is an event,
-and so are the latter, added up.
+A gateway puts a replica *out* that is ready by its own word and yet refuses or drops connections;
+it cannot serve a route whose port another program has; and it refuses requests. All are on the
+deployment's page; each change of the first two is an event, and so are refusals, added up.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Traffic:
 
     outages: dict[str, Outage] = field(default_factory=dict)
     """By replica."""
+    unserved: Mapping[str, str] = field(default_factory=dict)
+    """Why a route is not served, by route."""
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """By route."""
 
@@ -88,6 +90,20 @@ class Traffic:
             ("ReplicaIn", sentences.let_in(name, wall - outage.since))
             for name, outage in before.items()
             if name in ready and name not in self.outages
+        ]
+        return fresh + back
+
+    def not_served(self, errors: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Kind and sentence of each event, where routes are not served for these reasons."""
+        before, self.unserved = self.unserved, dict(errors)
+        fresh = [
+            ("RouteUnserved", f"{route} cannot be called: {error}")
+            for route, error in sorted(errors.items())
+            if route not in before
+        ]
+        back = [
+            ("RouteServed", f"{route} can be called again")
+            for route in sorted(before.keys() - errors.keys())
         ]
         return fresh + back
 
