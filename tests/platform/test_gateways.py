@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, WSServerHandshakeError, web
 from aiohttp.test_utils import TestServer
 
-from hotplate.platform.controller.gateways import Gateways
+from hotplate.platform.controller.gateways import HEARTBEAT_S, Gateways
 from hotplate.serving.gateway.link import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand
 from tests.platform.controller_world import until
@@ -22,12 +22,12 @@ CHAT = "acme/chat"
 class Plane:
     """A control plane's end, and the gateways that a test connects to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, heartbeat_s: float) -> None:
         self.left = asyncio.Event()
         """Set whenever a gateway has left, or has another demand."""
         self.came = 0
         self.told: list[tuple[str, str]] = []
-        self.gateways = Gateways(lambda _: self.left.set(), self._came)
+        self.gateways = Gateways(lambda _: self.left.set(), self._came, heartbeat_s)
         self.gateways.tell = lambda kind, message: self.told.append((kind, message))
         self.stack = AsyncExitStack()
         self._url = ""
@@ -42,18 +42,24 @@ class Plane:
         self._url = str(server.make_url("/internal/gateway"))
         self._http = await self.stack.enter_async_context(ClientSession())
 
-    async def gateway(self, name: str, fleet: str = "/tmp/fleet") -> Any:
+    async def gateway(self, name: str, fleet: str = "/tmp/fleet", autoping: bool = True) -> Any:
         fields = {GATEWAY_FIELD: name, FLEET_FIELD: fleet}
-        return await self._http.ws_connect(self._url, headers=fields)
+        return await self._http.ws_connect(self._url, headers=fields, autoping=autoping)
 
 
-@pytest.fixture
-async def plane() -> AsyncIterator[Plane]:
-    plane = Plane()
+@asynccontextmanager
+async def opened(heartbeat_s: float) -> AsyncIterator[Plane]:
+    plane = Plane(heartbeat_s)
     await plane.open()
     yield plane
     await plane.gateways.close()
     await plane.stack.aclose()
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[Plane]:
+    async with opened(HEARTBEAT_S) as plane:
+        yield plane
 
 
 async def say(socket: Any, version: int, **demand: Any) -> None:
@@ -124,6 +130,18 @@ async def test_a_gateway_of_another_fleet_is_turned_away(plane: Plane) -> None:
 
     await plane.left.wait()
     await plane.gateway("two", fleet="/elsewhere")
+
+
+async def test_what_a_gateway_said_that_hangs_counts_no_more() -> None:
+    """Its connection stays open: nothing but its silence tells that it is gone."""
+    async with opened(heartbeat_s=0.5) as plane:
+        hung = await plane.gateway("hung", autoping=False)
+        await say(hung, 1, queued=3)
+        await until(lambda: plane.gateways.connected)
+        plane.left.clear()
+        await until(lambda: not plane.gateways.connected)
+        assert plane.gateways.demand(CHAT) is None  # nobody says: what there is stays
+        assert plane.left.is_set() and not hung.closed
 
 
 async def test_tasks_that_a_former_owner_has_sent_count_too(plane: Plane) -> None:

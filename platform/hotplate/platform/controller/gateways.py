@@ -13,6 +13,10 @@ from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, Ro
 
 log = logging.getLogger("hotplate.gateways")
 
+HEARTBEAT_S = 10.0
+"""A gateway that does not answer a ping within half of it is gone: it hangs, or its machine does.
+What it said last counts until then, 15 s at most."""
+
 
 class Line:
     """One gateway's line."""
@@ -34,7 +38,12 @@ class Gateways:
     while there are any: it would be a second authority over the same slots.
     """
 
-    def __init__(self, changed: Callable[[Sequence[str]], None], came: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        changed: Callable[[Sequence[str]], None],
+        came: Callable[[], None],
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
         """`changed` is told the routes whose demand is another one now, `came` that a gateway is
         there, where there was none. It is there when its first report is.
         """
@@ -42,6 +51,7 @@ class Gateways:
         """Takes what an operator should know: a kind of event and a sentence."""
         self._changed = changed
         self._came = came
+        self._heartbeat_s = heartbeat_s
         self._table = RouteTable(version=0)
         self._known = False
         """Whether the routes are known: from the first `publish` on, be they none."""
@@ -117,7 +127,7 @@ class Gateways:
                 f"others in {fleet!r}: start it on their machine, with the same TMPDIR"
             )
         self._fleet = fleet
-        socket = web.WebSocketResponse(heartbeat=20)
+        socket = web.WebSocketResponse(heartbeat=self._heartbeat_s)
         line = Line(request.headers.get(GATEWAY_FIELD, ""), socket)
         self._lines.append(line)
         sender = None
