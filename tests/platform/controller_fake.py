@@ -11,7 +11,7 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.platform.controller.workloads import Rules, least_amounts
-from hotplate.platform.store.records import Outcome, Wanted
+from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
 from hotplate.platform.store.store import Store
 
 RULES = Rules(
@@ -35,6 +35,7 @@ class FakeController:
         """Deployments whose outcome was waited for."""
         self.failure = ""
         self.quotas_changes = 0
+        self.unwritten: list[DemandRecord] = []
 
     def poke(self, deployment_id: int) -> None:
         self.poked.append(deployment_id)
@@ -48,6 +49,9 @@ class FakeController:
 
     def live(self, deployment_id: int) -> dict[str, Any]:
         return {"services": [], "replicas": []}
+
+    def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
+        return self.unwritten
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         return {replica or "replica-1": ["ready"][:lines]}

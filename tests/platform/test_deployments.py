@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hotplate.platform.store.records import DemandRecord
 from tests.platform.cloud import MANIFEST, MODEL_MANIFEST, Cloud, Refused, tar_of, versions
 from tests.platform.controller_fake import FakeController
 
@@ -271,6 +273,21 @@ async def test_our_own_pages_tell_what_happened_and_why(cloud: Cloud) -> None:
     assert await cloud.call("GET", f"{own}/echo/cold_starts") == []
     logs = await cloud.call("GET", f"{own}/echo/logs?replica=r7&lines=5")
     assert logs == {"r7": ["ready"]}
+
+
+async def test_the_log_has_what_is_not_written_yet_once(
+    cloud: Cloud, controller: FakeController
+) -> None:
+    await cloud.deploy()
+    (row,) = cloud.store.deployments(cloud.user.organization.id)
+    began = datetime.now(UTC)
+    told = [
+        DemandRecord(began + timedelta(seconds=n), 1, "Echo", n, 0, 0, 0.25, 1, 0) for n in range(3)
+    ]
+    cloud.store.add_demands(row.id, told[:2])
+    controller.unwritten += told[1:]  # the second one is written in this moment
+    log = await cloud.call("GET", "/api/v1/hotplate/deployments/echo/log")
+    assert [(one["kind"], one["arrived"]) for one in log] == [("demand", n) for n in range(3)]
 
 
 async def test_a_body_that_is_not_json_is_refused(cloud: Cloud) -> None:

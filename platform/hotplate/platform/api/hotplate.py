@@ -81,7 +81,10 @@ class Hotplate:
         """All that is kept of demand and decisions, the oldest first, to be simulated again."""
         deployment = await named_deployment(self._store, request)
         of = {"organization": deployment.organization.name, "deployment": deployment.name}
+        recent = self._controller.demands(deployment.id)
         demands = await self._store.run(self._store.demands, deployment.id)
+        # What was recent may have been written since.
+        demands = [*reversed([one for one in recent if one not in demands]), *demands]
         decisions = await self._store.run(self._store.decisions, deployment.id, DECISIONS_KEPT)
         entries = [{"kind": "demand", **of, **one} for one in plain(reversed(demands))]
         entries += [{"kind": "decision", **of, **one} for one in plain(reversed(decisions))]

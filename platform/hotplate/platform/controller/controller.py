@@ -27,6 +27,7 @@ from hotplate.platform.controller.routing import Addresses, public_name
 from hotplate.platform.controller.workloads import Rules, least_amounts
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.prometheus import Prometheus
+from hotplate.platform.store.records import DemandRecord
 from hotplate.platform.store.store import Store
 
 log = logging.getLogger("hotplate.controller")
@@ -107,6 +108,10 @@ class Controller:
         if tracked is None:
             return {"services": [], "replicas": []}
         return live_json(tracked, tracked.mine(self._engine.replicas()))
+
+    def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
+        tracked = self._tracked.get(deployment_id)
+        return () if tracked is None else tuple(tracked.demands.unwritten)
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         tracked = self._tracked.get(deployment_id)

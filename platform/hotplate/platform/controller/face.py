@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from hotplate.autoscaler.amounts import Amounts
+from hotplate.platform.store.records import DemandRecord
 
 
 class ControllerFace(Protocol):
@@ -22,6 +23,9 @@ class ControllerFace(Protocol):
 
     def live(self, deployment_id: int) -> dict[str, Any]:
         """Replicas, demand and the last decision per service, as JSON (for status pages)."""
+
+    def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
+        """What deciders were told lately and is not written yet, the oldest first."""
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
