@@ -216,9 +216,13 @@ asyncio.run(serve(settings, lambda url: print(url, flush=True)))
             stream.close()
 
 
-def content(*path: str | Path) -> bytes:
-    """A file's bytes, as a program that knows nothing of the agent reads them."""
-    return Path(*path).read_bytes()
+def content(*path: str | Path) -> bytes | None:
+    """A file's bytes, as a program that knows nothing of the agent reads them; None where it
+    cannot open it."""
+    try:
+        return Path(*path).read_bytes()
+    except (FileNotFoundError, PermissionError):
+        return None
 
 
 def exists(*path: str | Path) -> bool:

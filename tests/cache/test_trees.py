@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,19 +53,64 @@ def test_a_tree_has_its_files_folders_modes_and_times(tree: TreeFolder) -> None:
     assert (tree.root / "config.json").read_bytes() == CONFIG
     assert (tree.root / "sub/run.sh").stat().st_mode & 0o777 == 0o555
     assert (tree.root / "empty").is_dir()
-    for entry in MANIFEST.entries:
+    for entry in (MANIFEST.entries[index] for index in (0, 1, 2, 4)):
         assert (tree.root / entry.path).stat().st_mtime == entry.mtime
 
 
-def test_a_streamed_file_is_empty_and_then_whole(tree: TreeFolder) -> None:
+def test_a_streamed_file_cannot_be_opened_and_is_then_whole(tree: TreeFolder) -> None:
     tree.build(DIGESTS, WHOLE)
     path = tree.root / "sub/model.safetensors"
-    assert path.read_bytes() == b""
-    with path.open("rb") as opened_before:
-        tree.link(MANIFEST.entries[3], DIGESTS["sub/model.safetensors"])
-        assert opened_before.read() == b""
-    assert path.read_bytes() == WEIGHTS
+    with pytest.raises((FileNotFoundError, PermissionError)):
+        path.read_bytes()
+    assert tree.absent == (set() if path.exists() else {"sub/model.safetensors"})
+    tree.link(MANIFEST.entries[3], DIGESTS["sub/model.safetensors"])
+    assert (path.read_bytes(), tree.absent) == (WEIGHTS, set())
     assert (tree.root / "sub").stat().st_mtime == 1.1e9
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be both")
+def test_an_ordinary_user_sees_the_file_and_may_not_open_it(tmp_path: Path, disk: DiskTier) -> None:
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 65534, 65534)
+    reached = os.open(tmp_path, os.O_RDONLY)  # what is above it may be root's alone
+
+    def place() -> None:
+        os.fchdir(reached)
+        os.setresuid(65534, 65534, 65534)
+        disk._spare = Path("spare")
+        target = Path("model.safetensors")
+        assert disk.place_closed(target, 1e9) and target.is_file()
+        with pytest.raises(PermissionError):
+            target.open("rb")
+
+    assert in_a_fork(place) == 0
+    os.close(reached)
+    assert (tmp_path / "model.safetensors").stat().st_mtime == 1e9
+
+
+def in_a_fork(work: Callable[[], None]) -> int:
+    """The exit status of a process that does it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def test_a_streamed_file_is_a_link_into_the_view_where_there_is_one(
+    tmp_path: Path, disk: DiskTier
+) -> None:
+    view = tmp_path / "view"
+    tree = TreeFolder(tmp_path / "trees", MANIFEST.digest, MANIFEST, disk, view)
+    for _ in range(2):
+        tree.build(DIGESTS, WHOLE)
+        path = tree.root / "sub/model.safetensors"
+        assert (os.readlink(path), tree.absent) == (f"{view}/sub/model.safetensors", set())
+    tree.link(MANIFEST.entries[3], DIGESTS["sub/model.safetensors"])
+    assert path.read_bytes() == WEIGHTS and not path.is_symlink()
 
 
 def test_building_again_changes_nothing(tree: TreeFolder) -> None:
@@ -73,8 +118,8 @@ def test_building_again_changes_nothing(tree: TreeFolder) -> None:
     before = {path: os.stat(path).st_ino for path in tree.root.rglob("*")}
     tree.build(DIGESTS, WHOLE)
     after = {path: os.stat(path).st_ino for path in tree.root.rglob("*")}
-    placeholder = tree.root / "sub/model.safetensors"
-    assert before.pop(placeholder) != after.pop(placeholder)
+    stand_in = tree.root / "sub/model.safetensors"
+    assert (before.pop(stand_in, None) is None) == (after.pop(stand_in, None) is None)
     assert before == after
 
 
@@ -89,11 +134,11 @@ def test_building_repairs_what_an_earlier_run_left(tree: TreeFolder) -> None:
     assert not (tree.root / "leftover").exists()
 
 
-def test_what_is_not_verified_yet_becomes_a_placeholder_again(tree: TreeFolder) -> None:
+def test_what_is_not_verified_yet_cannot_be_opened_again(tree: TreeFolder) -> None:
     tree.build(DIGESTS, set(DIGESTS.values()))
     assert (tree.root / "sub/model.safetensors").read_bytes() == WEIGHTS
     tree.build(DIGESTS, WHOLE)
-    assert (tree.root / "sub/model.safetensors").read_bytes() == b""
+    assert not os.access(tree.root / "sub/model.safetensors", os.R_OK)
 
 
 def test_links_and_files_that_share_a_blob_are_made(tmp_path: Path, disk: DiskTier) -> None:

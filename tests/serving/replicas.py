@@ -31,6 +31,8 @@ START_TIMEOUT_S = 25
 class Tree:
     root: str
     complete: bool
+    view: str = ""
+    absent: tuple[str, ...] = ()
 
 
 class Agent:
@@ -40,6 +42,8 @@ class Agent:
         self.folders = folders
         self.arriving = arriving
         self.arrived = asyncio.Event()
+        self.view = ""
+        self.absent: tuple[str, ...] = ()
         self.error: Exception | None = None
         self.admitted: dict[str, set[str]] = {}
         self.hub: Mapping[str, str] | None = None
@@ -51,7 +55,9 @@ class Agent:
         complete = manifest not in self.arriving or self.arrived.is_set()
         if not complete and wait == "all":
             await self.arrived.wait()
-        return Tree(str(self.folders[manifest]), complete)
+        if complete:
+            return Tree(str(self.folders[manifest]), complete)
+        return Tree(str(self.folders[manifest]), complete, self.view, self.absent)
 
     async def admit(self, path: str, manifests: Iterable[str]) -> None:
         self.admitted[path] = set(manifests)

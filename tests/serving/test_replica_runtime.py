@@ -46,6 +46,7 @@ async def test_a_replica_is_prepared_while_its_weights_still_arrive(tmp_path: Pa
     lend_own_environment(tmp_path, bento)
     tiny = write_model(tmp_path / "tiny", "tiny", "v1")
     agent = Agent({"bento": bento, "tiny": tiny}, arriving=frozenset({"tiny"}))
+    agent.view, agent.absent = "/view/of/tiny", ("model.safetensors",)
     runtime = runtime_of(tmp_path, agent)
     phases = Phases()
     served = Served(models=(model("tiny", "v1", "tiny"),))
@@ -56,6 +57,8 @@ async def test_a_replica_is_prepared_while_its_weights_still_arrive(tmp_path: Pa
     models = Path(command.env["HOTPLATE_MODELS"])
     assert (models / "tiny" / "v1").resolve() == tiny
     assert (models / "tiny" / "latest").read_text() == "v1"
+    assert {str(tiny), "/view/of/tiny"} <= set(command.reads), "it reads what still arrives there"
+    assert command.job["absent"] == [f"{tiny}/model.safetensors"]
     phases.news.clear()
     agent.arrived.set()
     async with asyncio.timeout(5):

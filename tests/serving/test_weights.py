@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.serving import weights
+from hotplate.serving.replica.worker import _wait_for_absent
 from hotplate.serving.streaming.reader import StreamedFile
+from hotplate.serving.streaming.source import is_placeholder
 from hotplate.serving.streaming.stock import stock_safe_open
 from tests.cache.fakes import OriginServer, PacedOrigin, blob_of, publish
 from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
@@ -132,8 +135,29 @@ def test_without_an_agent_a_complete_file_is_read_and_an_arriving_one_fails(
     monkeypatch.setenv("HOTPLATE_AGENT_SOCKET", str(tmp_path / "nobody.sock"))
     with pytest.raises(OSError):
         weights.safe_open(blob.path, "pt")
+    blob.path.unlink()
+    blob.path.symlink_to(tmp_path / "a view that has ended with its agent")
+    assert is_placeholder(str(blob.path))
+    with pytest.raises(OSError):
+        weights.safe_open(blob.path, "pt")
     blob.link()
     assert weights.load_file(blob.path)["late"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_file_that_is_a_link_out_of_the_tree_while_it_arrives_is_streamed(
+    tree: ArrivingTree, tmp_path: Path
+) -> None:
+    blob = tree.add("model.safetensors", safetensors.torch.save(TENSORS))
+    shown = tmp_path / "view" / "model.safetensors"
+    shown.parent.mkdir()
+    shown.write_bytes(b"not what is streamed")
+    blob.path.unlink()
+    blob.path.symlink_to(shown)
+    blob.release()
+    (tmp_path / "elsewhere").symlink_to(blob.path)
+    for path in (blob.path, tmp_path / "elsewhere"):
+        assert weights.load_file(path)["late"].tolist() == [0, 1, 2, 3]
+    assert len(tree.opened) == 2
 
 
 @pytest.fixture
@@ -165,17 +189,15 @@ async def agent(
 async def test_tensors_of_a_real_agent_are_used_while_the_rest_is_held_back(
     agent: tuple[PacedOrigin, Path, Any],
 ) -> None:
-    import asyncio
-
     origin, path, _ = agent
-    assert path.stat().st_size == 0
+    assert not os.access(path, os.R_OK)
 
     stream = await asyncio.to_thread(weights.stream, path)
     for name in "ab":
         got, tensor = await asyncio.to_thread(next, stream)
         assert got == name
         assert int(tensor.min()) == int(tensor.max()) == ord(name)
-    assert path.stat().st_size == 0
+    assert not os.access(path, os.R_OK)
     last = asyncio.ensure_future(asyncio.to_thread(next, stream))
     await asyncio.sleep(0.05)
     assert not last.done()
@@ -185,6 +207,18 @@ async def test_tensors_of_a_real_agent_are_used_while_the_rest_is_held_back(
     tensor.fill_(0)
     again = await asyncio.to_thread(weights.load_file, path)
     assert int(again["c"].min()) == ord("c"), "a write stays with the one who wrote"
+
+
+async def test_a_worker_waits_for_a_file_that_is_not_seen_before_it_is_whole(
+    agent: tuple[PacedOrigin, Path, Any],
+) -> None:
+    origin, path, _ = agent
+    waiting = asyncio.ensure_future(asyncio.to_thread(_wait_for_absent, [str(path)]))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    origin.release()
+    await waiting
+    assert path.stat().st_size > 2 * CHUNK_BYTES
 
 
 def test_a_streamed_file_has_what_the_library_has() -> None:

@@ -22,6 +22,10 @@ class Tree:
     bytes_verified: int
     complete: bool
     """Whether every file can be read by anybody, streamed ones included."""
+    view: str
+    """Where links of files that still arrive lead to, and reads wait; "" without a file view."""
+    absent: tuple[str, ...]
+    """Paths of files that are not seen before they are complete."""
 
 
 PATIENCE_S = 20.0
@@ -178,4 +182,11 @@ def _kinds(kind: type[CacheError]) -> Iterator[type[CacheError]]:
 
 
 def _tree(body: dict[str, Any]) -> Tree:
-    return Tree(body["root"], body["bytes_total"], body["bytes_verified"], body["complete"])
+    return Tree(
+        body["root"],
+        body["bytes_total"],
+        body["bytes_verified"],
+        body["complete"],
+        body["view"],
+        tuple(body["absent"]),
+    )

@@ -116,6 +116,8 @@ class Control:
         verified_bytes = self._node.verified_bytes(manifest)
         return {
             "root": str(root),
+            "view": str(root),
+            "absent": [],
             "bytes_total": manifest.size_bytes,
             "bytes_verified": verified_bytes,
             "complete": verified_bytes == manifest.size_bytes,
@@ -272,6 +274,8 @@ def _given(request: web.Request, name: str) -> str:
 def _tree_json(tree: Tree) -> dict[str, Any]:
     return {
         "root": str(tree.folder.root),
+        "view": str(tree.folder.view or ""),
+        "absent": sorted(tree.folder.absent),
         "bytes_total": tree.manifest.size_bytes,
         "bytes_verified": tree.bytes_verified,
         "complete": tree.complete,

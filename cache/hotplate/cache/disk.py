@@ -178,13 +178,22 @@ class DiskTier:
             # rename leaves both names of a file that was there already
             self._spare.unlink(missing_ok=True)
 
-    def place_empty(self, target: Path, mtime: float) -> None:
-        """Puts an empty, read-only file at `target`, atomically."""
+    def place_closed(self, target: Path, mtime: float) -> bool:
+        """Puts a file at `target` that nobody may open, atomically; whether that can be had.
+
+        Root may open any: then there is nothing at `target`.
+        """
         with self._linking:
             self._spare.unlink(missing_ok=True)
-            os.close(os.open(self._spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444))
+            os.close(os.open(self._spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
             os.utime(self._spare, (mtime, mtime))
-            os.replace(self._spare, target)
+            closed = not os.access(self._spare, os.R_OK)
+            if closed:
+                os.replace(self._spare, target)
+            else:
+                self._spare.unlink()
+                target.unlink(missing_ok=True)
+        return closed
 
     def _release(self, size_bytes: int) -> None:
         with self._counting:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Set
+from collections.abc import Callable, Set
 from pathlib import Path
 
 from hotplate.cache.disk import DiskTier, disk_error
@@ -85,6 +85,8 @@ class Node:
         self.trees_root = data / "trees"
         self.holdings = holdings
         holdings.disk_room.wanted = lambda: set[str]().union(*self._named.values())
+        self.view_root: Callable[[str], Path | None] = lambda digest: None
+        """Where the file view shows a tree, if there is a view."""
         self._manifests = data / "manifests"
         self._origin = origin
         self._disk = disk
@@ -271,7 +273,8 @@ class Node:
         old = self._trees.get(digest)
         if old is not None:
             await _cancel(old)
-        folder = TreeFolder(self.trees_root, digest, manifest, self._disk)
+        view = self.view_root(digest)
+        folder = TreeFolder(self.trees_root, digest, manifest, self._disk, view)
         # Leases taken on the failed tree see the files of the new one.
         linked = old.linked if old is not None else set()
         tree = self._trees[digest] = Tree(digest, manifest, folder, linked)

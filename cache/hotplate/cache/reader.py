@@ -178,7 +178,8 @@ def open_file(socket_path: str, path: str) -> RemoteFile:
 
     Raises OSError when there is no agent, or it has no such file.
     """
-    return _open(socket_path, {"open": os.path.realpath(path)})
+    folder, name = os.path.split(path)  # itself it may be a link, while it arrives
+    return _open(socket_path, {"open": os.path.join(os.path.realpath(folder), name)})
 
 
 def open_url(socket_path: str, url: str, token: str = "", only_wanted: bool = False) -> RemoteFile:

@@ -1,8 +1,9 @@
 """A manifest as a folder that replicas read.
 
-A file that is not streamed is complete before the tree counts as ready. A streamed file is an
-empty placeholder until it is complete on disk; then a link to it takes its place atomically. So
-a reader that knows nothing of the agent sees right bytes or an obviously empty file.
+A file that is not streamed is complete before the tree counts as ready. A streamed file is a link
+into the file view until it is complete on disk; then the file itself takes its place atomically.
+Without a view it is a file that nobody may open, or is not there at all where its reader is root,
+who may open any. So a reader that knows nothing of the agent sees right bytes or an error.
 """
 
 from __future__ import annotations
@@ -19,9 +20,20 @@ from hotplate.cache.manifest import Entry, Manifest
 class TreeFolder:
     """The folder `<trees>/<manifest digest>`. Methods do file I/O; all may be repeated."""
 
-    def __init__(self, trees: Path, digest: str, manifest: Manifest, disk: DiskTier) -> None:
+    def __init__(
+        self,
+        trees: Path,
+        digest: str,
+        manifest: Manifest,
+        disk: DiskTier,
+        view: Path | None = None,
+    ) -> None:
+        """`view` is where the file view shows this tree, if there is one."""
         self.root = trees / digest
         self.manifest = manifest
+        self.view = view
+        self.absent: set[str] = set()
+        """Paths of files that are not seen here before they are complete."""
         self._building = trees / f".building-{digest}"
         self._spare = trees / f".spare-{digest}"
         self._disk = disk
@@ -47,9 +59,10 @@ class TreeFolder:
         return linked
 
     def link(self, entry: Entry, digest: str) -> None:
-        """Swaps a placeholder for the complete file. Raises NoSpace."""
+        """Swaps the complete file for what stood in for it. Raises NoSpace."""
         try:
             self._place(self.root / entry.path, entry, digest)
+            self.absent.discard(entry.path)
             self._stamp_folders(self.root)
         except OSError as exc:
             raise disk_error(self.root, 0, exc) from exc
@@ -67,8 +80,10 @@ class TreeFolder:
             elif digests[entry.path] in on_disk:
                 self._place(path, entry, digests[entry.path])
                 linked.add(entry.path)
-            else:
-                self._disk.place_empty(path, entry.mtime)
+            elif self.view is not None:
+                self._place_link(path, str(self.view / entry.path))
+            elif not self._disk.place_closed(path, entry.mtime):
+                self.absent.add(entry.path)
         self._stamp_folders(root)
         return linked
 

@@ -71,6 +71,7 @@ class View:
         self._manifests = data / "manifests"
         self._wanted = mount is not None
         self._settled = asyncio.Event()
+        node.view_root = self.tree_root
         self._running: asyncio.Task[None] | None = None
 
     def tree_root(self, digest: str) -> Path | None:

@@ -84,12 +84,21 @@ class Tree(Protocol):
     def complete(self) -> bool:
         """Whether no file is still arriving."""
 
+    @property
+    def view(self) -> str:
+        """Where links of files that still arrive lead to; "" where there are none."""
+
+    @property
+    def absent(self) -> Sequence[str]:
+        """Paths of files that are not seen before they have arrived."""
+
 
 class Agent(Protocol):
     """The client of the node's agent."""
 
     async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
-        """The files of a manifest. With `"files"`, `*.safetensors` may still be arriving.
+        """The files of a manifest. With `"files"`, `*.safetensors` may still be arriving: they are
+        links to where reads wait for them, cannot be opened, or are `absent`.
 
         Raises `hotplate.cache.errors.CacheError`.
         """

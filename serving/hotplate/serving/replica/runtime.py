@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
+from hotplate.cache.errors import CacheError
 from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.room import full, is_full
 from hotplate.serving.replica.bento import read_bento
@@ -18,10 +18,16 @@ from hotplate.serving.replica.compiled import CompiledCode, variables
 from hotplate.serving.replica.compiled import key as compiled_key
 from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import FilesUnavailable
-from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
-from hotplate.serving.replica.home import add_hub_model, add_model, copy_bento
+from hotplate.serving.replica.faces import Agent, Recorder, ServedBento
+from hotplate.serving.replica.home import add_hub_model, copy_bento
 from hotplate.serving.replica.inherited import for_replica
 from hotplate.serving.replica.journal import FILE_NAME, Journal, Phase
+from hotplate.serving.replica.model_folders import (
+    AGENT_SOCKET,
+    ModelFolders,
+    Models,
+    bring_tree,
+)
 from hotplate.serving.replica.parts import make_parts
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.slots import workers
@@ -38,8 +44,6 @@ from hotplate.serving.replica.variables import (
     thread_counts,
 )
 
-AGENT_SOCKET = "agent.sock"
-"""The replica's own way to the node's agent, in its own folder: to its models and no others."""
 log = logging.getLogger(__name__)
 
 TEMPORARY = "tmp"
@@ -114,7 +118,7 @@ class BentoRuntime:
         self._agent = agent
         self._trees = trees
         self._parts = parts
-        self._arriving: set[asyncio.Task[None]] = set()
+        self._model_folders = ModelFolders(agent)
 
     async def prepare(
         self, workload: ServedBento, replica: str, directory: str, recorder: Recorder
@@ -126,7 +130,8 @@ class BentoRuntime:
         folder = Path(directory)
         try:
             async with asyncio.TaskGroup() as side_by_side:
-                linking = self._link_models(workload, folder / "home", recorder)
+                _make_folders(folder)
+                linking = self._model_folders.link(workload, folder / "home", recorder)
                 linked = side_by_side.create_task(linking)
                 made = await self._environment(workload, folder, recorder, side_by_side)
         except ExceptionGroup as failures:
@@ -147,9 +152,7 @@ class BentoRuntime:
 
     async def close(self) -> None:
         """Stop building and watching; replicas go on running."""
-        for task in self._arriving:
-            task.cancel()
-        await asyncio.gather(*self._arriving, return_exceptions=True)
+        await self._model_folders.close()
         await self._environments.close()
 
     async def _environment(
@@ -163,7 +166,7 @@ class BentoRuntime:
         folder of our parts."""
         recorder.begin("environment")
         parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
-        tree = await self._tree(workload.bento_manifest, wait="all")
+        tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root))
         env = service_variables(workload, bento.envs)
         copying = _to_its_end(copy_bento, bento.folder, folder / "bento")
@@ -188,42 +191,6 @@ class BentoRuntime:
             key = compiled_key(organization, models, environment.digest, gpu)
             await self._compiled.take(key, folder / COMPILED)
 
-    async def _link_models(
-        self, workload: ServedBento, home: Path, recorder: Recorder
-    ) -> list[str]:
-        """Give the replica a model store as soon as all but the weights are there; its folders."""
-        (home / COUNTS).mkdir(parents=True)
-        (home.parent / TEMPORARY).mkdir()
-        if not workload.models:
-            return []
-        recorder.begin("weights")
-        trees = await asyncio.gather(
-            *(self._tree(model.manifest, wait="files") for model in workload.models)
-        )
-        await self._admit(workload, home.parent)
-        for model, tree in zip(workload.models, trees, strict=True):
-            add_model(home, model.name, model.version, Path(tree.root))
-        arriving = [
-            model.manifest
-            for model, tree in zip(workload.models, trees, strict=True)
-            if not tree.complete
-        ]
-        if arriving:
-            task = asyncio.create_task(self._see_arrive(arriving, recorder))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
-        else:
-            recorder.end("weights")
-        return [tree.root for tree in trees]
-
-    async def _admit(self, workload: ServedBento, folder: Path) -> None:
-        try:
-            await self._agent.admit(
-                str(folder / AGENT_SOCKET), [model.manifest for model in workload.models]
-            )
-        except CacheError as error:
-            raise FilesUnavailable(str(error), retry=True) from error
-
     async def _seed_hub(self, model: HubUrl, cache: Path) -> None:
         """Have a hub's model where BentoML looks for it first, so that the hub may be down.
 
@@ -235,27 +202,11 @@ class BentoRuntime:
         except (CacheError, OSError) as error:
             log.warning("%s is left to BentoML to download: %s", model, error)
 
-    async def _see_arrive(self, manifests: Sequence[str], recorder: Recorder) -> None:
-        """Note when the last file is whole; the process's own word on its weights goes over it."""
-        try:
-            await asyncio.gather(*(self._tree(m, wait="all") for m in manifests))
-        except FilesUnavailable:
-            return  # the process that reads them gets the error, and says it in its log
-        recorder.end("weights")
-
-    async def _tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
-        try:
-            return await self._agent.tree(manifest, wait=wait)
-        except CacheError as error:
-            retry = not isinstance(error, (UnknownManifest, UnknownBlob))
-            no_room = isinstance(error, NoSpace)
-            raise FilesUnavailable(str(error), retry=retry, no_room=no_room) from error
-
     def _command(
         self,
         workload: ServedBento,
         folder: Path,
-        models: Sequence[str],
+        models: Models,
         bento: str,
         service_env: Mapping[str, str],
         environment: Environment,
@@ -266,6 +217,7 @@ class BentoRuntime:
         home, python = folder / "home", environment.python
         modules = self._environments.modules_path(environment.digest)
         reads, writes = _paths(environment, parts, modules)
+        hub_models = folder.glob(f"{HUB}/models--*/snapshots")
         host_env = {
             **for_replica(os.environ),
             **thread_counts(workload.resources.cpus, processes),
@@ -298,10 +250,11 @@ class BentoRuntime:
                 "journal": str(folder / FILE_NAME),
                 "modules": str(modules),
                 "stop_grace_s": workload.stop_grace_s,
+                "absent": list(models.absent),
                 "notes": [f"{name} is the platform's: your value is not used." for name in unused],
             },
             ready_path=ready_path(config),
-            reads=(*reads, bento, *models, *map(str, folder.glob(f"{HUB}/models--*/snapshots"))),
+            reads=(*reads, bento, *models.reads, *map(str, hub_models)),
             writes=writes,
             warm=_warm(host_env, environment, parts, modules) if processes == 1 else None,
         )
@@ -333,6 +286,11 @@ def _warm(
     job = {"modules": str(modules), "metrics": METRICS}
     takes_along = {METRICS: f"home/{COUNTS}"}
     return Warm(environment.digest, argv, env, job, variant, reads, writes, takes_along)
+
+
+def _make_folders(folder: Path) -> None:
+    (folder / "home" / COUNTS).mkdir(parents=True)
+    (folder / TEMPORARY).mkdir()
 
 
 async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:

@@ -7,7 +7,8 @@ standard library, bentoml, and safetensors where the bento has it.
 The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service),
 `overrides` (of the service's configuration), `workers` (processes), `slots` (requests at a time),
 `journal` (file for phases), `modules` (file for the names of what it had imported when ready),
-`stop_grace_s`, `notes` (lines for the log).
+`stop_grace_s`, `absent` (model files that are not seen before they have arrived), `notes` (lines
+for the log).
 The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 """
 
@@ -25,6 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache.reader import open_file
 from hotplate.serving.replica.command_port import place_command
 from hotplate.serving.replica.full_disk import outlive_it
 from hotplate.serving.replica.handlers import HandlerWatch, Running
@@ -103,6 +105,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     if not first and gate is not None:
         os.read(gate, 1)
     journal.note("init", "begin")
+    _wait_for_absent(job["absent"])
     service = _load(job)
     if service.has_custom_command():
         place_command(service, Path(job["journal"]).with_name("command-port"), first)
@@ -125,6 +128,13 @@ def stream_weights() -> None:
     else:
         from hotplate.serving.streaming.audit import install_hook as install
     install()
+
+
+def _wait_for_absent(paths: list[str]) -> None:
+    """Libraries look whether a file is there before they open it. Raises OSError."""
+    for path in paths:
+        with open_file(os.environ["HOTPLATE_AGENT_SOCKET"], path) as file:
+            file.wait_linked()
 
 
 def _submissions(service: Any) -> list[str]:
@@ -218,7 +228,8 @@ def _prepare_deployment(service: Any) -> None:
 
 
 def _wait_for_whole_models() -> None:
-    """The program behind a custom command opens files without us: opening them here waits."""
+    """The program behind a custom command opens files without us: opening here those that cannot
+    be read yet waits. With a file view there are none."""
     for folder, _, names in os.walk(os.environ["HOTPLATE_MODELS"], followlinks=True):
         for name in names:
             with open(os.path.join(folder, name), "rb"):

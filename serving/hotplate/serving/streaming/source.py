@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from hotplate.serving.streaming.span import clock
@@ -18,6 +18,8 @@ AGENT_SOCKET = "HOTPLATE_AGENT_SOCKET"
 """Environment: the agent's Unix socket."""
 SUFFIX = ".safetensors"
 """Only these files are streamed; all others are complete before a replica starts."""
+_MOST_LINKS = 40
+"""As many as the kernel follows."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 
 
@@ -176,19 +178,32 @@ def _open_url(url: str, only_wanted: bool) -> Source:
 
 
 def streamed_path(path: Any) -> str | None:
-    """`path` without links, if the agent streams that file into this process."""
+    """The name below the agent's folder that `path` leads to, if the agent streams such a file.
+
+    While it arrives it is a link from there to where anybody may read it, and waits.
+    """
     trees = os.environ.get(TREES)
     if trees is None or sys.byteorder != "little" or not isinstance(path, (str, os.PathLike)):
         return None
-    real_path = os.path.realpath(os.fsdecode(path))
-    below = real_path.startswith(os.path.join(os.path.realpath(trees), ""))
-    streamed = below and real_path.endswith(SUFFIX) and os.path.isfile(real_path)
-    return real_path if streamed else None
+    root = os.path.join(os.path.realpath(trees), "")
+    below = [name for name in _names(os.fsdecode(path)) if name.startswith(root)]
+    return below[-1] if below and below[-1].endswith(SUFFIX) else None
+
+
+def _names(path: str) -> Iterator[str]:
+    """All names of a file: its own, and one after each link; folders without links."""
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(path)
+        path = os.path.join(os.path.realpath(folder), name)
+        yield path
+        if not os.path.islink(path):
+            return
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether the file is still the empty stand-in for one that arrives."""
+    """Whether the file is still a stand-in for one that arrives, and cannot be read itself."""
     try:
         return os.stat(path).st_size == 0
     except OSError:
-        return False
+        return os.path.islink(path)  # to a view that has ended with its agent

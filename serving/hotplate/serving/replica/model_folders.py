@@ -1,0 +1,95 @@
+"""The model folders of a replica: linked as soon as all but the weights are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
+from hotplate.serving.replica.errors import FilesUnavailable
+from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
+from hotplate.serving.replica.home import add_model
+
+AGENT_SOCKET = "agent.sock"
+"""The replica's own way to the node's agent, in its own folder: to its models and no others."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """Of one replica."""
+
+    reads: tuple[str, ...] = ()
+    """Where their files lie, and where links of those lead to that still arrive."""
+    absent: tuple[str, ...] = ()
+    """Files that are not seen before they have arrived."""
+
+
+class ModelFolders:
+    """Gives replicas their models, and sees those arrive."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._arriving: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Stop watching; replicas go on running."""
+        for task in self._arriving:
+            task.cancel()
+        await asyncio.gather(*self._arriving, return_exceptions=True)
+
+    async def link(self, workload: ServedBento, home: Path, recorder: Recorder) -> Models:
+        """Give the replica a model store below `home`. Raises FilesUnavailable."""
+        if not workload.models:
+            return Models()
+        recorder.begin("weights")
+        trees = await asyncio.gather(
+            *(bring_tree(self._agent, model.manifest, wait="files") for model in workload.models)
+        )
+        await self._admit(workload, home.parent)
+        for model, tree in zip(workload.models, trees, strict=True):
+            add_model(home, model.name, model.version, Path(tree.root))
+        arriving = {
+            model.manifest: tree
+            for model, tree in zip(workload.models, trees, strict=True)
+            if not tree.complete
+        }
+        if arriving:
+            task = asyncio.create_task(self._see_arrive(list(arriving), recorder))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+        else:
+            recorder.end("weights")
+        views = [tree.view for tree in arriving.values() if tree.view]
+        return Models(
+            (*(tree.root for tree in trees), *views),
+            tuple(f"{tree.root}/{path}" for tree in arriving.values() for path in tree.absent),
+        )
+
+    async def _admit(self, workload: ServedBento, folder: Path) -> None:
+        try:
+            await self._agent.admit(
+                str(folder / AGENT_SOCKET), [model.manifest for model in workload.models]
+            )
+        except CacheError as error:
+            raise FilesUnavailable(str(error), retry=True) from error
+
+    async def _see_arrive(self, manifests: Sequence[str], recorder: Recorder) -> None:
+        """Note when the last file is whole; the process's own word on its weights goes over it."""
+        try:
+            await asyncio.gather(*(bring_tree(self._agent, m, wait="all") for m in manifests))
+        except FilesUnavailable:
+            return  # the process that reads them gets the error, and says it in its log
+        recorder.end("weights")
+
+
+async def bring_tree(agent: Agent, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+    """A manifest's files. Raises FilesUnavailable."""
+    try:
+        return await agent.tree(manifest, wait=wait)
+    except CacheError as error:
+        retry = not isinstance(error, (UnknownManifest, UnknownBlob))
+        no_room = isinstance(error, NoSpace)
+        raise FilesUnavailable(str(error), retry=retry, no_room=no_room) from error
