@@ -59,6 +59,9 @@ class LateEngine(FakeEngine):
                 self._add(self._wished[key][0])
                 self.exceeded += len(self.found) > self._most
 
+    def wished(self) -> dict[str, int]:
+        return {key.deployment: count for key, (_, count) in self._wished.items()}
+
     def bury(self, name: str) -> None:
         if self.found[name].state is ReplicaState.STOPPING:
             del self.found[name]

@@ -38,6 +38,27 @@ async def test_what_was_granted_is_told_before_the_engine_can_have_stopped_what_
     assert len(quarters.engine.found) == 3
 
 
+async def test_wishes_of_one_turn_are_stated_before_any_of_them_is_granted(
+    store: BusyStore,
+) -> None:
+    quarters = Quarters(store, 3)
+    bento = quarters.bento("v1")
+    for name in ("one", "two"):
+        quarters.deploy(name, bento)
+        await quarters.step(name)
+    quarters.engine.step()
+    await quarters.step("two", queued=1)
+    await quarters.step("one", queued=3)
+    granting = quarters.reconciler.granting
+    assert granting.affected() == set()
+    quarters.gateways.queued = {"acme/one": 0, "acme/two": 3}
+    assert quarters.reconciler.foresee(quarters.ids.values())
+    await quarters.step("one")  # it gives way to what the second is about to ask for
+    await quarters.step("two")
+    assert granting.affected() == set()
+    assert quarters.engine.wished() == {"one": 1, "two": 2}
+
+
 async def test_what_the_engine_has_not_made_yet_is_not_made_for_a_deployment_that_is_gone(
     store: BusyStore,
 ) -> None:

@@ -5,33 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic
 
-from hotplate.autoscaler.amounts import UNLIMITED, Amounts
+from hotplate.autoscaler.amounts import NOTHING, UNLIMITED, Amounts
 from hotplate.autoscaler.grants import NO_QUOTA, Ask, Grant, Key, Quota, share
 
 
 class Shares(Generic[Key]):
     """What `share` says of all asks, worked out only where somebody gets less than it wants.
 
-    State asks as they change, then ask for grants. While everything suffices both cost the same
-    however many services there are.
+    State the asks of all who have their turn, then ask for grants: what there is is shared once. A
+    grant holds until all is shared anew, which only who wants more than it has makes happen; the
+    others are `affected` by it.
     """
 
     def __init__(
         self, quotas: Mapping[str, Quota] | None = None, capacity: Amounts = UNLIMITED
     ) -> None:
         self._asks: dict[Key, Ask[Key]] = {}
-        self._short: dict[Key, Grant] = {}
-        """Those that get less than they want."""
+        self._shared: dict[Key, tuple[Ask[Key], Grant]] = {}
+        """What was asked and given when all was shared last; empty while everything suffices."""
+        self._told: dict[Key, int] = {}
+        """What each was told that it gets."""
         self._affected: set[Key] = set()
         self.limit(quotas or {}, capacity)
 
     def limit(self, quotas: Mapping[str, Quota], capacity: Amounts) -> None:
         """From now on there is this much."""
         self._quotas, self._capacity = dict(quotas), capacity
-        self._asked, self._asked_by = Amounts(), dict[str, Amounts]()
+        self._asked, self._asked_by = NOTHING, dict[str, Amounts]()
+        self._beyond: set[str] = set()
+        """Organizations that want more than their quota."""
         for ask in self._asks.values():
             self._count(ask, 1)
         self._stale = True
+        self.settle()
+
+    @property
+    def scarce(self) -> bool:
+        """Whether more is wished for than there may be."""
+        return bool(self._beyond) or not self._asked.within(self._capacity)
 
     def state(self, ask: Ask[Key]) -> None:
         """A service wishes for this from now on."""
@@ -49,41 +60,56 @@ class Shares(Generic[Key]):
         if ask := self._asks.pop(key, None):
             self._count(ask, -1)
             self._stale = True
+            self._told.pop(key, None)
+            self._affected.discard(key)
 
-    def grant(self, key: Key) -> Grant:
-        """What a service gets now."""
-        self._settle()
-        return self._short.get(key) or Grant(self._asks[key].wanted)
-
-    def affected(self) -> set[Key]:
-        """Services that get another number than when this was asked last, because of others too."""
-        self._settle()
-        affected, self._affected = self._affected, set()
-        return affected
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Share what there is among all who have said what they wish for."""
         if not self._stale:
             return
         self._stale = False
-        before, self._short = self._short, {}
-        if not self._suffices():
+        before, self._shared = self._shared, {}
+        if self.scarce:
             granted = share(list(self._asks.values()), self._quotas, self._capacity)
-            self._short = {key: grant for key, grant in granted.items() if grant.cause}
-        for key in {*before, *self._short}:
-            was, now = before.get(key), self._short.get(key)
-            if (was and was.replicas) != (now and now.replicas):
-                self._affected.add(key)
+            self._shared = {key: (ask, granted[key]) for key, ask in self._asks.items()}
+        for key in before.keys() | self._shared.keys():
+            told = self._told.get(key)
+            if told is not None:
+                gets = self._shared[key][1].replicas if self._shared else self._asks[key].wanted
+                (self._affected.discard if gets == told else self._affected.add)(key)
 
-    def _suffices(self) -> bool:
-        return self._asked.within(self._capacity) and all(
-            asked.within(self._quotas.get(name, NO_QUOTA).limit)
-            for name, asked in self._asked_by.items()
-        )
+    def grant(self, key: Key) -> Grant:
+        """What a service gets now; who wants more than it has makes all be shared anew."""
+        ask = self._asks[key]
+        grant = Grant(ask.wanted)
+        if self.scarce:
+            shared, given = self._shared.get(key, (None, _NOTHING))
+            if shared is not ask and ask.wanted > given.replicas:
+                self.settle()
+                shared, given = self._shared[key]
+            if shared is ask:
+                grant = given
+        self._told[key] = grant.replicas
+        self._affected.discard(key)
+        return grant
+
+    def affected(self) -> set[Key]:
+        """Services that get another number than they were told, because of others."""
+        self.settle()
+        affected, self._affected = self._affected, set()
+        return affected
 
     def _count(self, ask: Ask[Key], sign: int) -> None:
         """`share` leaves aside what is larger than all there is, so that is not counted here."""
-        times = sign * ask.wanted
+        times, name = sign * ask.wanted, ask.organization
         if ask.each.within(self._capacity):
             self._asked = self._asked.plus(ask.each, times)
-        theirs = self._asked_by.get(ask.organization, Amounts())
-        self._asked_by[ask.organization] = theirs.plus(ask.each, times)
+        theirs = self._asked_by.get(name, NOTHING).plus(ask.each, times)
+        self._asked_by[name] = theirs
+        if theirs.within(self._quotas.get(name, NO_QUOTA).limit):
+            self._beyond.discard(name)
+        else:
+            self._beyond.add(name)
+
+
+_NOTHING = Grant(0)

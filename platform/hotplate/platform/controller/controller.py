@@ -224,7 +224,9 @@ class Controller:
         dirty, self._dirty = self._dirty, set()
         if self._stopping:
             return
-        for deployment_id in sorted(dirty):
+        todo, foreseen = sorted(dirty), False
+        for number, deployment_id in enumerate(todo):
+            foreseen = foreseen or self._reconciler.foresee(todo[number:])
             try:
                 await self._reconciler.step(deployment_id)
                 self._unknown.pop(deployment_id, None)
@@ -242,7 +244,7 @@ class Controller:
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
             self._reconciler.route(deployment_id)
-        for deployment_id in self._reconciler.granting.affected() - dirty:
+        for deployment_id in self._reconciler.granting.affected():
             self._look_at(deployment_id)
         self._publish()
 

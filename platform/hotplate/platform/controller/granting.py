@@ -39,12 +39,13 @@ class Granting:
             there = there.plus(Amounts(node.gpus, node.cpus, node.memory_bytes))
         self._shares.limit(quotas, there._replace(replicas=math.inf))
 
-    def grant(
-        self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]], replicas: Sequence[Replica]
-    ) -> dict[WorkloadKey, Grant]:
-        """What the workloads of a deployment get, which asks for nothing else. `replicas` are all
-        that exist, of every organization.
-        """
+    @property
+    def scarce(self) -> bool:
+        """Whether more is wished for than there may be."""
+        return self._shares.scarce
+
+    def state(self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]]) -> None:
+        """A deployment asks for this, and for nothing else."""
         keys = {ask.key for ask in asks}
         for key in self._asking.pop(deployment_id, set()) - keys:
             self._shares.withdraw(key)
@@ -54,6 +55,18 @@ class Granting:
         for ask in asks:
             self._shares.state(ask)
             self._owners[ask.key] = deployment_id
+
+    def share(self) -> None:
+        """Once all that have their turn have stated what they ask for: what there is for each."""
+        self._shares.settle()
+
+    def grant(
+        self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]], replicas: Sequence[Replica]
+    ) -> dict[WorkloadKey, Grant]:
+        """What the workloads of a deployment get, which asks for nothing else. `replicas` are all
+        that exist, of every organization.
+        """
+        self.state(deployment_id, asks)
         granted = {ask.key: self._shares.grant(ask.key) for ask in asks}
         return granted | self._held_up(deployment_id, asks, granted, replicas)
 
@@ -69,7 +82,7 @@ class Granting:
         return set(self._told)
 
     def affected(self) -> set[int]:
-        """Deployments that get another number than before, because of others too."""
+        """Deployments that get another number than they were told, because of others."""
         return {self._owners[key] for key in self._shares.affected() if key in self._owners}
 
     def waiting(self) -> Collection[int]:

@@ -8,28 +8,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from hotplate.autoscaler.grants import Ask, Grant
+from hotplate.autoscaler.grants import Grant
 from hotplate.autoscaler.schedule import Floor, Schedule
 from hotplate.deploy.engine import Engine, Replica, WorkloadKey
 from hotplate.platform.annotations import binary_of
+from hotplate.platform.controller.asking import asks
 from hotplate.platform.controller.chronicle import Chronicle
 from hotplate.platform.controller.gateways import Gateways
 from hotplate.platform.controller.granting import Granting
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.plan import Plan, held_by, plan, wanted
+from hotplate.platform.controller.plan import Plan, plan
 from hotplate.platform.controller.query_watch import QueryWatch
 from hotplate.platform.controller.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.scaling import Scaling, Wish, counts
 from hotplate.platform.controller.sentences import failed
 from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.controller.tracked import UNSETTLED, Tracked
-from hotplate.platform.controller.workloads import Rules, Service, amounts_of
+from hotplate.platform.controller.workloads import Rules, Service
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
@@ -120,10 +122,37 @@ class Reconciler:
         await self._chronicle.decided(tracked, wishes, now)
         await self._conclude(tracked, step)
 
+    def foresee(self, deployment_ids: Iterable[int]) -> bool:
+        """Have what is scarce shared once among all that have their turn now, as far as it is
+        known here what they will ask for: else each step with another wish would share it anew.
+        Whether anything is scarce."""
+        if not self.granting.scarce:
+            return False
+        for deployment_id in deployment_ids:
+            tracked = self.tracked.get(deployment_id)
+            if tracked is not None and deployment_id not in self._stale:
+                with suppress(Exception):  # its step has the same trouble, and tells of it
+                    wishes, situation = self._wish(tracked, frozenset())
+                    self.granting.state(deployment_id, asks(tracked, situation, wishes))
+        self.granting.share()
+        return True
+
     def _decide(
         self, tracked: Tracked, overdue: frozenset[str]
     ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], Plan]:
         """What is wished for, what of it is granted, and what to do now."""
+        wishes, situation = self._wish(tracked, overdue)
+        granted = self.granting.grant(
+            tracked.deployment.id, asks(tracked, situation, wishes), self._engine.replicas()
+        )
+        wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
+        step = plan(replace(situation, granted=granted))
+        tracked.drain(step.draining, asyncio.get_running_loop().time())
+        self._count_tasks(tracked)
+        return wishes, granted, step
+
+    def _wish(self, tracked: Tracked, overdue: frozenset[str]) -> tuple[list[Wish], Situation]:
+        """What is wished for, and how the deployment stands."""
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         replicas = tracked.mine(self._engine.replicas())
         wishes: list[Wish] = []
@@ -138,7 +167,7 @@ class Reconciler:
             wish = self.scaling.wish(service, demand, there, now, memory, floor)
             wishes.append(self._switched(tracked, service, wish, own, now))
             tracked.look_by(wishes[-1].decision.next_at)
-        situation = Situation(
+        return wishes, Situation(
             deployment=tracked.deployment,
             services=tracked.services,
             desired={wish.key: wish.decision.desired for wish in wishes},
@@ -150,12 +179,6 @@ class Reconciler:
             told=frozenset(filter(tracked.owns, self.granting.ordered())),
             unserved=tracked.traffic.unserved.get(public_name(tracked.deployment), ""),
         )
-        granted = self._grant(tracked, situation, {w.key: w.decision.kept for w in wishes})
-        wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
-        step = plan(replace(situation, granted=granted))
-        tracked.drain(step.draining, now)
-        self._count_tasks(tracked)
-        return wishes, granted, step
 
     def _count_tasks(self, tracked: Tracked) -> None:
         """On what drains: it has longer to end while one runs."""
@@ -191,33 +214,6 @@ class Reconciler:
         memory = tracked.memories.get(service.name) or {}
         wall = datetime.now(UTC).timestamp()
         return self.scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
-
-    def _grant(
-        self, tracked: Tracked, situation: Situation, kept: Mapping[WorkloadKey, int]
-    ) -> dict[WorkloadKey, Grant]:
-        """What of all that the deployment wants it gets, beside all the others."""
-        deployment = situation.deployment
-        serving = deployment.serving
-        replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
-        priority = LabelSettings.of(deployment.labels).priority
-        asks = []
-        wishes = wanted(situation)
-        held = held_by(situation, wishes)
-        for key, count in wishes.items():
-            if service := tracked.find(key):
-                asks.append(
-                    Ask(
-                        key,
-                        key.organization,
-                        amounts_of(service.workload.resources),
-                        count,
-                        kept=min(count, kept.get(key, 0)),
-                        held=held[key],
-                        priority=priority,
-                        replacing=key.revision == replacing,
-                    )
-                )
-        return self.granting.grant(deployment.id, asks, self._engine.replicas())
 
     async def _hear(self, tracked: Tracked, replicas: Sequence[Replica], now: float) -> None:
         """While a route has no owner, nobody can say who is out."""
