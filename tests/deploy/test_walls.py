@@ -21,9 +21,10 @@ from hotplate.deploy import enter as enter_module
 from hotplate.deploy.enclosure import entrance
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local import LocalEngine
+from hotplate.deploy.process_table import marked, session_members, stat_of
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
 from hotplate.deploy.walls import Walls
-from tests.deploy.fakes import MACHINE, QUICK, states, until, workload
+from tests.deploy.fakes import MACHINE, QUICK, pid_of, runs, states, until, workload, zombies
 from tests.deploy.test_standbys import pool, ready, warm
 
 S = ReplicaState
@@ -164,6 +165,43 @@ async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_pa
     finally:
         await engine.stop_all()
         await engine.close()
+
+
+def at_the_door(directory: Path) -> tuple[int, int]:
+    """The only standby, and who waits there."""
+    (folder,) = (directory / "standbys").iterdir()
+    standby = stat_of(marked("HOTPLATE_REPLICA_DIR", [str(folder / "work")])[0]).session
+    (waits,) = set(session_members(standby)) - {standby}
+    return standby, waits
+
+
+async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_path: Path) -> None:
+    walls = Walls([tmp_path])
+    if walls.refusal:
+        pytest.skip(f"no namespaces here: {walls.refusal}")
+    settings = replace(QUICK, standby=StandbySettings(StandbyMode.FIXED, calm_s=0.0))
+    engine = LocalEngine(tmp_path, warm(), MACHINE, settings, random.Random(1), walls=walls)
+    await engine.start()
+    used = []
+    try:
+        await engine.scale(workload("a"), 1)
+        for count in (2, 3):
+            await pool(engine, ready(1))
+            standby, waits = at_the_door(tmp_path)
+            used.append(standby)
+            assert stat_of(waits).parent == os.getpid(), "else only the system could reap it"
+            await engine.scale(workload("a"), count)
+            await until(engine, states(*[S.READY] * count))
+            assert not runs(waits) and zombies() == []
+        replicas = {pid_of(tmp_path, each.id) for each in engine.replicas()}
+        assert set(used) < replicas, "both standbys have become replicas"
+        await pool(engine, ready(1))  # this one ends with somebody at its door
+        used.append(at_the_door(tmp_path)[0])
+    finally:
+        await engine.stop_all()
+        await engine.close()
+    assert zombies() == []
+    assert [session_members(pid) for pid in used] == [[], [], []]
 
 
 def test_where_no_namespace_may_be_made_a_sentence_says_why_and_programs_run(

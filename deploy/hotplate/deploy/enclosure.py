@@ -13,7 +13,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hotplate.deploy.processes import Others, marked
+from hotplate.deploy.process_table import marked
+from hotplate.deploy.processes import Others
 from hotplate.deploy.quantities import GIB
 
 REPLICA_DIR = "HOTPLATE_REPLICA_DIR"

@@ -7,7 +7,7 @@ descriptor or empty. Run as a file, so that nothing but the interpreter is loade
 The walls are a user namespace and a mount namespace in which hidden folders are empty but for the
 paths that the program needs. Whoever lives there can neither take a mount away nor look into a
 process outside. At the door a copy of us waits for paths that are needed later; it is no part of
-the program, which cannot look into it either.
+the program, which cannot look into it either, but a child of whoever has started us.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import sys
 
 HIDE, READ, WRITE = "hide", "read", "write"
 """How a line of WALLS begins; a blank and a path follow."""
-SHOWN = b"shown"
-"""Said at the door when a request was carried out; anything else is why it was not."""
+SHOWN = b"shown "
+"""Said at the door when a request was carried out, and by which process, which ends then; anything
+else is why it was not."""
 
 _NEWNS, _NEWUSER = 0x20000, 0x10000000
 """From linux/sched.h."""
@@ -26,6 +27,8 @@ _BIND, _REC = 0x1000, 0x4000
 """From sys/mount.h."""
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_RDONLY = 442, -100, 0x8000, 1
 """From linux/mount.h and fcntl.h; the call's number is that of all architectures (Linux 5.12)."""
+_SYS_CLONE3, _CLONE_PARENT = 435, 0x8000
+"""From linux/sched.h; the same number everywhere, too (Linux 5.3)."""
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 4, 24
 _CAP_SYS_PTRACE, _CAP_SYS_ADMIN = 19, 21
 """From linux/prctl.h and linux/capability.h."""
@@ -81,11 +84,11 @@ def _wall_in(lines: list[tuple[str, str]], door: int | None) -> None:
     os.chdir(here)  # else "..", from where we stood before, would lead behind the walls
     if door is not None:
         os.set_inheritable(door, False)
-        if os.fork() == 0:
-            if os.fork() == 0:  # an orphan, so that the program need not wait for it
+        if kernel.fork_sibling() == 0:
+            try:
                 _wait_at(door, kernel, behind)
-            os._exit(0)
-        os.wait()
+            finally:
+                os._exit(0)
     for capability in (_CAP_SYS_PTRACE, _CAP_SYS_ADMIN):
         kernel.prctl(_PR_CAPBSET_DROP, capability)
 
@@ -158,7 +161,7 @@ def _wait_at(door: int, kernel: _Kernel, behind: dict[str, int]) -> None:
     request = os.read(door, _REQUEST_BYTES)
     if not request:
         return
-    answer = SHOWN
+    answer = SHOWN + str(os.getpid()).encode()
     try:
         _show(kernel, behind, _lines(os.fsdecode(request)))
     except OSError as error:
@@ -178,6 +181,15 @@ class _Kernel:
     def unshare(self, flags: int) -> None:
         self._check(self._libc.unshare(flags), "unshare")
 
+    def fork_sibling(self) -> int:
+        """As `os.fork`, but the new process is a child of our own parent: the program, which did
+        not ask for it, need not wait for it, and it is no orphan that nobody may ever wait for."""
+        arguments = (self._ctypes.c_uint64 * 8)(_CLONE_PARENT)
+        size_bytes = self._ctypes.c_size_t(self._ctypes.sizeof(arguments))
+        pid: int = self._libc.syscall(self._ctypes.c_long(_SYS_CLONE3), arguments, size_bytes)
+        self._check(pid < 0, "clone3")
+        return pid
+
     def mount(self, source: str, target: str, kind: str, flags: int, options: str) -> None:
         texts = (os.fsencode(source), os.fsencode(target), kind.encode())
         number = self._ctypes.c_ulong(flags)
@@ -195,7 +207,7 @@ class _Kernel:
         numbers = [self._ctypes.c_ulong(each) for each in (value, 0, 0, 0)]
         self._check(self._libc.prctl(option, *numbers), f"prctl {option}")
 
-    def _check(self, result: int, what: str) -> None:
+    def _check(self, result: int | bool, what: str) -> None:
         if result:
             number = self._ctypes.get_errno()
             raise OSError(number, os.strerror(number), what)

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hotplate.deploy.errors import SpawnFailed
+from hotplate.deploy.process_table import marked, runs, session_children, session_members, stat_of
 
 _SWEEP_PAUSE_S = 0.005
 """First pause while killed processes vanish from /proc; nothing tells us when they have."""
@@ -97,7 +96,7 @@ class Process:
             os.close(log)
             os.close(stdin)
         child.returncode = 0  # we reap it ourselves: Popen must not wait for it when collected
-        return cls(child.pid, _stat(child.pid).start_time, os.pidfd_open(child.pid), others)
+        return cls(child.pid, stat_of(child.pid).start_time, os.pidfd_open(child.pid), others)
 
     @classmethod
     def adopt(cls, pid: int, start_time: str, others: Others | None = None) -> Process | None:
@@ -107,7 +106,7 @@ class Process:
         except OSError:
             return None
         try:
-            stat = _stat(pid)
+            stat = stat_of(pid)
             if stat.start_time == start_time and not stat.dead:
                 return cls(pid, start_time, pidfd, others)
             if stat.dead:
@@ -126,7 +125,7 @@ class Process:
         found = []
         for pid in marked(variable, values):
             with contextlib.suppress(ProcessLookupError):
-                if process := cls.adopt(pid, _stat(pid).start_time):
+                if process := cls.adopt(pid, stat_of(pid).start_time):
                     found.append(process)
         return found
 
@@ -187,8 +186,10 @@ class Process:
     async def _bury(self) -> None:
         try:
             self.others.seal()
-            await end_all(lambda: {*_session_members(self.pid), *self.others.members()})
+            await end_all(lambda: {*session_members(self.pid), *self.others.members()})
         finally:
+            for child in session_children(self.pid):
+                _reap(child)
             # Last, because until then nobody else can get this pid or session id.
             code = _reap(self.pid)
             os.close(self._pidfd)
@@ -196,18 +197,18 @@ class Process:
                 self._ended.set_result(code)
 
 
-def start_time_of(pid: int) -> str:
-    """When a process started: ticks since boot and the boot's id. Raises `ProcessLookupError`."""
-    return _stat(pid).start_time
-
-
-def is_running(pid: int, start_time: str) -> bool:
-    """Whether the process with this pid and start time has not ended."""
+async def until_reaped(child: int) -> None:
+    """Returns when that child of ours, which is about to end, has left nothing."""
+    loop = asyncio.get_running_loop()
+    pidfd = os.pidfd_open(child)
+    ended = loop.create_future()
+    loop.add_reader(pidfd, ended.set_result, None)
     try:
-        stat = _stat(pid)
-    except ProcessLookupError:
-        return False
-    return stat.start_time == start_time and not stat.dead
+        await ended
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    _reap(child)
 
 
 def _reap(pid: int) -> int | None:
@@ -216,38 +217,6 @@ def _reap(pid: int) -> int | None:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
         return None
-
-
-@dataclass(frozen=True)
-class _Stat:
-    """What we read of /proc/<pid>/stat."""
-
-    state: str
-    session: int
-    start_time: str
-
-    @property
-    def dead(self) -> bool:
-        return self.state in "ZX"
-
-
-def _stat(pid: int) -> _Stat:
-    """Raises `ProcessLookupError`."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except FileNotFoundError:
-        raise ProcessLookupError(pid) from None
-    fields = text.rpartition(")")[2].split()  # the name before ")" may hold anything
-    return _Stat(state=fields[0], session=int(fields[3]), start_time=f"{fields[19]}@{_boot_id()}")
-
-
-@functools.cache
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def document(content: Any) -> int:
@@ -259,22 +228,11 @@ def document(content: Any) -> int:
     return fd
 
 
-def marked(variable: str, values: Collection[str]) -> list[int]:
-    """Processes that were started with an environment where `variable` is one of `values`."""
-    wanted = {f"{variable}={value}".encode() for value in values}
-    found = []
-    for pid in _pids():
-        with contextlib.suppress(OSError):  # gone, or somebody else's
-            if not wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
-                found.append(pid)
-    return found
-
-
 async def end_all(members: Callable[[], Collection[int]]) -> None:
     """SIGKILL what `members` names, again and again until nothing of it runs."""
     pause_s = _SWEEP_PAUSE_S
     killed: set[int] = set()
-    while rest := {pid for pid in members() if _runs(pid)}:
+    while rest := {pid for pid in members() if runs(pid)}:
         for pid in rest:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -282,22 +240,3 @@ async def end_all(members: Callable[[], Collection[int]]) -> None:
         # Those that are new have been forked meanwhile: no time to lose.
         pause_s = _SWEEP_PAUSE_S if rest - killed else min(2 * pause_s, 1.0)
         killed |= rest
-
-
-def _runs(pid: int) -> bool:
-    """Whether it is there, and no zombie."""
-    try:
-        return not _stat(pid).dead
-    except ProcessLookupError:
-        return False
-
-
-def _session_members(session: int) -> list[int]:
-    """Processes of the session that still run; zombies do not."""
-    members = []
-    for pid in _pids():
-        with contextlib.suppress(ProcessLookupError):
-            stat = _stat(pid)
-            if stat.session == session and not stat.dead:
-                members.append(pid)
-    return members

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hotplate.deploy.enclosure import entrance
 from hotplate.deploy.enter import HIDE, READ, SHOWN, WRITE
+from hotplate.deploy.processes import until_reaped
 
 _LIMIT_S = 10.0
 """For a try that takes milliseconds, on a machine that is busy."""
@@ -90,15 +91,16 @@ class Door:
             side.close()
 
     async def show(self, reads: Iterable[str], writes: Iterable[str]) -> None:
-        """Raises OSError."""
+        """Returns when nobody is at the door any more. Raises OSError."""
         for side in self._sides[:1]:
             side.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(side, _shown(reads, writes).encode())
             answer = await loop.sock_recv(side, _ANSWER_BYTES)
-            if answer != SHOWN:
+            if not answer.startswith(SHOWN):
                 raise OSError(os.fsdecode(answer) or "nobody is at its door")
             side.close()
+            await until_reaped(int(answer.removeprefix(SHOWN)))
 
     def close(self) -> None:
         for side in self._sides:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hotplate.deploy.phases import unix_now
-from hotplate.deploy.processes import is_running, start_time_of
+from hotplate.deploy.process_table import is_running, start_time_of
 from hotplate.platform.data_dir import DataDir
 
 SUPERVISOR = "up"

@@ -1,0 +1,100 @@
+"""Which processes there are, as /proc tells."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def start_time_of(pid: int) -> str:
+    """When a process started: ticks since boot and the boot's id. Raises `ProcessLookupError`."""
+    return stat_of(pid).start_time
+
+
+def is_running(pid: int, start_time: str) -> bool:
+    """Whether the process with this pid and start time has not ended."""
+    try:
+        stat = stat_of(pid)
+    except ProcessLookupError:
+        return False
+    return stat.start_time == start_time and not stat.dead
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What we read of /proc/<pid>/stat."""
+
+    state: str
+    parent: int
+    session: int
+    start_time: str
+
+    @property
+    def dead(self) -> bool:
+        return self.state in "ZX"
+
+
+def stat_of(pid: int) -> Stat:
+    """Raises `ProcessLookupError`."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except FileNotFoundError:
+        raise ProcessLookupError(pid) from None
+    fields = text.rpartition(")")[2].split()  # the name before ")" may hold anything
+    return Stat(
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        start_time=f"{fields[19]}@{_boot_id()}",
+    )
+
+
+@functools.cache
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def marked(variable: str, values: Collection[str]) -> list[int]:
+    """Processes that were started with an environment where `variable` is one of `values`."""
+    wanted = {f"{variable}={value}".encode() for value in values}
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):  # gone, or somebody else's
+            if not wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+                found.append(pid)
+    return found
+
+
+def runs(pid: int) -> bool:
+    """Whether it is there, and no zombie."""
+    try:
+        return not stat_of(pid).dead
+    except ProcessLookupError:
+        return False
+
+
+def session_members(session: int) -> list[int]:
+    """Processes of the session that still run; zombies do not."""
+    return [pid for pid, stat in _in_session(session) if not stat.dead]
+
+
+def session_children(leader: int) -> list[int]:
+    """Our own children in its session, but for itself: they were made in its stead."""
+    us = os.getpid()
+    return [pid for pid, stat in _in_session(leader) if stat.parent == us and pid != leader]
+
+
+def _in_session(session: int) -> Iterator[tuple[int, Stat]]:
+    for pid in _pids():
+        with contextlib.suppress(ProcessLookupError):
+            stat = stat_of(pid)
+            if stat.session == session:
+                yield pid, stat
