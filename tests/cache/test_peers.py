@@ -164,8 +164,8 @@ async def test_where_there_is_no_room_for_a_chunk_its_answer_is_not_taken_for_th
         view = memoryview(bytearray(5))
 
         def read(index: int, prepare: Callable[[], None]) -> PeerAnswer:
-            where = address(one), blob["digest"], index, view
-            return client.read(*where, prepare, "", False, 5.0)
+            asked = client.ask(address(one), blob["digest"], index, "", urgent=False)
+            return asked.read(view, prepare, 5.0)
 
         with pytest.raises(NoSpace):
             await asyncio.to_thread(read, 0, refuse)

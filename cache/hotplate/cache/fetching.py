@@ -11,6 +11,7 @@ import bisect
 import contextlib
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +22,7 @@ from hotplate.cache.errors import CacheError, ChunkCorrupt
 from hotplate.cache.manifest import Blob, Content, Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Came, Source
-from hotplate.cache.peer_answer import PeerAnswer, Peers
+from hotplate.cache.peer_answer import PeerAnswer, Peers, Request
 from hotplate.cache.standing import Standing
 from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
 from hotplate.cache.traffic import Traffic
@@ -85,6 +86,20 @@ class Fetch:
         return (not self.urgent, self.arrival)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A chunk that a peer was asked for."""
+
+    fetch: Fetch
+    step: Step
+    part: memoryview
+    known: str
+    """Its digest; "" where that is not known."""
+    request: Request | None
+    """None: the peer has gone."""
+    began: float
+
+
 class Fetcher:
     """Runs fetches on a few threads: chunks that readers wait for first, then in file order.
 
@@ -111,6 +126,7 @@ class Fetcher:
         self._peer_slots = TRANSFERS
         self._wait_slots = WAITS
         self._fetches: list[Fetch] = []
+        self._handed: deque[tuple[Fetch, Step]] = deque()  # taken, for whichever thread is free
         self._arrivals = 0
         self._closed = False
         self._wakes_at = math.inf  # when a thread that waits looks for work again
@@ -181,20 +197,30 @@ class Fetcher:
     def _run(self) -> None:
         while (taken := self._take()) is not None:
             fetch, step = taken
-            try:
-                self._bring(fetch, step)
-            except CacheError as error:
-                self._failed(fetch, step, error)
-            except Exception as error:  # a thread that dies would leave readers hanging
-                self._failed(fetch, step, CacheError(f"{fetch.chunks.name}: {error!r}"))
-            # It looks for work next itself: nobody else is woken for what has become possible.
+            asked = None
+            with self._failing(fetch, step):
+                if step.source in (HERE, ORIGIN):
+                    self._bring(fetch, step)
+                else:
+                    asked = self._ask(fetch, step)
             del fetch, taken  # an idle thread keeps nobody's memory alive
+            while asked is not None:
+                asked = self._receive(asked)
+
+    @contextlib.contextmanager
+    def _failing(self, fetch: Fetch, step: Step) -> Iterator[None]:
+        try:
+            yield
+        except CacheError as error:
+            self._failed(fetch, step, error)
+        except Exception as error:  # a thread that dies would leave readers hanging
+            self._failed(fetch, step, CacheError(f"{fetch.chunks.name}: {error!r}"))
 
     def _take(self) -> tuple[Fetch, Step] | None:
         with self.work:
             while not self._closed:
                 now = self.clock()
-                taken = self._look(now)
+                taken = self._handed.popleft() if self._handed else self._look(now)
                 if taken is not None:
                     # One thread at a time looks for work: what one finds none of, no other would;
                     # where one found some, there may be more.
@@ -243,20 +269,20 @@ class Fetcher:
                 self._peers.news()
 
     def _bring(self, fetch: Fetch, step: Step) -> None:
-        """Raises CacheError, when the origin did not give it or there is no room for it."""
+        """From the origin, or from this node's disk.
+
+        Raises CacheError, when the origin did not give it or there is no room for it.
+        """
         offset, length = fetch.content.span(step.index)
         if step.source == HERE:
             fetch.destination.reserve(offset, length)
             self._bring_local(fetch, step)
             return
+        with self._request(fetch, step), self._part(fetch, step) as part:
+            fetch.destination.reserve(offset, length)
+            fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
+        self._count(fetch, length)
         with self._part(fetch, step) as part:
-            if step.source != ORIGIN:
-                self._bring_from_peer(fetch, step, part)
-                return
-            with self._request(fetch, step):
-                fetch.destination.reserve(offset, length)
-                fetch.origin.read_into(offset, part, self._hears(fetch, step.index))
-            self._count(fetch, length)
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
             fetch.content.chunks[step.index] = digest
@@ -265,24 +291,19 @@ class Fetcher:
         self._came(fetch, step, 0.0)
 
     def _part(self, fetch: Fetch, step: Step) -> memoryview:
-        """Where the chunk goes. Raises CacheError; then nobody is asked for it."""
+        """Where the chunk goes. Raises CacheError."""
         offset, length = fetch.content.span(step.index)
-        try:
-            return fetch.destination.view[offset : offset + length]
-        except CacheError:
-            with self._request(fetch, step):  # its slot is free again
-                raise
+        return fetch.destination.view[offset : offset + length]
 
     @contextlib.contextmanager
     def _request(self, fetch: Fetch, step: Step) -> Iterator[None]:
-        """While its source is asked. Then the next request goes out at once, on another thread:
+        """While the origin is asked. Then the next request goes out at once, on another thread:
         no connection waits for what came over it to be verified."""
         try:
             yield
         finally:
             with self.work:
-                self._count_slot(step, 1)
-                fetch.swarm.answered(step, self.clock())
+                self._answered(fetch, step)
                 self.work.notify()
 
     def _hears(self, fetch: Fetch, index: int) -> Came:
@@ -308,29 +329,75 @@ class Fetcher:
         with self.work:
             fetch.swarm.damaged(step)
 
-    def _bring_from_peer(self, fetch: Fetch, step: Step, part: memoryview) -> None:
+    def _ask(self, fetch: Fetch, step: Step) -> _Asked | None:
+        """Sends a peer the request. None where that could not be; then nobody is asked for it."""
         assert self._peers is not None
-        began = self.clock()
         known = fetch.content.chunks[step.index]
-        with self._request(fetch, step):
-            answer = self._peers.read(
-                *(step.source, fetch.key, step.index, part),
-                lambda: fetch.destination.reserve(*fetch.content.span(step.index)),
-                *(known, step.urgent, self.standing.patience_s),
-            )
-        took_s = self.clock() - began
+        with self._failing(fetch, step):
+            part = self._part(fetch, step)
+            request = self._peers.ask(step.source, fetch.key, step.index, known, step.urgent)
+            return _Asked(fetch, step, part, known, request, self.clock())
+        with self.work:
+            self._answered(fetch, step)
+        return None
+
+    def _receive(self, asked: _Asked) -> _Asked | None:
+        """Takes a peer's answer. Asks for the next chunk before this one is verified: no connection
+        waits for that, and no other thread is woken. What it has asked for."""
+        fetch, step, answer = asked.fetch, asked.step, None
+        with self._failing(fetch, step):
+            answer = self._answer_of(asked)
+        if answer is not None and answer.missed is None:
+            after = self._ask_next(fetch, step)
+            with self._failing(fetch, step):
+                self._verify(asked, answer)
+            return after
+        if answer is not None:
+            self._missed(fetch, step, answer)
+        with self.work:
+            self._answered(fetch, step)
+        return None
+
+    def _answer_of(self, asked: _Asked) -> PeerAnswer:
+        """Raises CacheError where there is no room for it."""
+        if asked.request is None:
+            return PeerAnswer(Missed.LACKS)
+        fetch, span = asked.fetch, asked.fetch.content.span(asked.step.index)
+        patience_s = self.standing.patience_s
+        return asked.request.read(asked.part, lambda: fetch.destination.reserve(*span), patience_s)
+
+    def _ask_next(self, fetch: Fetch, step: Step) -> _Asked | None:
+        """That step's source has answered, and its slot is free again."""
+        with self.work:
+            self._answered(fetch, step)
+            taken = None if self._closed else self._look(self.clock())
+            # What else is not to wait for this thread.
+            if taken is not None and taken[1].source in (HERE, ORIGIN):
+                self._handed.append(taken)
+                self.work.notify()
+                taken = None
+        return None if taken is None else self._ask(*taken)
+
+    def _answered(self, fetch: Fetch, step: Step) -> None:
+        """With `work` held."""
+        self._count_slot(step, 1)
+        fetch.swarm.answered(step, self.clock())
+
+    def _verify(self, asked: _Asked, answer: PeerAnswer) -> None:
+        fetch, step = asked.fetch, asked.step
+        took_s, digest = self.clock() - asked.began, chunk_digest(asked.part)
+        # A draft's digests are said by who fetched the chunk, and its bytes must have them.
+        if digest != (asked.known or answer.digest):
+            self._missed(fetch, step, PeerAnswer(Missed.LIED, body_bytes=answer.body_bytes))
+            return
+        if isinstance(fetch.content, Draft):
+            fetch.content.chunks[step.index] = digest
+        self._count_peer_bytes(fetch, answer)
+        self._came(fetch, step, took_s, answer)
+
+    def _count_peer_bytes(self, fetch: Fetch, answer: PeerAnswer) -> None:
         self._metrics.peer_bytes.labels("in").inc(answer.body_bytes)
         fetch.traffic.add(peers_bytes=answer.body_bytes)
-        if answer.missed is None:
-            digest = chunk_digest(part)
-            # A draft's digests are said by who fetched the chunk, and its bytes must have them.
-            if digest == (known or answer.digest):
-                if isinstance(fetch.content, Draft):
-                    fetch.content.chunks[step.index] = digest
-                self._came(fetch, step, took_s, answer)
-                return
-            answer = PeerAnswer(Missed.LIED)
-        self._missed(fetch, step, answer)
 
     def _count(self, fetch: Fetch, body_bytes: int) -> None:
         self._metrics.origin_bytes.inc(body_bytes)
@@ -341,6 +408,8 @@ class Fetcher:
     ) -> None:
         self._metrics.count_chunk(_kind(step), "verified")
         with self.work:
+            if answer is not None and not self.standing.proven(step.source):
+                self.work.notify()  # from now on it may be asked for more at a time
             fetch.swarm.came(step, took_s, self.clock())
             if answer is not None:
                 fetch.swarm.holds(step.source, answer.have)
@@ -357,6 +426,7 @@ class Fetcher:
         why = answer.missed
         assert why is not None
         self._metrics.count_chunk("peer", why.name.lower())
+        self._count_peer_bytes(fetch, answer)
         with self.work:
             now = self.clock()
             if why is Missed.LIED and not self.standing.is_banned(step.source, now):
@@ -383,6 +453,7 @@ class Fetcher:
     def _end_of(self, fetch: Fetch, final: CacheError | None) -> None:
         """What is to be done after a chunk did not come."""
         self._tell(fetch)
+        self.work.notify()  # this thread may have asked for another already
         if final is not None and fetch in self._fetches:
             self._drop(fetch)
             fetch.on_failed(final)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -21,10 +21,9 @@ import aiohttp
 from hotplate.cache.fetching import Fetch, Fetcher
 from hotplate.cache.members import Members
 from hotplate.cache.participants import Share
-from hotplate.cache.peer_answer import PeerAnswer
+from hotplate.cache.peer_answer import Request
 from hotplate.cache.peer_client import PeerClient
 from hotplate.cache.shelf import Shelf
-from hotplate.cache.swarm import Missed
 
 log = logging.getLogger(__name__)
 
@@ -76,22 +75,12 @@ class Gossip:
         self.members.tell([one for one in addresses if self._may_ask(one)], self._loop.time())
         self._greet_all()
 
-    def read(
-        self,
-        peer: str,
-        key: str,
-        index: int,
-        view: memoryview,
-        prepare: Callable[[], None],
-        digest: str,
-        urgent: bool,
-        patience_s: float,
-    ) -> PeerAnswer:
+    def ask(self, peer: str, key: str, index: int, digest: str, urgent: bool) -> Request | None:
         """On a fetcher's thread."""
         address = self.members.reach(peer, self._fetcher.clock())
         if address is None:
-            return PeerAnswer(Missed.LACKS)
-        return self._client.read(address, key, index, view, prepare, digest, urgent, patience_s)
+            return None
+        return self._client.ask(address, key, index, digest, urgent)
 
     def begun(self, key: str) -> None:
         """On the loop: a fetch has begun."""

@@ -24,6 +24,17 @@ class PeerAnswer:
     """Bytes of the chunk that came, whole or not."""
 
 
+class Request(Protocol):
+    """A peer is being asked for a chunk. Of one thread."""
+
+    def read(self, view: memoryview, prepare: Callable[[], None], patience_s: float) -> PeerAnswer:
+        """Fills `view` with what the peer answers; never raises for what it does.
+
+        `prepare` makes room for it while the answer is on its way, and may raise CacheError, which
+        is raised here.
+        """
+
+
 class Peers(Protocol):
     """The other agents, for a fetcher's threads; thread-safe."""
 
@@ -31,22 +42,8 @@ class Peers(Protocol):
     def me(self) -> str:
         """This node's own id among them."""
 
-    def read(
-        self,
-        peer: str,
-        key: str,
-        index: int,
-        view: memoryview,
-        prepare: Callable[[], None],
-        digest: str,
-        urgent: bool,
-        patience_s: float,
-    ) -> PeerAnswer:
-        """Asks a peer for a chunk and fills `view` with it. `digest` is "" where not known.
-
-        `prepare` makes room for it while the answer is on its way, and may raise CacheError, which
-        is raised here.
-        """
+    def ask(self, peer: str, key: str, index: int, digest: str, urgent: bool) -> Request | None:
+        """Asks a peer for a chunk, whose `digest` is "" where not known; None if it has gone."""
 
     def begun(self, key: str) -> None:
         """A fetch has begun: the peers are to be asked for their shares of the content."""

@@ -6,8 +6,8 @@ import contextlib
 import ssl
 import threading
 from collections import defaultdict
-from collections.abc import Callable
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Callable, Mapping
+from urllib.parse import SplitResult
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.http_connection import Connection
@@ -33,49 +33,19 @@ class PeerClient:
     """Connections to peers, by their `host:port`. Thread-safe."""
 
     def __init__(self, token: str, clock: Callable[[], float]) -> None:
-        self._token = token
-        self._clock = clock
+        self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        self.clock = clock
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used: peers speak plain HTTP
         self._lock = threading.Lock()
         self._idle: dict[str, list[Connection]] = defaultdict(list)
 
-    def read(
-        self,
-        address: str,
-        key: str,
-        index: int,
-        view: memoryview,
-        prepare: Callable[[], None],
-        digest: str,
-        urgent: bool,
-        patience_s: float,
-    ) -> PeerAnswer:
-        """As `Peers.read`, of who is at that address; never raises for what a peer does.
-
-        New memory takes as long to clear as a fast peer takes to fill it, so both are done at once.
-        """
-        url = urlsplit(f"http://{address}/v1/chunks/{key}/{index}")
+    def ask(self, address: str, key: str, index: int, digest: str, urgent: bool) -> Asked:
+        """As `Peers.ask`, of who is at that address."""
         headers = {DIGEST: digest} if digest else {}
-        headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        headers |= self._authorization
         headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if urgent else {}
-        for fresh in (False, True):
-            connection = self._take(address, url, fresh)
-            if connection is None:
-                break
-            try:
-                connection.send("GET", url, headers)
-                prepare()
-                head = _patient_head(connection)
-            except OSError as exc:
-                connection.close()
-                if connection.used and not isinstance(exc, TimeoutError):
-                    continue  # an idle connection that was closed meanwhile says nothing
-                break
-            except CacheError:  # there is no room, and the answer comes all the same
-                connection.close()
-                raise
-            return self._body(address, connection, head, view, patience_s)
-        return PeerAnswer(Missed.LEFT)
+        url = SplitResult("http", address, f"/v1/chunks/{key}/{index}", "", "")
+        return Asked(self, url, headers)
 
     def close(self) -> None:
         with self._lock:
@@ -84,17 +54,67 @@ class PeerClient:
                     connection.close()
             self._idle.clear()
 
-    def _take(self, address: str, url: SplitResult, fresh: bool) -> Connection | None:
+    def kept(self, url: SplitResult) -> Connection | None:
+        """A connection there that is idle."""
         with self._lock:
-            if self._idle[address] and not fresh:
-                return self._idle[address].pop()
+            return self._idle[url.netloc].pop() if self._idle[url.netloc] else None
+
+    def connect(self, url: SplitResult) -> Connection | None:
         with contextlib.suppress(OSError):
             return Connection(url, self._tls, NO_PROGRESS_S / 2, _CONNECT_S)
         return None
 
+    def keep(self, url: SplitResult, connection: Connection) -> None:
+        """It has served a request whole, and may serve another."""
+        connection.used = True
+        with self._lock:
+            self._idle[url.netloc].append(connection)
+
+
+class Asked:
+    """A request to a peer, on its way where a connection was idle. Of one thread."""
+
+    def __init__(self, client: PeerClient, url: SplitResult, headers: Mapping[str, str]) -> None:
+        self._client = client
+        self._url = url
+        self._headers = headers
+        self._connection = self._send(client.kept(url))
+
+    def read(self, view: memoryview, prepare: Callable[[], None], patience_s: float) -> PeerAnswer:
+        """As `Request.read`.
+
+        New memory takes as long to clear as a fast peer takes to fill it, so both are done at once.
+        """
+        connection = self._connection or self._send(self._client.connect(self._url))
+        while connection is not None:
+            try:
+                prepare()
+                head = _patient_head(connection)
+            except OSError as exc:
+                connection.close()
+                if not connection.used or isinstance(exc, TimeoutError):
+                    break
+                # An idle connection that was closed meanwhile says nothing.
+                connection = self._send(self._client.connect(self._url))
+            except CacheError:  # there is no room, and the answer comes all the same
+                connection.close()
+                raise
+            else:
+                return self._body(connection, head, view, patience_s)
+        return PeerAnswer(Missed.LEFT)
+
+    def _send(self, connection: Connection | None) -> Connection | None:
+        """None where there is none, or it has ended."""
+        if connection is not None:
+            try:
+                connection.send("GET", self._url, self._headers)
+            except OSError:
+                connection.close()
+                return None
+        return connection
+
     def _body(
         self,
-        address: str,
         connection: Connection,
         head: tuple[int, str, dict[str, str]],
         view: memoryview,
@@ -110,23 +130,21 @@ class PeerClient:
             if (length != len(view)) if missed is None else length:
                 raise ValueError(f"{length} bytes for a chunk of {len(view)}")
             if missed is None:
-                got = self._fill(connection, view, self._clock() + patience_s)
+                got = self._fill(connection, view, self._client.clock() + patience_s)
         except (OSError, ValueError):
             connection.close()
             return PeerAnswer(Missed.LEFT, body_bytes=got)
         if got < len(view) and missed is None:
             connection.close()
             return PeerAnswer(Missed.LEFT, body_bytes=got)
-        connection.used = True
-        with self._lock:
-            self._idle[address].append(connection)
+        self._client.keep(self._url, connection)
         return PeerAnswer(missed, have, headers.get(DIGEST, ""), min(max(retry_s, 0.0), 2.0), got)
 
     def _fill(self, connection: Connection, view: memoryview, until: float) -> int:
         """How many bytes came before the connection ended, trickled, or `until` was over."""
         got, due = 0, _LEAST_BYTES
-        due_at = self._clock() + NO_PROGRESS_S
-        while got < len(view) and (now := self._clock()) < until:
+        due_at = self._client.clock() + NO_PROGRESS_S
+        while got < len(view) and (now := self._client.clock()) < until:
             if got >= due:
                 due, due_at = got + _LEAST_BYTES, now + NO_PROGRESS_S
             elif now >= due_at:

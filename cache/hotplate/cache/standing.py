@@ -110,6 +110,11 @@ class Standing:
             seconds if usual_s is None else usual_s + _USUAL_WEIGHT * (seconds - usual_s)
         )
 
+    def proven(self, peer: str) -> bool:
+        """Whether the last that came of it was a right chunk."""
+        record = self._records.get(peer)
+        return record is not None and record.proven
+
     def busy(self, peer: str, retry_s: float, now: float) -> None:
         """It has no upload slot for us now."""
         record = self._record(peer)
