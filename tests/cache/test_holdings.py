@@ -180,7 +180,7 @@ async def test_what_a_reader_wants_is_fetched_first(bench: Bench) -> None:
     first = bench.start(holdings, BLOB, "a")
     await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)  # the one thread is busy
     second = bench.start(holdings, SECOND, "b")
-    await second.until(lambda: second.fetch is not None)
+    await second.until(lambda: second.place is not None)
     holdings.want(second, [1])
     bench.origin.release()
     await asyncio.gather(first.until_on_disk(), second.until_on_disk())

@@ -13,19 +13,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Protocol
+from dataclasses import dataclass
 
-from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import CacheError, ChunkCorrupt
-from hotplate.cache.manifest import Blob, Content, Draft, chunk_digest
+from hotplate.cache.fetch import Fetch
+from hotplate.cache.manifest import Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
-from hotplate.cache.origin import Came, Source
+from hotplate.cache.origin import Came
 from hotplate.cache.peer_answer import PeerAnswer, Peers, Request
 from hotplate.cache.standing import Standing
 from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
-from hotplate.cache.traffic import Traffic
 
 TRANSFERS = 4
 """Chunks that come from peers at once. Simulated, fewer leave the link idle between two; of more,
@@ -36,54 +33,6 @@ WAITS = 12
 
 _NOTE_SHARE = 0.1
 """Of the time without progress that a fetch survives: bytes on their way are noted that often."""
-
-
-class Destination(Protocol):
-    """Where a blob's bytes are put."""
-
-    @property
-    def view(self) -> memoryview: ...
-
-    def reserve(self, offset: int, length: int) -> None:
-        """Makes room for that part before it is written. Raises NoSpace."""
-
-
-class LocalCopy(Protocol):
-    """A copy on this node, some or all of whose chunks are right."""
-
-    def take(self, index: int, destination: Destination) -> bool:
-        """Puts a chunk in its place and verifies it; False where this copy has it not.
-
-        Raises CacheError where that could not be told.
-        """
-
-
-@dataclass(eq=False)
-class Fetch:
-    """One file's content on its way into `destination`."""
-
-    key: str
-    content: Content
-    origin: Source
-    chunks: Chunks
-    destination: Destination
-    on_verified: Callable[[int], None]
-    on_failed: Callable[[CacheError], None]
-    urgent: bool = False
-    """Files that hold up a whole tree go before those that are usable while they arrive."""
-    local: LocalCopy | None = None
-    traffic: Traffic = field(default_factory=Traffic)
-    arrival: int = field(default=0, init=False)
-    swarm: Swarm = field(init=False)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What it is found by: its key, and its digest where that is known."""
-        return (self.key, self.content.digest) if isinstance(self.content, Blob) else (self.key,)
-
-    @property
-    def rank(self) -> tuple[bool, int]:
-        return (not self.urgent, self.arrival)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from typing import Any
 
 import aiohttp
 
-from hotplate.cache.fetching import Fetch, Fetcher
+from hotplate.cache.fetch import Fetch
+from hotplate.cache.fetching import Fetcher
 from hotplate.cache.members import Members
 from hotplate.cache.participants import Share
 from hotplate.cache.peer_answer import Request

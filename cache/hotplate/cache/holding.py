@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from hotplate.cache.arena import Region
 from hotplate.cache.errors import CacheError
-from hotplate.cache.fetching import Fetch
+from hotplate.cache.fetch import Fetch
 from hotplate.cache.landing import DiskLanding
 from hotplate.cache.manifest import Content, Draft
 from hotplate.cache.origin import Source
@@ -44,7 +44,7 @@ class Holding:
         self.used = 0
         self.fetch: Fetch | None = None
         self.task: asyncio.Task[None] | None = None
-        self._changed: asyncio.Future[None] | None = None
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     @property
     def complete(self) -> bool:
@@ -72,19 +72,27 @@ class Holding:
             self.key = self.content.digest
 
     def notify(self) -> None:
-        """Wakes everybody in `until`."""
-        if self._changed is not None:
-            self._changed.set_result(None)
-            self._changed = None
+        """Wakes those in `until` for whom it is time; most wait for the last of many chunks."""
+        waiting, self._waiting = self._waiting, []
+        for condition, future in waiting:
+            if future.done():  # who waited was cancelled
+                continue
+            if self.error is not None or condition():
+                future.set_result(None)
+            else:
+                self._waiting.append((condition, future))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns once `condition()` holds. Raises the error that the blob failed with."""
+        """Returns once `condition()` holds, which is asked whenever there is news.
+
+        Raises the error that the blob failed with.
+        """
         while not condition():
             if self.error is not None:
                 raise self.error
-            if self._changed is None:
-                self._changed = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._changed)
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append((condition, future))
+            await future
 
     async def until_more(self, told: int) -> None:
         """Returns once more than `told` chunks are verified. Raises as `until`."""

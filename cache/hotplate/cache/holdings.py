@@ -23,7 +23,8 @@ from hotplate.cache.chunks import Chunks
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.disk_room import DiskRoom
 from hotplate.cache.errors import CacheError, ChunkCorrupt, NoSpace
-from hotplate.cache.fetching import Fetch, Fetcher
+from hotplate.cache.fetch import Fetch
+from hotplate.cache.fetching import Fetcher
 from hotplate.cache.holding import Holding
 from hotplate.cache.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.manifest import Blob, Content

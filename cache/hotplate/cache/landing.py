@@ -9,7 +9,7 @@ import threading
 
 from hotplate.cache.disk import Claim, DiskTier, disk_error
 from hotplate.cache.errors import CacheError
-from hotplate.cache.fetching import Destination
+from hotplate.cache.fetch import Destination
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Content, chunk_digest
 from hotplate.cache.origin import read_at
 

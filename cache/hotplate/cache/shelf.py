@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from hotplate.cache.arena import Region
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import CacheError
-from hotplate.cache.fetching import Fetch, Fetcher
+from hotplate.cache.fetch import Fetch
+from hotplate.cache.fetching import Fetcher
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.landing import DiskLanding
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunks
