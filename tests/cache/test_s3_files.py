@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
+import numpy
 import pytest
+import safetensors.numpy
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl, VersionChanged
 from hotplate.cache.http_client import HttpClient
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.s3_files import S3Files
+from hotplate.serving import weights
 from tests.cache.fakes import random_bytes
 from tests.cache.stores import s3_server
 from tests.cache.test_pulls import agent
@@ -50,6 +54,25 @@ async def test_a_folder_of_a_bucket_is_pulled_once(tmp_path: Path, bucket: str) 
         assert (first["bytes"], first["from_origin_bytes"]) == (total, total)
         one = await client.pull(f"{bucket}/m/model.safetensors")
         assert (one["bytes"], one["from_origin_bytes"]) == (len(WEIGHTS), 0)
+
+
+async def test_weights_are_loaded_from_a_bucket_by_their_url(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = numpy.arange(CHUNK_BYTES // 4, dtype="float64")
+    body = safetensors.numpy.save({"large": large, "small": large[:3].astype("float16")})
+    fsspec.filesystem("s3", **s3_server()).pipe(f"{bucket}/a.safetensors", body)
+
+    def load() -> None:
+        with weights.safe_open(f"{bucket}/a.safetensors", "np") as file:
+            assert file.keys() == ["large", "small"]
+            assert numpy.array_equal(file.get_tensor("large"), large)
+            assert file.get_slice("small")[1:].tolist() == [1, 2]
+
+    async with agent(tmp_path / "data") as client:
+        monkeypatch.setenv("HOTPLATE_AGENT", client.url.removeprefix("http://"))
+        await asyncio.to_thread(load)
+        assert (await client.status())["origin_bytes"] == len(body)
 
 
 def test_what_reads_buckets_is_loaded_before_one_is_asked_for(

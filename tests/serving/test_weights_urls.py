@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.serving import weights
+from tests.cache.web import WebServer
 from tests.serving.slow_device import SlowDevice
 from tests.serving.test_streaming_reader import bits, random_tensors
 
@@ -44,14 +45,31 @@ async def fetched_bytes(client: AgentClient) -> int:
     return int((await client.status())["origin_bytes"])
 
 
+@pytest.fixture(params=["file", "http"])
+def put(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[[Path], str]]:
+    """Puts a file where the agent reads it by the URL that this gives."""
+    if request.param == "file":
+        yield lambda path: f"file://{path}"
+    else:
+        with WebServer({}) as server:
+
+            def show(path: Path) -> str:
+                server.change(f"/{path.name}", path.read_bytes())
+                return f"{server.url}/{path.name}"
+
+            yield show
+
+
 async def test_a_url_gives_what_the_library_gives_for_the_file(
-    agent: tuple[AgentClient, str], tmp_path: Path
+    put: Callable[[Path], str], agent: tuple[AgentClient, str], tmp_path: Path
 ) -> None:
-    client, folder = agent
+    client, _ = agent
     path = tmp_path / "all.safetensors"
     tensors = random_tensors() | {"large": torch.randn(CHUNK_BYTES // 2 + 1)}
     safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
-    url = f"{folder}/all.safetensors"
+    url = put(path)
 
     def load() -> None:
         expected = safetensors.torch.load_file(path)
