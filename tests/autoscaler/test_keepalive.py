@@ -30,7 +30,8 @@ def test_the_cheapest_keep_alive_is_the_brute_force_argmin() -> None:
 
         def cost(tau: float, weights: list[float] = weights, price: float = price) -> float:
             bridged = sum(
-                w * (g if g <= tau else tau + price) for w, g in zip(weights, MIDDLES, strict=False)
+                w * (g if g <= tau else tau + price)
+                for w, g in zip(weights[:BUCKETS], MIDDLES, strict=False)
             )
             return bridged + weights[BUCKETS] * (tau + price)
 

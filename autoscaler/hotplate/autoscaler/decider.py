@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any, NamedTuple
 
 from hotplate.autoscaler.claim import Claim, larger, seconds
@@ -48,6 +47,9 @@ class Decider:
         self, policy: Policy, *, now: float, memory: Mapping[str, Any] | None = None
     ) -> None:
         self._policy = policy
+        self._most = policy.max_replicas
+        self._window_s, self._down_source = policy.down_window_s, policy.down_source
+        self._ours, self._documented = policy.is_ours, policy.says_how_to_go_up
         memory = memory or {}
         self._keep_alive, cold_starts_s, service_s, proven = _recall(memory, now)
         self._spare = Spare.from_json(memory.get("spare", {}), now, policy.max_replicas)
@@ -67,7 +69,7 @@ class Decider:
         self._demand = demand
         if demand is not None:
             self._wishes.observe(demand, now)
-            level = self._wishes.level(demand)
+            level = self._wishes.level
             self._levels.want(level, now)
             self._spare.demand(level, now)
 
@@ -109,15 +111,17 @@ class Decider:
 
     def decide(self, replicas: Replicas, now: float) -> Decision:
         """How many replicas there should be, where `replicas` is what lives now."""
+        live = replicas.live
         if self._restraint is None:
-            self._restraint = Restraint(self._policy, replicas.live, now)
-            self._desired = replicas.live
+            self._restraint = Restraint(self._policy, live, now)
+            self._desired = live
         if self._demand is None:
-            decision = self._unheard(replicas.live)
+            decision = self._unheard(live)
         else:
-            decision = self._decide(self._demand, self._restraint, replicas, now)
-        self._desired = decision.desired
-        self._restraint.decided(decision.desired, now)
+            decision = self._decide(self._demand, self._restraint, replicas, live, now)
+        if decision.desired != self._desired:
+            self._desired = decision.desired
+            self._restraint.decided(decision.desired, now)
         return decision
 
     def _unheard(self, live: int) -> Decision:
@@ -129,60 +133,59 @@ class Decider:
         )
 
     def _decide(
-        self, demand: Demand, restraint: Restraint, replicas: Replicas, now: float
+        self, demand: Demand, restraint: Restraint, replicas: Replicas, live: int, now: float
     ) -> Decision:
-        live, most = replicas.live, self._policy.max_replicas
-        wish = self._wishes.claim(demand, replicas, now)
-        self._levels.want(min(max(wish.replicas, self._wishes.level(demand)), most), now)
-        kept = self._kept(max(live, self._desired), now)
-        if self._policy.is_ours and self._spare.is_due:
-            spare = self._spare.claim(live, self._wishes.pace, self._policy.price_gpu_s, now)
-            if spare.replicas > max(live, self._desired):
-                self._levels.renew(spare.replicas, now)
+        wishes, levels, most, least = self._wishes, self._levels, self._most, self._least
+        wish = wishes.claim(demand, replicas, live, now)
+        wanted = wish.replicas if wish.replicas < most else most
+        if wanted < wishes.level:
+            wanted = wishes.level
+        if wanted != levels.wanted:
+            levels.want(wanted, now)
+        current = live if live > self._desired else self._desired
+        kept = self._kept(current, now)
+        if self._ours and self._spare.is_due:
+            spare = self._spare.claim(live, wishes.pace, self._policy.price_gpu_s, now)
+            if spare.replicas > current:
+                levels.renew(spare.replicas, now)
             kept = larger(kept, spare)
-        claim = larger(wish, kept)
-        if self._policy.says_how_to_go_up or not (
-            self._least.replicas < claim.replicas == live == self._desired
-        ):
-            claim = self._settle(demand, wish, kept, restraint, live, now)
-        desired = min(claim.replicas, most)
-        limit = ""
-        if claim.replicas > most:
-            limit = f"; max_replicas is {most}"
+        claim = kept if kept.replicas > wish.replicas else wish
+        if self._documented or not least.replicas < claim.replicas == live == self._desired:
+            claim = self._settle(wish, kept, restraint, live, now)
+        desired, limit = claim.replicas, ""
+        if desired > most:
+            desired, limit = most, f"; max_replicas is {most}"
         elif desired < live:
             limit = f"; {self._ended(live, now)}"
-        next_at = min(claim.next_at, self._least.until, self._wishes.next_at(demand, replicas, now))
+        next_at = min(claim.next_at, least.until, wishes.next_at(demand, replicas, live, now))
+        # How many nothing needs now; just after a restart nobody can tell.
+        needed = wish.replicas if wish.replicas > least.replicas else least.replicas
+        known = desired > needed and now >= self._restarted_at + RESTART_S
         return Decision(
             desired,
             lambda: f"{live} of {desired}: {claim.why()}{limit}",
             claim.cause,
             next_at if next_at < math.inf else None,
-            kept=self._only_kept(desired, wish, now),
+            desired - needed if known else 0,
         )
 
-    def _only_kept(self, desired: int, wish: Claim, now: float) -> int:
-        """How many of them nothing needs now; just after a restart nobody can tell."""
-        if now < self._restarted_at + RESTART_S:
-            return 0
-        return max(0, desired - max(wish.replicas, self._least.replicas))
-
     def _settle(
-        self,
-        demand: Demand,
-        wish: Claim,
-        kept: Claim,
-        restraint: Restraint,
-        live: int,
-        now: float,
+        self, wish: Claim, kept: Claim, restraint: Restraint, live: int, now: float
     ) -> Claim:
         """The largest claim, where demand has as much of its wish as it is granted."""
         # The first replica is never held back: a window or `disabled` says how to scale, and a
         # deployment at zero that nothing wakes could not answer at all.
-        floor = max(live, self._desired, 1 if demand.total else 0)
+        floor = max(live, self._desired, 1 if self._wishes.total else 0)
         granted = restraint.grant(wish, floor, self._levels.proven, now)
-        claims = (granted, self._minimum(), kept, self._restart(now))
-        claim = reduce(larger, claims)
-        return claim._replace(next_at=min(claim.next_at, granted.next_at))
+        claim = granted
+        if self._least.replicas > claim.replicas:
+            claim = self._minimum()
+        claim = larger(claim, kept)
+        if now < self._restarted_at + RESTART_S:
+            claim = larger(claim, self._restart(now))
+        if granted.next_at < claim.next_at:
+            claim = claim._replace(next_at=granted.next_at)
+        return claim
 
     def _minimum(self) -> Claim:
         least = self._least
@@ -195,17 +198,19 @@ class Decider:
 
     def _kept(self, current: int, now: float) -> Claim:
         """The replicas with demand, and those that are kept for theirs to come back."""
-        kept = self._levels.kept(current, now)
-        idle, source = kept.last, self._policy.down_source
+        if self._levels.wanted >= current:
+            return Claim(current, Cause.FITS, _demand_fits)
+        replicas, idle, level, until = self._levels.kept(current, now)
         if idle is None:
-            return Claim(kept.replicas, Cause.FITS, lambda: "demand fits")
+            return Claim(replicas, Cause.FITS, _demand_fits)
+        source = self._down_source
 
         def why() -> str:
-            who = "idle" if current == 1 else f"replica {kept.level} idle"
-            until = "kept" if math.isinf(idle.until) else f"kept until {seconds(idle.kept_s)}"
-            return f"{who} for {seconds(now - idle.since)}, {until} ({source})"
+            who = "idle" if current == 1 else f"replica {level} idle"
+            ends = "kept" if math.isinf(idle.until) else f"kept until {seconds(idle.kept_s)}"
+            return f"{who} for {seconds(now - idle.since)}, {ends} ({source})"
 
-        return Claim(kept.replicas, Cause.KEPT, why, kept.until)
+        return Claim(replicas, Cause.KEPT, why, until)
 
     def _ended(self, live: int, now: float) -> str:
         """Why there should be fewer than live: the highest level that is kept no longer."""
@@ -214,7 +219,7 @@ class Decider:
             if idle.until <= now:
                 return (
                     f"replica {level} idle for {seconds(now - idle.since)}, "
-                    f"kept for {seconds(idle.kept_s)} ({self._policy.down_source})"
+                    f"kept for {seconds(idle.kept_s)} ({self._down_source})"
                 )
         return ""
 
@@ -222,21 +227,24 @@ class Decider:
         ends_at = self._restarted_at + RESTART_S
         ago_s = now - self._restarted_at
         return Claim(
-            0 if now >= ends_at else self._desired,
+            self._desired,
             Cause.RESTART,
             lambda: (
                 f"the gateway restarted {seconds(ago_s)} ago, "
                 f"the count does not fall for {seconds(RESTART_S)}"
             ),
-            ends_at if now < ends_at else math.inf,
+            ends_at,
         )
 
     def _keep_s(self, level: int, now: float) -> float:
-        window_s = self._policy.down_window_s
-        if window_s is not None:
-            return window_s
+        if self._window_s is not None:
+            return self._window_s
         price_s = price_of(level, self._wishes.pace, self._policy.price_gpu_s)
         return self._keep_alive.tau_s(level, price_s, now)
+
+
+def _demand_fits() -> str:
+    return "demand fits"
 
 
 def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], float, int]:

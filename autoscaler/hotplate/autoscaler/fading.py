@@ -54,8 +54,9 @@ class FadingWeights:
         case: bool = False,
     ) -> float:
         """`find(weights, price_s)`, or what it was a little earlier, in this case."""
-        if case in self._known:
-            price, found_at, result = self._known[case]
+        known = self._known.get(case)
+        if known is not None:
+            price, found_at, result = known
             if abs(price_s - price) <= SAME_PRICE * price and now - found_at < REFRESH_S:
                 return result
         result = find(self.at(now), price_s)
@@ -64,4 +65,4 @@ class FadingWeights:
 
     def _weight(self, now: float) -> float:
         """Of what is added now."""
-        return math.exp2(max(0.0, now - self._as_of) / HALF_LIFE_S)
+        return math.exp2((now - self._as_of) / HALF_LIFE_S) if now > self._as_of else 1.0

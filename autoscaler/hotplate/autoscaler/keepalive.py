@@ -31,7 +31,8 @@ PRIOR_GAPS = 3.0
 PRIOR_LONGER_GAPS = 1.0
 """with those over an hour: most services are left for longer after every fourth request or so."""
 EDGES = tuple(min(LONGEST_S, SHORTEST_S * 2 ** (i / 2)) for i in range(BUCKETS + 1))
-MIDDLES = tuple(math.sqrt(low * high) for low, high in pairwise(EDGES))
+MIDDLES = (*(math.sqrt(low * high) for low, high in pairwise(EDGES)), LONGEST_S)
+"""Of each bucket; what is over an hour counts as an hour."""
 
 
 def bucket_of(gap_s: float) -> int:
@@ -71,13 +72,12 @@ def cheapest(weights: list[float], price_s: float) -> float:
     best, best_cost = EDGES[0], math.inf
     longer = sum(weights)
     bridged_s = 0.0
-    for bucket, tau_s in enumerate(EDGES):
+    for tau_s, weight, gap_s in zip(EDGES, weights, MIDDLES, strict=True):
         cost = bridged_s + longer * (tau_s + price_s)
         if cost < best_cost:
             best, best_cost = tau_s, cost
-        if bucket < BUCKETS:
-            bridged_s += weights[bucket] * MIDDLES[bucket]
-            longer -= weights[bucket]
+        bridged_s += weight * gap_s
+        longer -= weight
     return best
 
 

@@ -65,8 +65,9 @@ class Levels:
         for level in range(wanted + 1, self.wanted + 1):
             self._leave(level, now, seen=True)
         self.wanted = wanted
-        self._peak = max(self._peak, wanted)
-        if 2 * wanted <= self._peak:
+        if wanted > self._peak:
+            self._peak = wanted
+        elif 2 * wanted <= self._peak:
             self.proven = max(self.proven, self._peak)
             self._peak = wanted
 
@@ -75,8 +76,9 @@ class Levels:
 
         A level counts while all below it do: without them its replica would carry theirs.
         """
-        replicas, last, at, until = min(self.wanted, current), None, 0, math.inf
-        for level in range(self.wanted + 1, current + 1):
+        wanted = self.wanted
+        replicas, last, at, until = min(wanted, current), None, 0, math.inf
+        for level in range(wanted + 1, current + 1):
             idle = self._idle.get(level) or self._leave(level, now, seen=False)
             if now < idle.until and replicas == level - 1:
                 replicas = level

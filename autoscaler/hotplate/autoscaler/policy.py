@@ -137,9 +137,10 @@ class Cause(StrEnum):
     """No demand, and kept long enough."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Decision:
-    """How many replicas there should be, and why."""
+    """How many replicas there should be, and why. Nobody changes one; not to be frozen makes it a
+    third of the work, and there are millions in a simulation."""
 
     desired: int
     why: Callable[[], str] = field(compare=False, repr=False)

@@ -17,7 +17,8 @@ class Restraint:
 
     def __init__(self, policy: Policy, live: int, now: float) -> None:
         self._policy = policy
-        self._wishes = WindowMin(policy.up_window_s, live)
+        self._window_s = policy.up_window_s
+        self._wishes = WindowMin(self._window_s, live)
         self._decided = Delayed(STEP_S, live, now)
 
     def decided(self, replicas: int, now: float) -> None:
@@ -30,19 +31,22 @@ class Restraint:
         Nor do our own steps up to `proven`, as many as an earlier demand had work for: they are
         there against a demand that nobody has seen, and a burst that comes back is none.
         """
-        self._wishes.record(wish.replicas, now)
+        if self._window_s:
+            self._wishes.record(wish.replicas, now)
         if wish.replicas <= floor or floor >= self._policy.max_replicas:
             return wish
         if self._policy.scale_up_behavior is Behavior.DISABLED:
             return wish.held_to(floor, "scale_up_behavior is disabled")
         free = floor if self._policy.says_how_to_go_up else max(floor, proven)
-        return self._within_step(self._within_window(wish, floor, now), free, now)
+        if self._window_s:
+            wish = self._within_window(wish, floor, now)
+        return self._within_step(wish, free, now)
 
     def _within_window(self, wish: Claim, floor: int, now: float) -> Claim:
         least = max(floor, int(self._wishes.min(now)))
         if least >= wish.replicas:
             return wish
-        window = f"{seconds(self._policy.up_window_s)} ({self._policy.up_source})"
+        window = f"{seconds(self._window_s)} ({self._policy.up_source})"
         why = f"{wish.replicas} wanted, {least} until more were wanted for {window}"
         return wish.held_to(least, why, self._wishes.rises_above(least))
 

@@ -63,16 +63,14 @@ def worth_for(weights: list[float], price_s: float, *, start_s: float) -> float:
     falls[BUCKETS] -= prior
     falling = sum(falls)
     best_s, best_cost, over = 0.0, rising * price_s, 0.0
-    for bucket, spare_s in enumerate(EDGES):
+    for spare_s, stay_s, rise, fall in zip(EDGES, MIDDLES, rises, falls, strict=True):
         cost = over + (rising + falling) * spare_s + rising * price_s
         if cost < best_cost:
             best_s, best_cost = spare_s, cost
-        if bucket < BUCKETS:
-            stay_s = MIDDLES[bucket]
-            missing = max(0.0, 1 - stay_s / start_s) if start_s else 0.0
-            over += (rises[bucket] + falls[bucket]) * stay_s + rises[bucket] * price_s * missing
-            rising -= rises[bucket]
-            falling -= falls[bucket]
+        missing = 1 - stay_s / start_s if stay_s < start_s else 0.0
+        over += (rise + fall) * stay_s + rise * price_s * missing
+        rising -= rise
+        falling -= fall
     return best_s
 
 
@@ -92,18 +90,20 @@ class Spare:
 
     def demand(self, level: int, now: float) -> None:
         """Demand reaches this level from `now` on."""
-        if level == self._level:
+        before, since = self._level, self._since
+        if level == before:
             return
-        if self._since > -math.inf and self._level:
-            stays = self._stays.get(self._level)
+        if since > -math.inf and before:
+            stays = self._stays.get(before)
             if stays is None:
-                stays = self._stays[self._level] = Stays(now)
-            stays.add(now - self._since, level > self._level, now)
-        self._since = now if level > self._level else -math.inf
+                stays = self._stays[before] = Stays(now)
+            stays.add(now - since, level > before, now)
+        self._since = now if level > before else -math.inf
         self._level = level
         if level < self._asked:
             self._asked = level
-            self._until = {one: until for one, until in self._until.items() if one <= level}
+            if self._until:
+                self._until = {one: until for one, until in self._until.items() if one <= level}
 
     def forget(self) -> None:
         """Demand was not known for a while: nobody knows how long it has been where it is."""

@@ -30,6 +30,12 @@ class Pace(NamedTuple):
         return HORIZON * self.cold_start_s
 
 
+def due_in(started_at: float, pace: Pace, now: float) -> float:
+    """Seconds until a replica is ready that began to start then; late ones may be any moment."""
+    due_at = (started_at if started_at < now else now) + pace.cold_start_s
+    return due_at - now if due_at > now else 0.0
+
+
 def begin_within(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
     """How many requests the slots that are live or starting can begin within the horizon.
 
@@ -39,11 +45,12 @@ def begin_within(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> 
     """
     slots = replicas.ready * pace.concurrency
     busy = min(demand.in_flight, slots)
-    rounds = pace.horizon_s / pace.service_s
+    horizon_s = pace.horizon_s
+    rounds = horizon_s / pace.service_s
     begun = math.floor(busy * rounds + 0.5) + (slots - busy) * (math.floor(rounds) + 1)
     for started_at in replicas.starting_at:
-        due_in_s = max(0.0, min(started_at, now) + pace.cold_start_s - now)
-        begun += pace.concurrency * (math.floor((pace.horizon_s - due_in_s) / pace.service_s) + 1)
+        due_in_s = due_in(started_at, pace, now)
+        begun += pace.concurrency * (math.floor((horizon_s - due_in_s) / pace.service_s) + 1)
     return begun
 
 

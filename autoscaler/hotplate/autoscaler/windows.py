@@ -31,16 +31,20 @@ class WindowMean:
             return
         self._area += self._value * (now - self._changed_at)
         self._value, self._changed_at = value, now
-        self._steps.append((now, value, self._area))
-        self._forget(now - self._span_s)
+        steps, begin = self._steps, now - self._span_s
+        steps.append((now, value, self._area))
+        while len(steps) > 1 and steps[1][0] <= begin:
+            steps.popleft()
 
     def mean(self, now: float) -> float:
         """The mean over [now - span, now]."""
         begin = now - self._span_s
         if self._changed_at <= begin:
             return self._value
-        self._forget(begin)
-        since, value, area = self._steps[0]
+        steps = self._steps
+        while len(steps) > 1 and steps[1][0] <= begin:
+            steps.popleft()
+        since, value, area = steps[0]
         before = area + value * (begin - since) if since <= begin else 0.0
         return max(0.0, self._area + self._value * (now - self._changed_at) - before) / self._span_s
 
@@ -48,11 +52,6 @@ class WindowMean:
     def settled_at(self) -> float:
         """From when on the mean is the value itself, if the value does not change again."""
         return self._changed_at + self._span_s
-
-    def _forget(self, begin: float) -> None:
-        """Drop what was over before the span begins."""
-        while len(self._steps) > 1 and self._steps[1][0] <= begin:
-            self._steps.popleft()
 
 
 class WindowMin:

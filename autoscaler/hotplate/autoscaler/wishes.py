@@ -47,53 +47,64 @@ class Wishes:
         self._mean = WindowMean(MEAN_S)
         self.service_s = service_s
         self._above_since = math.inf
+        self.total = self.level = 0
+        """Requests in flight and held; how many replicas have work if each is full, at most
+        `max_replicas`."""
+        self._pace: Pace | None = None
         self.cold_starts_s = deque(cold_starts_s, COLD_STARTS)
         self.cold_start_s = median(self.cold_starts_s) if self.cold_starts_s else COLD_START_S
 
     def observe(self, demand: Demand, now: float) -> None:
-        self.service_s = demand.service_s or self.service_s
-        self._mean.record(demand.total, now)
+        in_flight, queued, service_s = demand
+        if service_s and service_s != self.service_s:
+            self.service_s, self._pace = service_s, None
+        self.total = total = in_flight + queued
+        self.level = min(-(-total // self._concurrency), self._most)
+        self._mean.record(total, now)
 
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began."""
         self.cold_starts_s.append(max(cold_start_s, SHORTEST_START_S))
-        self.cold_start_s = median(self.cold_starts_s)
+        self.cold_start_s, self._pace = median(self.cold_starts_s), None
 
     @property
     def pace(self) -> Pace:
         """A request is taken to last a cold start until the gateway knows how long they last."""
-        service_s = self.service_s or self.cold_start_s
-        return Pace(self._concurrency, service_s, self.cold_start_s)
+        pace = self._pace
+        if pace is None:
+            service_s = self.service_s or self.cold_start_s
+            pace = self._pace = Pace(self._concurrency, service_s, self.cold_start_s)
+        return pace
 
-    def level(self, demand: Demand) -> int:
-        """How many replicas have work if each is full, at most `max_replicas`."""
-        return min(-(-demand.total // self._concurrency), self._most)
+    def claim(self, demand: Demand, replicas: Replicas, live: int, now: float) -> Claim:
+        """The largest of what is wished; for some demand there is a claim of 1 at least.
 
-    def claim(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
-        """The largest of what is wished; for some demand there is a claim of 1 at least."""
-        if demand.total == 0:
+        `demand` is what was observed last, `live` how many replicas there are.
+        """
+        total = self.total
+        if not total:
             self._above_since = math.inf
-            return Claim(0, Cause.IDLE, lambda: "no demand")
-        live = replicas.live
+            return _NO_DEMAND
         if self._documented:
             return self._by_formula(demand, live)
-        wish = Claim(min(self.level(demand), live), Cause.FITS, lambda: f"{counts(demand)} fit")
+        fit = min(self.level, live)
+        wish = Claim(fit, Cause.FITS, lambda: f"{counts(demand)} fit")
         if demand.queued or not live:
             wish = larger(wish, self._late(demand, replicas, now))
-        if demand.total <= live * self._capacity and self._above_since == math.inf:
+        if total <= live * self._capacity and self._above_since == math.inf:
             return wish
         return larger(wish, self._average(demand, replicas, now))
 
-    def next_at(self, demand: Demand, replicas: Replicas, now: float) -> float:
+    def next_at(self, demand: Demand, replicas: Replicas, live: int, now: float) -> float:
         """When the claim may grow though nothing changes; inf = never.
 
         While a replica starts it does not: the nearer that is, the fewer requests are late. Else
         the mean follows demand, and once it has, it may be above what replicas carry for long.
         """
-        live = replicas.live
-        if demand.total == 0 or self._documented or replicas.starting_at or live >= self._most:
+        total = self.total
+        if not total or (not demand.queued and total <= live * self._capacity):
             return math.inf
-        if not demand.queued and demand.total <= live * self._capacity:
+        if self._documented or replicas.starting_at or live >= self._most:
             return math.inf
         sustained_at = self._above_since + HORIZON * self.cold_start_s
         tick_at = now + TICK_S if now < self._mean.settled_at else math.inf
@@ -101,8 +112,7 @@ class Wishes:
 
     def _by_formula(self, demand: Demand, live: int) -> Claim:
         """BentoCloud's formula: ceil(demand / concurrency)."""
-        level = self.level(demand)
-        slots = self._concurrency
+        level, slots = self.level, self._concurrency
 
         def why() -> str:
             said = f"{counts(demand)} at concurrency {slots}"
@@ -164,6 +174,9 @@ class Wishes:
                 f"for {seconds(now - since)}"
             ),
         )
+
+
+_NO_DEMAND = Claim(0, Cause.IDLE, lambda: "no demand")
 
 
 def _capacity(slots: int) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hotplate.autoscaler.policy import Demand, Replicas
-from hotplate.autoscaler.useful_start import Pace, useful_starts
+from hotplate.autoscaler.useful_start import Pace, due_in, useful_starts
 
 LEAST_MISSED = 0.25
 """Of a cold start: no replica is taken to be worth less, or many replicas would come and go."""
@@ -24,12 +24,12 @@ def missed_s(level: int, pace: Pace) -> float:
     of the k - 1 others, of which one comes free every service / slots seconds, the i-th of them i
     times as long; where that is longer than a cold start, a new replica is there before.
     """
+    slots, cold_start_s = pace.concurrency, pace.cold_start_s
     if level <= 1:
-        return pace.cold_start_s
-    slots = pace.concurrency
+        return cold_start_s
     one_by_one_s = pace.service_s / (slots * (level - 1)) * slots * (slots + 1) / 2
-    missed = one_by_one_s * -math.expm1(-pace.cold_start_s / one_by_one_s)
-    return max(missed, LEAST_MISSED * pace.cold_start_s)
+    missed = one_by_one_s * -math.expm1(-cold_start_s / one_by_one_s)
+    return max(missed, LEAST_MISSED * cold_start_s)
 
 
 def price_of(level: int, pace: Pace, price_s: float) -> float:
@@ -56,8 +56,8 @@ def worthwhile_starts(
         return 0
     begun = slots * pace.cold_start_s / pace.service_s
     for started_at in replicas.starting_at:
-        due_in_s = max(0.0, min(started_at, now) + pace.cold_start_s - now)
-        begun += pace.concurrency * (pace.cold_start_s - due_in_s) / pace.service_s
+        spent_s = pace.cold_start_s - due_in(started_at, pace, now)
+        begun += pace.concurrency * spent_s / pace.service_s
     # The most likely course of many, or chance with few: more of them never justify fewer starts.
     chances = [_left(min(waiting, FEW), begun)]
     if waiting > FEW and begun < waiting:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hotplate.autoscaler.policy import Demand, Replicas
 from hotplate.autoscaler.simulator.arrivals import Arrivals
-from hotplate.autoscaler.simulator.scaler import Scaler, View
+from hotplate.autoscaler.simulator.scaler import Scaler
 
 MEAN_WEIGHT = 0.1
 """Weight of the newest request in the mean service time, once there are ten; the gateway's."""
@@ -51,6 +51,10 @@ class Fleet:
         self.desired = 0
         self.granted = 0
         """How many of the desired it may have."""
+        self.live = 0
+        """Replicas that start or are ready."""
+        self.total = 0
+        """Requests in flight and queued."""
         self.ready: list[Replica] = []
         """Those that take requests, the oldest first."""
         self.starting: list[Replica] = []
@@ -69,22 +73,15 @@ class Fleet:
         self._concurrency = concurrency
         self._queue: deque[int] = deque()
         self._arrived = 0
+        self.next_arrival_s = arrivals.arrival_s[0] if arrivals.arrival_s else math.inf
+        """When the next request comes; inf = there is none."""
+        self._replicas: Replicas | None = Replicas()
         self._free = 0
         self._ended = 0
         self._service_s = 0.0
         self.ended_at = 0.0
         """When a request ended last."""
         self._at = 0.0
-
-    @property
-    def next_arrival_s(self) -> float:
-        """When the next request comes; inf = there is none."""
-        times = self.arrivals.arrival_s
-        return times[self._arrived] if self._arrived < len(times) else math.inf
-
-    @property
-    def live(self) -> int:
-        return len(self.ready) + len(self.starting)
 
     @property
     def organization(self) -> str:
@@ -95,23 +92,23 @@ class Fleet:
         """Of those desired, how many have nothing to do."""
         return max(0, self.desired - -(-self.total // self._concurrency))
 
-    @property
-    def total(self) -> int:
-        """Requests in flight and queued."""
-        return self.running + len(self._queue)
+    def demand(self) -> Demand:
+        return Demand(self.running, len(self._queue), self._service_s)
 
-    def view(self) -> View:
-        demand = Demand(self.running, len(self._queue), self._service_s)
-        starting_at = (
-            tuple([replica.started_at for replica in self.starting]) if self.starting else ()
-        )
-        return View(demand, Replicas(len(self.ready), starting_at))
+    def replicas(self) -> Replicas:
+        replicas = self._replicas
+        if replicas is None:
+            starting_at = tuple([one.started_at for one in self.starting])
+            replicas = self._replicas = Replicas(len(self.ready), starting_at)
+        return replicas
 
     def arrive(self, now: float) -> Begun | None:
         """The next request is here: it begins, or waits."""
         self._pass(now)
-        request = self._arrived
-        self._arrived = request + 1
+        request, times = self._arrived, self.arrivals.arrival_s
+        self._arrived = following = request + 1
+        self.next_arrival_s = times[following] if following < len(times) else math.inf
+        self.total += 1
         if not self.ready:
             self.cold_hits += 1
         if not self._free:
@@ -128,6 +125,7 @@ class Fleet:
         replica = ended.replica
         replica.running -= 1
         self.running -= 1
+        self.total -= 1
         if not replica.running:
             replica.busy_s += now - replica.busy_since
         if not replica.draining:
@@ -141,6 +139,8 @@ class Fleet:
     def start(self, now: float, cold_start_s: float) -> Replica:
         replica = Replica(now, now + cold_start_s)
         self.starts += 1
+        self.live += 1
+        self._replicas = None
         self.changes.append((now, 1))
         self.starting.append(replica)
         return replica
@@ -148,6 +148,7 @@ class Fleet:
     def become_ready(self, replica: Replica, now: float) -> list[Begun]:
         """A cold start has ended; of those that wait begin as many as fit."""
         self._pass(now)
+        self._replicas = None
         self.starting.remove(replica)
         self.ready.append(replica)
         self.starting_s += now - replica.started_at
@@ -162,6 +163,8 @@ class Fleet:
 
         What it works on it ends first.
         """
+        self.live -= 1
+        self._replicas = None
         if self.starting:
             replica = self.starting.pop()
             self.starting_s += now - replica.started_at
@@ -191,7 +194,9 @@ class Fleet:
 
     def _learn(self, service_s: float) -> None:
         self._ended += 1
-        weight = max(MEAN_WEIGHT, 1 / self._ended)
+        weight = 1 / self._ended
+        if weight < MEAN_WEIGHT:
+            weight = MEAN_WEIGHT
         self._service_s += weight * (service_s - self._service_s)
 
     def _stopped(self, replica: Replica, now: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hotplate.autoscaler.simulator.scaler import Step, View
+from hotplate.autoscaler.policy import Decision, Demand, Replicas
 from hotplate.autoscaler.windows import WindowMean
 
 
@@ -39,9 +39,9 @@ class Ticking:
     def _next_tick(self, now: float) -> float:
         return (math.floor(now / self.tick_s + 1e-9) + 1) * self.tick_s
 
-    def _step(self, desired: int, view: View, now: float, why: Callable[[], str]) -> Step:
-        asleep = not desired and not view.replicas.live and not view.demand.total
-        return Step(desired, why, math.inf if asleep else self._next_tick(now))
+    def _step(self, desired: int, live: int, now: float, why: Callable[[], str]) -> Decision:
+        asleep = not desired and not live and not self.total
+        return Decision(desired, why, next_at=None if asleep else self._next_tick(now))
 
 
 class KnativeKpa(Ticking):
@@ -70,11 +70,11 @@ class KnativeKpa(Ticking):
         self._panic.record(total, now)
         return super().changed(total, live, now)
 
-    def decide(self, view: View, now: float) -> Step:
-        ready, total = view.replicas.ready, view.demand.total
+    def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        ready, live, total = replicas.ready, replicas.live, self.total
         stable, panic = self._stable.mean(now), self._panic.mean(now)
-        if not view.replicas.live:
-            return self._step(int(total > 0), view, now, lambda: "the activator has a request")
+        if not live:
+            return self._step(int(total > 0), live, now, lambda: "the activator has a request")
         most = _ceil(self.MAX_UP * max(1, ready))
         least = math.floor(ready / self.MAX_DOWN)
         wish = min(max(_ceil(stable / self._target), least), most)
@@ -85,9 +85,9 @@ class KnativeKpa(Ticking):
             self._panic_since, self._panic_replicas = -math.inf, 0
         if self._panic_since > -math.inf:
             self._panic_replicas = max(self._panic_replicas, panic_wish)
-            return self._step(self._panic_replicas, view, now, lambda: f"panic at {panic:.2f}")
+            return self._step(self._panic_replicas, live, now, lambda: f"panic at {panic:.2f}")
         return self._step(
-            self._awake(wish, stable, now), view, now, lambda: f"stable at {stable:.2f}"
+            self._awake(wish, stable, now), live, now, lambda: f"stable at {stable:.2f}"
         )
 
     def _awake(self, wish: int, stable: float, now: float) -> int:
@@ -119,13 +119,13 @@ class Hpa(Ticking):
         self._idle_since = math.inf if total else min(self._idle_since, now)
         return super().changed(total, live, now)
 
-    def decide(self, view: View, now: float) -> Step:
-        live, total = view.replicas.live, view.demand.total
+    def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        live, total = replicas.live, self.total
         if not live:
             self._wishes.clear()
-            return self._step(int(total > 0), view, now, lambda: "a request came")
+            return self._step(int(total > 0), live, now, lambda: "a request came")
         if now >= self._idle_since + self._down_s:
-            return self._step(0, view, now, lambda: f"idle for {self._down_s:.0f} s")
+            return self._step(0, live, now, lambda: f"idle for {self._down_s:.0f} s")
         ratio = total / (live * self.concurrency)
         near = abs(ratio - 1) <= self.TOLERANCE
         wish = live if near else max(1, _ceil(total / self.concurrency))
@@ -134,7 +134,7 @@ class Hpa(Ticking):
         self._wishes.append((now, wish))
         if wish < live:
             wish = min(live, max(one for _, one in self._wishes))
-        return self._step(wish, view, now, lambda: f"{total} requests on {live}")
+        return self._step(wish, live, now, lambda: f"{total} requests on {live}")
 
 
 class BentoCloud(Hpa):
@@ -159,16 +159,16 @@ class Averaging(Ticking):
         self._mean.record(total, now)
         return super().changed(total, live, now)
 
-    def decide(self, view: View, now: float) -> Step:
-        live, mean = view.replicas.live, self._mean.mean(now)
+    def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        live, mean = replicas.live, self._mean.mean(now)
         if not live:
-            return self._step(int(view.demand.total > 0), view, now, lambda: "a request came")
+            return self._step(int(self.total > 0), live, now, lambda: "a request came")
         wish = _ceil(mean / self.concurrency)
         self._above_since = min(self._above_since, now) if wish > live else math.inf
         self._below_since = min(self._below_since, now) if wish < live else math.inf
         if self._is_due(now):
-            return self._step(wish, view, now, lambda: f"mean {mean:.2f}")
-        return self._step(live, view, now, lambda: f"mean {mean:.2f}, not for long enough")
+            return self._step(wish, live, now, lambda: f"mean {mean:.2f}")
+        return self._step(live, live, now, lambda: f"mean {mean:.2f}, not for long enough")
 
     def _is_due(self, now: float) -> bool:
         """Whether the wish has been above or below for long enough."""
@@ -218,13 +218,14 @@ class ModalIdle:
     def ready_after(self, cold_start_s: float) -> None:
         """It does not matter to it."""
 
-    def decide(self, view: View, now: float) -> Step:
-        live = view.replicas.live
-        needed = -(-view.demand.total // self._concurrency)
+    def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        live = replicas.live
+        needed = -(-demand.total // self._concurrency)
         idle = self._idle_since[: max(0, live - needed)]
         idle += [now] * (max(0, live - needed) - len(idle))
         self._idle_since = idle = [since for since in idle if now < since + self.IDLE_S]
-        next_at = min((since + self.IDLE_S for since in idle), default=math.inf)
-        return Step(
-            max(needed, 0) + len(idle), lambda: f"{needed} needed, {len(idle)} kept", next_at
+        return Decision(
+            needed + len(idle),
+            lambda: f"{needed} needed, {len(idle)} kept",
+            next_at=min([since + self.IDLE_S for since in idle], default=None),
         )

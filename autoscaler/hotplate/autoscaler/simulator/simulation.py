@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from heapq import heappop, heappush
 from itertools import count
 
 from hotplate.autoscaler.amounts import UNLIMITED, Amounts
@@ -21,14 +20,8 @@ EPSILON_S = 1e-6
 """A decision that asks to be made again at once is made this much later: time must go on."""
 
 
-class Kind(IntEnum):
-    """What happens; of what happens at the same time the lowest comes first."""
-
-    FINISH = 0
-    READY = 1
-    MADE = 2
-    ARRIVE = 3
-    DECIDE = 4
+FINISH, READY, MADE, ARRIVE, DECIDE = range(5)
+"""What happens; of what happens at the same time the lowest comes first."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ class Simulation:
         self._order = count()
         for fleet in fleets:
             if fleet.next_arrival_s < math.inf:
-                self._at(fleet.next_arrival_s, Kind.ARRIVE, fleet)
+                self._at(fleet.next_arrival_s, ARRIVE, fleet)
 
     @property
     def standby_s(self) -> float:
@@ -102,28 +95,30 @@ class Simulation:
             began_at, *_, fleet, _ = events[0]
             self._refill(self._pool, fleet, began_at)
         while events:
-            now, kind, _, fleet, subject = heapq.heappop(events)
-            if kind == Kind.ARRIVE:
+            now, kind, _, fleet, subject = heappop(events)
+            if kind == DECIDE:
+                if now == fleet.due_at:
+                    self._decide(fleet, now)
+            elif kind == ARRIVE:
                 self._begin(fleet, fleet.arrive(now), now)
-                if fleet.next_arrival_s < math.inf:
-                    self._at(fleet.next_arrival_s, Kind.ARRIVE, fleet)
+                next_s = fleet.next_arrival_s
+                if next_s < math.inf:
+                    self._at(next_s, ARRIVE, fleet)
                 self._changed(fleet, now)
-            elif kind == Kind.FINISH:
+            elif kind == FINISH:
                 assert isinstance(subject, Begun)
                 self._begin(fleet, fleet.finish(subject, now), now)
                 replica = subject.replica
                 if replica.draining and not replica.running:
                     self._released(fleet, now)
                 self._changed(fleet, now)
-            elif kind == Kind.READY:
+            elif kind == READY:
                 assert isinstance(subject, Replica)
                 if subject in fleet.starting:
                     self._ready(fleet, subject, now)
-            elif kind == Kind.MADE:
+            else:
                 assert isinstance(subject, str)
                 self._made(fleet, subject, now)
-            elif now == fleet.due_at:
-                self._decide(fleet, now)
 
     def _ready(self, fleet: Fleet, replica: Replica, now: float) -> None:
         for begun in fleet.become_ready(replica, now):
@@ -133,15 +128,17 @@ class Simulation:
 
     def _begin(self, fleet: Fleet, begun: Begun | None, now: float) -> None:
         if begun is not None:
-            self._at(now + begun.service_s, Kind.FINISH, fleet, begun)
+            self._at(now + begun.service_s, FINISH, fleet, begun)
 
     def _changed(self, fleet: Fleet, now: float) -> None:
-        self._due(fleet, fleet.scaler.changed(fleet.total, fleet.live, now))
+        at = fleet.scaler.changed(fleet.total, fleet.live, now)
+        if at < fleet.due_at:
+            self._due(fleet, at)
 
     def _decide(self, fleet: Fleet, now: float) -> None:
         fleet.due_at = math.inf
-        step = fleet.scaler.decide(fleet.view(), now)
-        desired = min(step.desired, MAX_REPLICAS)
+        step = fleet.scaler.decide(fleet.demand(), fleet.replicas(), now)
+        desired, next_at = min(step.desired, MAX_REPLICAS), step.next_at
         if desired != fleet.desired:
             live, fleet.desired = fleet.live, desired
             limit = self._grant(fleet, now)
@@ -149,7 +146,8 @@ class Simulation:
                 self._decided(Decided(now, fleet.name, live, desired, step.why() + limit))
         if fleet.live != fleet.granted:
             self._follow(fleet, now)
-        self._due(fleet, max(step.next_at, now + EPSILON_S))
+        if next_at is not None:
+            self._due(fleet, max(next_at, now + EPSILON_S))
 
     def _follow(self, fleet: Fleet, now: float) -> None:
         """Starts and stops replicas until there are as many as granted, or no instance is free."""
@@ -193,7 +191,7 @@ class Simulation:
             self._used += 1
         cold_start_s = self._hardware.standby_start_s if hit else self._hardware.cold_start_s
         replica = fleet.start(now, cold_start_s)
-        self._at(replica.ready_at, Kind.READY, fleet, replica)
+        self._at(replica.ready_at, READY, fleet, replica)
         fleet.standby_hits += hit
         if pool is not None:
             pool.started(fleet.organization, now, hit=hit)
@@ -230,7 +228,7 @@ class Simulation:
         ordered, gone = pool.plan(now, room)
         self._used += len(ordered) - gone
         for instance in ordered:
-            self._at(now + self._hardware.cold_start_s, Kind.MADE, fleet, instance)
+            self._at(now + self._hardware.cold_start_s, MADE, fleet, instance)
         if gone:
             self._supply(now)
 
@@ -238,7 +236,7 @@ class Simulation:
         """The fleet's next decision is at that time, if not before."""
         if at < fleet.due_at:
             fleet.due_at = at
-            self._at(at, Kind.DECIDE, fleet)
+            self._at(at, DECIDE, fleet)
 
-    def _at(self, at: float, kind: Kind, fleet: Fleet, subject: object = None) -> None:
-        heapq.heappush(self._events, (at, kind, next(self._order), fleet, subject))
+    def _at(self, at: float, kind: int, fleet: Fleet, subject: object = None) -> None:
+        heappush(self._events, (at, kind, next(self._order), fleet, subject))
