@@ -1,11 +1,13 @@
 """GPU-hours and waits of our rule and of others' on a simulated trace of many models.
 
-The part `tick` is what one decision for each of a thousand services costs, when all have work.
+The part `tick` is what one decision for each of a thousand services costs, when all have work, and
+sharing what there is among them: enough for all, and a hundred GPUs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from hotplate.autoscaler.amounts import GIB, UNLIMITED, Amounts
 from hotplate.autoscaler.decider import Decider
+from hotplate.autoscaler.grants import Ask
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
+from hotplate.autoscaler.shares import Shares
 from hotplate.autoscaler.simulator.arrivals import Arrivals
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
@@ -24,7 +29,8 @@ from loadtests.report import column
 COLD_STARTS_S = {"20s": 20.0, "60s": 60.0, "180s": 180.0}
 TICK = "tick"
 PARTS = [*COLD_STARTS_S, TICK]
-SERVICES = 1000
+SERVICES, ORGANIZATIONS = 1000, 20
+TICK_GPUS = (math.inf, 100)
 PRICES_GPU_S = (75.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0)
 """Of ours: each is one trade of hours for waits."""
 OURS = "ours"
@@ -52,7 +58,7 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Line]:
     lines: list[Line] = []
     for part in parts or PARTS:
         if part == TICK:
-            lines.append(_tick())
+            lines += [_tick(gpus) for gpus in TICK_GPUS]
         else:
             lines += await asyncio.to_thread(_lines, trace, COLD_STARTS_S[part])
     return lines
@@ -90,18 +96,27 @@ def _line(name: str, outcome: Outcome, cold_start_s: float, curve: Sequence[Poin
     return Line(name, cold_start_s, hours, float(outcome.starts), wait_s, outcome.wait_s.p99, saved)
 
 
-def _tick() -> Line:
-    """CPU of one decision for each service, where each has requests and a replica idle."""
+def _tick(gpus: float) -> Line:
+    """CPU of one decision for each service and of sharing so many GPUs among their wishes, where
+    each has requests and some a replica idle."""
     deciders = [Decider(Policy(0, 20, 4), now=0.0) for _ in range(SERVICES)]
+    shares = Shares[int](capacity=UNLIMITED._replace(gpus=gpus))
+    each = Amounts(gpus=1, cpus=2, memory_bytes=GIB, replicas=1)
+    held = [2 if gpus == math.inf else 0] * SERVICES
     costs_ms = []
     for second in range(1, 21):
         now = 2.0 * second
         began = time.process_time()
         for number, decider in enumerate(deciders):
             decider.observe(Demand((second * 7 + number) % 5 + 1, 0, 1.0), now)
-            decider.decide(Replicas(2), now)
+            wish = decider.decide(Replicas(held[number]), now)
+            team = f"team-{number % ORGANIZATIONS}"
+            shares.state(Ask(number, team, each, wish.desired, wish.kept, held[number]))
+        shares.settle()
+        held = [shares.grant(number).replicas for number in range(SERVICES)]
         costs_ms.append(1000 * (time.process_time() - began))
-    return Line(f"{OURS}, tick of {SERVICES} services", cpu_ms=median(costs_ms))
+    scarce = "enough GPUs" if gpus == math.inf else f"{gpus} GPUs"
+    return Line(f"{OURS}, tick of {SERVICES} services, {scarce}", cpu_ms=median(costs_ms))
 
 
 def _point(outcome: Outcome) -> Point:

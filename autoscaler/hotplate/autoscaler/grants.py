@@ -123,6 +123,9 @@ class _Sharing(Generic[Key]):
         self._used_by = dict.fromkeys(by_organization, Amounts())
         self._short: dict[int, tuple[Literal["quota", "capacity"], int]] = {}
         """By ask that gets less: what binds it, and by which resource."""
+        self._whys: dict[tuple[str, str, int, int, bool], str] = {}
+        self._no_room: dict[Amounts, int] = {}
+        """Replicas that the capacity has no room for any more, and by which resource."""
 
     def run(self) -> dict[Key, Grant]:
         if self._nobody_loses():
@@ -139,12 +142,17 @@ class _Sharing(Generic[Key]):
         )
 
     def _measure(self) -> None:
+        sizes: dict[Amounts, float] = {}
         for ask in self._asks:
-            size = _scarcest(ask.each, self._asked, self._capacity)
-            limit = self._quota(ask.organization).limit
-            by_quota = _scarcest(ask.each, self._asked_by[ask.organization], limit)
+            each, name = ask.each, ask.organization
+            size = sizes.get(each)
+            if size is None:
+                size = sizes[each] = _scarcest(each, self._asked, self._capacity)
+            limit, inside = self._quota(name).limit, size
+            if limit is not UNLIMITED:
+                inside = _scarcest(each, self._asked_by[name], limit) or size
             self._sizes.append(size)
-            self._sizes_inside.append(by_quota or size)
+            self._sizes_inside.append(inside)
 
     def _share_class(self, members: Sequence[int]) -> None:
         """Those of one priority: first as many as their demand needs, then what is only kept."""
@@ -212,15 +220,21 @@ class _Sharing(Generic[Key]):
     def _add(self, i: int) -> bool:
         """Grant one more, if quota and capacity allow it."""
         ask = self._asks[i]
-        of_all = self._used.plus(ask.each) if self._fits[i] else self._used
-        of_theirs = self._used_by[ask.organization].plus(ask.each)
+        each = ask.each
+        of_theirs = self._used_by[ask.organization].plus(each)
         limit = self._quota(ask.organization).limit
-        if not of_theirs.within(limit):
-            self._short[i] = "quota", _bound(of_theirs, limit, ask.each)
+        if limit is not UNLIMITED and not of_theirs.within(limit):
+            self._short[i] = "quota", _bound(of_theirs, limit, each)
             return False
-        if not of_all.within(self._capacity):
-            self._short[i] = "capacity", _bound(of_all, self._capacity, ask.each)
-            return False
+        of_all = self._used
+        if self._fits[i]:
+            if each not in self._no_room:
+                of_all = of_all.plus(each)
+                if not of_all.within(self._capacity):
+                    self._no_room[each] = _bound(of_all, self._capacity, each)
+            if each in self._no_room:
+                self._short[i] = "capacity", self._no_room[each]
+                return False
         self._used, self._used_by[ask.organization] = of_all, of_theirs
         self._granted[i] += 1
         return True
@@ -233,23 +247,28 @@ class _Sharing(Generic[Key]):
         if i not in self._short:
             return Grant(granted)
         cause, dimension = self._short[i]
-        name = ask.organization
+        place = self._classes[i]
+        case = (ask.organization, cause, dimension, place, ask.priority < place)
+        why = self._whys.get(case)
+        if why is None:
+            why = self._whys[case] = self._why(*case)
+        return Grant(granted, f"{granted} of {ask.wanted} granted: {why}", cause)
+
+    def _why(self, name: str, cause: str, dimension: int, place: int, capped: bool) -> str:
+        """Why services of an organization with this place among all get less."""
         quota = self._quota(name)
         if cause == "quota":
-            why = (
+            return (
                 f"organization '{name}' has a quota of {said(dimension, quota.limit[dimension])} "
                 f"and wants {said(dimension, self._asked_by[name][dimension])}"
             )
-        else:
-            capped = ask.priority < self._classes[i]
-            most_urgent = ", its most urgent beside others," if capped else ""
-            why = (
-                f"{said(dimension, self._asked[dimension])} are wanted and there are "
-                f"{said(dimension, self._capacity[dimension])}; organization '{name}' gets "
-                f"{said(dimension, self._used_by[name][dimension])} at priority "
-                f"{self._classes[i]}{most_urgent} and weight {quota.weight:g}"
-            )
-        return Grant(granted, f"{granted} of {ask.wanted} granted: {why}", cause)
+        most_urgent = ", its most urgent beside others," if capped else ""
+        return (
+            f"{said(dimension, self._asked[dimension])} are wanted and there are "
+            f"{said(dimension, self._capacity[dimension])}; organization '{name}' gets "
+            f"{said(dimension, self._used_by[name][dimension])} at priority "
+            f"{place}{most_urgent} and weight {quota.weight:g}"
+        )
 
 
 def _bound(used: Amounts, limit: Amounts, each: Amounts) -> int:
