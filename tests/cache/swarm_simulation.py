@@ -175,8 +175,8 @@ class _Ask:
 
     asker: SimNode
     step: Step
-    began: float
-    ended: bool = False
+    have: int
+    """Bitmap of the asker's chunks."""
 
 
 class SimNode(_End):
@@ -341,7 +341,7 @@ class SimNode(_End):
 
     def _ask(self, step: Step) -> None:
         peer = next(one for one in self.cluster.nodes if one.name == step.source)
-        ask = _Ask(self, step, self.cluster.now)
+        ask = _Ask(self, step, self.chunks.verified_bits)
         self.cluster.after(DELAY_S, lambda: peer._asked(ask))
 
     def _asked(self, ask: _Ask) -> None:
@@ -350,6 +350,7 @@ class SimNode(_End):
         elif self.kind in ("stalls", "boasts"):
             self.cluster.after(NO_PROGRESS_S, lambda: ask.asker._missed(ask, Missed.LEFT, self))
         elif self.have >> ask.step.index & 1:
+            self.swarm.holds(ask.asker.name, ask.have)
             self._serve(ask)
         elif self.chunks.cannot(ask.step.index):
             ask.asker._missed(ask, Missed.CANNOT, self)
@@ -368,12 +369,15 @@ class SimNode(_End):
     def _serve(self, ask: _Ask) -> None:
         if ask.asker.dead:
             return
+        index = ask.step.index
         retry_s = self.uploads.begin()
         if retry_s is not None:
             self.refused += 1
+            if not self.chunks.complete:
+                ask.asker.swarm.hear_of(index, self.swarm.others(index, ask.asker.name))
             ask.asker._missed(ask, Missed.BUSY, self, retry_s)
             return
-        began = self.cluster.now
+        began, have = self.cluster.now, self.have
 
         def done() -> None:
             self.uploads.end(self.cluster.now - began)
@@ -383,10 +387,11 @@ class SimNode(_End):
                 ask.asker.wrong += 1
                 ask.asker._missed(ask, Missed.LIED, self)
             elif not ask.asker.dead:
-                ask.asker.swarm.holds(self.name, self.have)
+                self.swarm.holds(ask.asker.name, 1 << index)
+                ask.asker.swarm.holds(self.name, have)
                 ask.asker._came(ask.step, self.cluster.now - began)
 
-        self.cluster.send(self, ask.asker, self.cluster.length(ask.step.index), done)
+        self.cluster.send(self, ask.asker, self.cluster.length(index), done)
 
     def _missed(self, ask: _Ask, why: Missed, peer: SimNode, retry_s: float = 0.0) -> None:
         self._count(ask.step, -1)

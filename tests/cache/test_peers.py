@@ -15,7 +15,7 @@ from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.peer_answer import PeerAnswer
+from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.peer_client import PeerClient
 from tests.cache.bad_peers import BadPeer, Kind
 from tests.cache.fakes import AgentProcess, random_bytes
@@ -164,7 +164,7 @@ async def test_where_there_is_no_room_for_a_chunk_its_answer_is_not_taken_for_th
         view = memoryview(bytearray(5))
 
         def read(index: int, prepare: Callable[[], None]) -> PeerAnswer:
-            asked = client.ask(address(one), blob["digest"], index, "", urgent=False)
+            asked = client.ask(address(one), PeerAsk(blob["digest"], index))
             return asked.read(view, prepare, 5.0)
 
         with pytest.raises(NoSpace):

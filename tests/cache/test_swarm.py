@@ -12,7 +12,7 @@ from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.participants import LATE_S, Share
 from hotplate.cache.standing import PAUSE_S, PEER_REQUESTS, Standing
-from hotplate.cache.swarm import HERE, LACKS_S, ORIGIN, Missed, Step, Swarm
+from hotplate.cache.swarm import HERE, HINTS, LACKS_S, ORIGIN, Missed, Step, Swarm
 from hotplate.cache.uploads import Uploads
 
 ALL = (1 << 40) - 1
@@ -106,7 +106,8 @@ def test_who_has_answered_is_asked_for_more_before_what_it_gave_is_verified() ->
     assert not drain(swarm)
 
 
-def test_requests_that_peers_keep_leave_the_origins_alone() -> None:
+def test_requests_that_peers_keep_leave_the_origins_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm._WINDOW_FIRST", 8)
     swarm = swarm_of()
     for peer in "abc":
         tell(swarm, peer)
@@ -121,7 +122,8 @@ def test_what_a_reader_waits_for_comes_first() -> None:
     assert step.index == 33 and step.urgent
 
 
-def test_each_chunk_has_one_owner_whom_all_others_ask() -> None:
+def test_each_chunk_has_one_owner_whom_all_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm._WINDOW_FIRST", 8)
     names = [f"n{number}" for number in range(5)]
     sources: dict[int, list[str]] = {}
     for me in names:
@@ -352,11 +354,73 @@ def test_a_copy_on_disk_comes_before_all_and_its_damage_goes_to_others() -> None
 def test_behind_the_head_the_rarest_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hotplate.cache.swarm.HEAD", 0)
     swarm = swarm_of(5)
-    tell(swarm, "a", 0b11110)
-    tell(swarm, "b", 0b01110)
+    tell(swarm, "a", 0b11111)
+    tell(swarm, "b", 0b01111)
     tell(swarm, "c", 0b00110)
-    tell(swarm, "d", 0b00110)
-    assert [one.index for one in drain(swarm, 2.0)] == [4, 3, 1, 2]
+    tell(swarm, "d", 0b00111)
+    assert [one.index for one in drain(swarm, 2.0)] == [4, 3, 0, 1]
+
+
+def test_what_is_due_from_the_origin_is_brought_though_much_before_it_is_still_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm.HEAD", 2)
+    steps = []
+    for me in "abc":
+        swarm = swarm_of(5, me)
+        for peer in set("abc") - {me}:
+            tell(swarm, peer, 0b01111)
+        steps += drain(swarm)
+    assert [one.index for one in steps if one.source == ORIGIN] == [4]
+
+
+def test_few_chunks_are_on_their_way_from_the_origin_until_some_have_come() -> None:
+    swarms = [swarm_of(40, me) for me in "abcd"]
+    for swarm in swarms:
+        for peer in set("abcd") - {swarm.me}:
+            tell(swarm, peer)
+    due = {step.index for swarm in swarms for step in drain(swarm) if step.source == ORIGIN}
+    assert due == {0, 1}
+    for swarm in swarms:
+        for peer in set("abcd") - {swarm.me}:
+            tell(swarm, peer, 0b1111, now=2.0)
+    due = {step.index for swarm in swarms for step in drain(swarm, 2.0) if step.source == ORIGIN}
+    assert due == {4, 5, 6, 7}
+
+
+def test_who_finds_a_peer_busy_asks_others_that_it_is_told_of_once() -> None:
+    swarm = swarm_of(1)
+    tell(swarm, "a", 1)
+    for peer in "bc":
+        tell(swarm, peer)
+    swarm.missed(take(swarm), Missed.BUSY, 1.0, retry_s=5.0)
+    assert swarm.next(1.0, False, True) is None
+    swarm.hear_of(0, ["c", "me", "unknown"])
+    step = take(swarm)
+    assert (step.source, step.reason) == ("c", "is said to have it")
+    swarm.missed(step, Missed.NOT_YET, 1.0)
+    assert swarm.next(1.0, False, True) is None
+
+
+def test_what_others_are_only_said_to_have_is_still_brought_from_the_origin() -> None:
+    swarm = swarm_of(1)
+    peer = next(name for name in "abcdef" if owns(name))
+    tell(swarm, peer)
+    swarm.hear_of(0, [peer])
+    swarm.missed(take(swarm), Missed.NOT_YET, 1.0)
+    assert take(swarm).source == ORIGIN
+
+
+def test_a_busy_node_names_a_few_who_have_the_chunk_and_others_to_others() -> None:
+    swarm = swarm_of(1)
+    peers = [f"n{number}" for number in range(20)]
+    for peer in peers:
+        tell(swarm, peer, 1)
+    swarm.forget("n0", 2.0)
+    told = [swarm.others(0, asker) for asker in peers]
+    for asker, names in zip(peers, told, strict=True):
+        assert len(names) == HINTS and asker not in names and "n0" not in names
+    assert set().union(*told) == set(peers[1:])
 
 
 def test_upload_slots_are_few_and_say_when_to_come_back() -> None:

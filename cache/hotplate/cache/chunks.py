@@ -6,9 +6,9 @@ pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Iterator
 
+from hotplate.cache.bitmap import bits
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -39,7 +39,7 @@ class Chunks:
         self.stall_s = stall_s
         self.whole = True
         """Whether all of it is to come, or only what readers want."""
-        self._missing = list(range(count))
+        self._missing = (1 << count) - 1
         self._wanted: dict[int, None] = {}
         self._fetching: set[int] = set()
         self._verified: set[int] = set()
@@ -84,8 +84,15 @@ class Chunks:
 
     def missing(self, now: float) -> Iterator[int]:
         """The missing chunks that are to come and may be tried now, in file order."""
-        missing = self._missing if self.whole else ()
-        return (index for index in missing if self._not_before.get(index, now) <= now)
+        return bits(self.missing_bits(now))
+
+    def missing_bits(self, now: float) -> int:
+        """The same as a bitmap."""
+        missing = self._missing if self.whole else 0
+        for index, at in self._not_before.items():
+            if at > now:
+                missing &= ~(1 << index)
+        return missing
 
     def _may_try(self, index: int, now: float) -> bool:
         gone = index in self._fetching or index in self._verified
@@ -99,7 +106,7 @@ class Chunks:
         """A missing chunk becomes the caller's until it reports."""
         if not self._fetching and not self._tried:
             self._progress_at = now  # nobody tried until now, so nothing has stalled
-        self._missing.remove(index)
+        self._missing &= ~(1 << index)
         self._fetching.add(index)
 
     def came(self, index: int, got_bytes: int, now: float) -> None:
@@ -129,7 +136,7 @@ class Chunks:
     def give_back(self, index: int) -> None:
         """The chunk was not got, and that says nothing of the origin: it is missing again."""
         self._fetching.discard(index)
-        bisect.insort(self._missing, index)
+        self._missing |= 1 << index
 
     def hurry(self, index: int) -> None:
         """There is a new place to get the chunk from: no pause is left to wait for."""
@@ -169,7 +176,7 @@ class Chunks:
 
     def wakes_at(self) -> float | None:
         """When a chunk held back after a failure may be tried again."""
-        held_back = (at for index, at in self._not_before.items() if index in self._missing)
+        held_back = (at for index, at in self._not_before.items() if self._missing >> index & 1)
         return min(held_back, default=None)
 
     def stalls_at(self) -> float | None:

@@ -20,7 +20,7 @@ from hotplate.cache.fetch import Fetch
 from hotplate.cache.manifest import Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Came
-from hotplate.cache.peer_answer import PeerAnswer, Peers, Request
+from hotplate.cache.peer_answer import PeerAnswer, PeerAsk, Peers, Request
 from hotplate.cache.standing import Standing
 from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
 
@@ -284,7 +284,9 @@ class Fetcher:
         known = fetch.content.chunks[step.index]
         with self._failing(fetch, step):
             part = self._part(fetch, step)
-            request = self._peers.ask(step.source, fetch.key, step.index, known, step.urgent)
+            have = fetch.chunks.verified_bits
+            ask = PeerAsk(fetch.key, step.index, known, step.urgent, self._peers.me, have)
+            request = self._peers.ask(step.source, ask)
             return _Asked(fetch, step, part, known, request, self.clock())
         with self.work:
             self._answered(fetch, step)
@@ -382,6 +384,7 @@ class Fetcher:
                 self._metrics.bans.inc()
             final = fetch.swarm.missed(step, why, now, answer.retry_s)
             fetch.swarm.holds(step.source, answer.have)
+            fetch.swarm.hear_of(step.index, answer.others)
             self._end_of(fetch, final)
 
     def _failed(self, fetch: Fetch, step: Step, error: CacheError) -> None:

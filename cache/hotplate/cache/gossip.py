@@ -22,7 +22,7 @@ from hotplate.cache.fetch import Fetch
 from hotplate.cache.fetching import Fetcher
 from hotplate.cache.members import Members
 from hotplate.cache.participants import Share
-from hotplate.cache.peer_answer import Request
+from hotplate.cache.peer_answer import PeerAsk, Request
 from hotplate.cache.peer_client import PeerClient
 from hotplate.cache.shelf import Shelf
 
@@ -76,12 +76,12 @@ class Gossip:
         self.members.tell([one for one in addresses if self._may_ask(one)], self._loop.time())
         self._greet_all()
 
-    def ask(self, peer: str, key: str, index: int, digest: str, urgent: bool) -> Request | None:
+    def ask(self, peer: str, ask: PeerAsk) -> Request | None:
         """On a fetcher's thread."""
         address = self.members.reach(peer, self._fetcher.clock())
         if address is None:
             return None
-        return self._client.ask(address, key, index, digest, urgent)
+        return self._client.ask(address, ask)
 
     def begun(self, key: str) -> None:
         """On the loop: a fetch has begun."""

@@ -17,10 +17,12 @@ No I/O, no clock: callers pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
+
+from hotplate.cache.bitmap import bits
 
 LATE_S = 12.0
 """Without any progress for that long, who only ever promises a chunk is waited for no longer."""
@@ -162,12 +164,15 @@ class Participants:
         """Bitmap of what it brings from the origin, as it says."""
         return self._known[peer].share.claims
 
-    def have(self, left: Collection[str]) -> int:
-        """Bitmap of what is with others than those, as they say."""
+    def count(self, index: int) -> int:
+        """How many have the chunk, as they say."""
+        return len(self.holders.get(index, ()))
+
+    def have(self, peers: Iterable[str]) -> int:
+        """Bitmap of what those have, as they say."""
         found = 0
-        for peer in self.names:
-            if peer not in left:
-                found |= self._known[peer].share.have
+        for peer in peers:
+            found |= self._known[peer].share.have
         return found
 
     def is_late(self, peer: str, index: int, now: float) -> bool:
@@ -197,10 +202,3 @@ class Participants:
 def number_at(now: float) -> int:
     """The number of a first message then; no node sends so many that later ones overtake it."""
     return int(now * 1e6)
-
-
-def bits(bitmap: int) -> Iterator[int]:
-    """The numbers of the bits that are set."""
-    while bitmap:
-        yield (bitmap & -bitmap).bit_length() - 1
-        bitmap &= bitmap - 1

@@ -10,6 +10,21 @@ from hotplate.cache.swarm import Missed
 
 
 @dataclass(frozen=True)
+class PeerAsk:
+    """A request for a chunk."""
+
+    key: str
+    index: int
+    digest: str = ""
+    """The one that it is to have; "" where the asker knows none."""
+    urgent: bool = False
+    """A reader waits for it."""
+    asker: str = ""
+    have: int = 0
+    """Bitmap of what the asker has of the content."""
+
+
+@dataclass(frozen=True)
 class PeerAnswer:
     """How a request for a chunk went."""
 
@@ -20,6 +35,8 @@ class PeerAnswer:
     digest: str = ""
     """The chunk's digest, as the peer says."""
     retry_s: float = 0.0
+    others: tuple[str, ...] = ()
+    """Who else has the chunk, as a peer says that has no slot for it."""
     body_bytes: int = 0
     """Bytes of the chunk that came, whole or not."""
 
@@ -42,8 +59,8 @@ class Peers(Protocol):
     def me(self) -> str:
         """This node's own id among them."""
 
-    def ask(self, peer: str, key: str, index: int, digest: str, urgent: bool) -> Request | None:
-        """Asks a peer for a chunk, whose `digest` is "" where not known; None if it has gone."""
+    def ask(self, peer: str, ask: PeerAsk) -> Request | None:
+        """Asks a peer for a chunk; None if it has gone."""
 
     def begun(self, key: str) -> None:
         """A fetch has begun: the peers are to be asked for their shares of the content."""

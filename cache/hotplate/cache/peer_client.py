@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.http_connection import Connection
-from hotplate.cache.peer_answer import PeerAnswer
+from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.standing import NO_PROGRESS_S
 from hotplate.cache.swarm import Missed
 
@@ -25,6 +25,10 @@ _LEAST_BYTES = 64 << 10
 
 HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
 URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
+ASKER, OTHERS = "hotplate-asker", "hotplate-others"
+
+_HAVE_BITS = 16 << 10
+"""Files of more chunks (128 GiB) have bitmaps that are too long for the head of a request."""
 
 _MISSED = {202: Missed.NOT_YET, 404: Missed.LACKS, 409: Missed.CANNOT, 429: Missed.BUSY}
 
@@ -39,12 +43,14 @@ class PeerClient:
         self._lock = threading.Lock()
         self._idle: dict[str, list[Connection]] = defaultdict(list)
 
-    def ask(self, address: str, key: str, index: int, digest: str, urgent: bool) -> Asked:
+    def ask(self, address: str, ask: PeerAsk) -> Asked:
         """As `Peers.ask`, of who is at that address."""
-        headers = {DIGEST: digest} if digest else {}
+        headers = {ASKER: ask.asker} if ask.asker else {}
+        headers |= {HAVE: f"{ask.have:x}"} if 0 < ask.have.bit_length() <= _HAVE_BITS else {}
+        headers |= {DIGEST: ask.digest} if ask.digest else {}
         headers |= self._authorization
-        headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if urgent else {}
-        url = SplitResult("http", address, f"/v1/chunks/{key}/{index}", "", "")
+        headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if ask.urgent else {}
+        url = SplitResult("http", address, f"/v1/chunks/{ask.key}/{ask.index}", "", "")
         return Asked(self, url, headers)
 
     def close(self) -> None:
@@ -138,7 +144,9 @@ class Asked:
             connection.close()
             return PeerAnswer(Missed.LEFT, body_bytes=got)
         self._client.keep(self._url, connection)
-        return PeerAnswer(missed, have, headers.get(DIGEST, ""), min(max(retry_s, 0.0), 2.0), got)
+        others = tuple(headers.get(OTHERS, "").split(","))
+        retry_s = min(max(retry_s, 0.0), 2.0)
+        return PeerAnswer(missed, have, headers.get(DIGEST, ""), retry_s, others, got)
 
     def _fill(self, connection: Connection, view: memoryview, until: float) -> int:
         """How many bytes came before the connection ended, trickled, or `until` was over."""

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from hotplate.cache.metrics import Metrics
-from hotplate.cache.peer_client import DIGEST, HAVE, HOLD, RETRY, URGENT
+from hotplate.cache.peer_answer import PeerAsk
+from hotplate.cache.peer_client import ASKER, DIGEST, HAVE, HOLD, OTHERS, RETRY, URGENT
 from hotplate.cache.shelf import Offer, Shelf
 from hotplate.cache.standing import NO_PROGRESS_S
 from hotplate.cache.swarm import Missed
@@ -99,14 +100,16 @@ class PeerServer:
             return False
         try:
             hold_s = min(float(headers.get(HOLD, "0")), _HOLD_MAX_S)
+            have = int(headers.get(HAVE, "0"), 16)
         except ValueError:
-            hold_s = 0.0
-        key, index = request[1], int(request[2])
-        offer = self._shelf.take(key, index, headers.get(DIGEST, ""), URGENT in headers, hold_s)
-        self._send(connection, offer)
+            _send_head(connection, 400, {"Connection": "close"})
+            return False
+        digest, asker = headers.get(DIGEST, ""), headers.get(ASKER, "")
+        ask = PeerAsk(request[1], int(request[2]), digest, URGENT in headers, asker, have)
+        self._send(connection, ask, self._shelf.take(ask, hold_s))
         return True
 
-    def _send(self, connection: socket.socket, offer: Offer) -> None:
+    def _send(self, connection: socket.socket, ask: PeerAsk, offer: Offer) -> None:
         extra = {HAVE: f"{offer.have:x}"}
         if offer.data is None:
             assert offer.missed is not None
@@ -116,7 +119,8 @@ class PeerServer:
             retry_s = self._uploads.begin()
         if retry_s is not None:
             self._metrics.refusals.inc()
-            again = {RETRY: f"{retry_s:.3f}", "Retry-After": "1"}
+            others = ",".join(self._shelf.others(ask))
+            again = {RETRY: f"{retry_s:.3f}", "Retry-After": "1", OTHERS: others}
             _send_head(connection, _STATUS[Missed.BUSY], extra | again)
             return
         began = self._clock()
@@ -124,6 +128,7 @@ class PeerServer:
             _send_head(connection, 200, extra | {DIGEST: offer.digest}, len(offer.data))
             connection.sendall(offer.data)
             self._metrics.peer_bytes.labels("out").inc(len(offer.data))
+            self._shelf.gave(ask)
         finally:
             with self._lock:
                 self._uploads.end(self._clock() - began)

@@ -20,6 +20,7 @@ from hotplate.cache.landing import DiskLanding
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunks
 from hotplate.cache.origin import read_at
 from hotplate.cache.participants import Share, number_at
+from hotplate.cache.peer_answer import PeerAsk
 from hotplate.cache.swarm import Missed
 
 _TURN_S = 0.05
@@ -56,7 +57,7 @@ class Shelf:
         blob = self._known(key)
         digest = key if blob is None else blob.digest
         with self._fetcher.work:
-            fetch = self._fetcher.find(key) or self._fetcher.find(digest)
+            fetch = self._find(key, blob)
             if fetch is not None:
                 return fetch.swarm.say(to)
         count = self._count_kept(digest)
@@ -67,22 +68,38 @@ class Shelf:
         # Later than what was said of it while it was fetched.
         return Share(((1 << count) - 1) if here else 0, number=number_at(self._fetcher.clock()))
 
-    def take(self, key: str, index: int, digest: str, urgent: bool, hold_s: float) -> Offer:
-        """The chunk, when it is here; waits for it where it is on its way.
-
-        `digest` is the one that the asker expects, or empty where it knows none.
-        """
-        blob = self._known(key)
-        name = key if blob is None else blob.digest
+    def take(self, ask: PeerAsk, hold_s: float) -> Offer:
+        """The chunk, when it is here; waits that long for it where it is on its way."""
+        blob = self._known(ask.key)
         with self._fetcher.work:
-            fetch = self._fetcher.find(key) or self._fetcher.find(name)
+            fetch = self._find(ask.key, blob)
             if fetch is not None:
-                offer = self._wait(fetch, index, urgent, hold_s)
+                fetch.swarm.holds(ask.asker, ask.have)
+                offer = self._wait(fetch, ask.index, ask.urgent, hold_s)
                 if offer is not None:
                     return offer
-        if blob is not None and not digest and index < len(blob.chunks):
-            digest = blob.chunks[index]
-        return self._kept(name, index, digest)
+        digest = ask.digest
+        if blob is not None and not digest and ask.index < len(blob.chunks):
+            digest = blob.chunks[ask.index]
+        return self._kept(ask.key if blob is None else blob.digest, ask.index, digest)
+
+    def others(self, ask: PeerAsk) -> list[str]:
+        """Who else has the chunk, while the content is on its way here."""
+        with self._fetcher.work:
+            fetch = self._find(ask.key, self._known(ask.key))
+            return [] if fetch is None else fetch.swarm.others(ask.index, ask.asker)
+
+    def gave(self, ask: PeerAsk) -> None:
+        """The asker has got the chunk."""
+        with self._fetcher.work:
+            fetch = self._find(ask.key, self._known(ask.key))
+            if fetch is not None:
+                fetch.swarm.holds(ask.asker, 1 << ask.index)
+
+    def _find(self, key: str, blob: Blob | None) -> Fetch | None:
+        """The content on its way here. To be called with the fetcher's `work` held."""
+        found = self._fetcher.find(key)
+        return self._fetcher.find(blob.digest) if found is None and blob is not None else found
 
     def _wait(self, fetch: Fetch, index: int, urgent: bool, hold_s: float) -> Offer | None:
         """None when the fetch has ended meanwhile. With the fetcher's `work` held."""

@@ -17,14 +17,15 @@ No I/O, no clock: callers pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from hotplate.cache.bitmap import bits, first
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import CacheError
 from hotplate.cache.orders import Orders, rank
-from hotplate.cache.participants import LATE_S, Participants, Share, bits
+from hotplate.cache.participants import LATE_S, Participants, Share
 from hotplate.cache.standing import Standing
 
 ORIGIN = ""
@@ -41,9 +42,14 @@ _WINDOW_MIN, _WINDOW_MAX = 8, 32
 leaves it soon and travels on while the next ones come: the last ones reach all nodes later by
 about their number. Many, so that the origin's link is full though each comes by a node's link that
 carries some from peers, too; and that slow connections together fill it."""
+_WINDOW_FIRST = 2
+"""Before any has come: while nobody has one to pass on, all links but the origin's are idle."""
 
 PASSED_S = 60.0
 """For how long a peer that could not bring a chunk is not asked for it."""
+
+HINTS = 4
+"""Others that are named to who finds this node busy: as many as it may ask at once."""
 
 LACKS_S = 1.0
 """For how long one is not asked that does not know the content: by then its own news have come."""
@@ -92,8 +98,10 @@ class _May:
     """Who may not have what they say, nor bring what they ought to."""
     claimed: int
     """Bitmap of what comes from the origin to some of all participants."""
-    left_at_origin: int
-    """Bitmap of what is nowhere else."""
+    due: int
+    """Bitmap of what is to be on its way from the origin now: the first that are nowhere else."""
+    last_due: int
+    """What is before it is to be here already."""
 
 
 class Swarm:
@@ -122,6 +130,7 @@ class Swarm:
         self._late: set[str] = set()
         self._moved_at: float | None = None
         self._asked: set[Step] = set()  # of peers, who have not answered yet
+        self._hints: dict[str, int] = {}  # bitmap of what others say that a peer has
 
     @property
     def participants(self) -> list[str]:
@@ -159,6 +168,18 @@ class Swarm:
         """What a peer has, as it says in passing."""
         self._hurry(self._participants.holds(peer, have))
 
+    def others(self, index: int, asker: str) -> list[str]:
+        """Some who have the chunk, for who finds this node busy. Not all are told of the same."""
+        seed, known = f"{asker}{index}", self._participants.holders.get(index, ())
+        names = [peer for peer in known if peer not in self._participants.gone and peer != asker]
+        return sorted(names, key=lambda name: rank(seed, name))[:HINTS]
+
+    def hear_of(self, index: int, peers: Iterable[str]) -> None:
+        """Somebody says that those have the chunk. They are asked once where nobody else can be;
+        nothing else is made of it, since it may be wrong."""
+        for peer in set(peers).intersection(self._participants.names):
+            self._hints[peer] = self._hints.get(peer, 0) | 1 << index
+
     def _hurry(self, news: int) -> None:
         for index in bits(news):
             self.chunks.hurry(index)
@@ -194,8 +215,8 @@ class Swarm:
         for number, index in enumerate(self.chunks.wanted(now)):
             if step := self._step(index, may, urgent=True, pressing=number < self._window):
                 return self._take(step, now)
-        if not wanted_only and self._worth_a_look(may):
-            for index in self._unwanted(now):
+        if not wanted_only:
+            for index in self._unwanted(may):
                 if step := self._step(index, may, urgent=False, pressing=False):
                     return self._take(step, now)
         return None
@@ -209,7 +230,10 @@ class Swarm:
         claimed = 0
         for peer in peers:
             claimed |= self._participants.claims(peer)
-        here = self.chunks.verified_bits | self._participants.have(out | doubt | self._late)
+        sure = [peer for peer in peers if peer not in out | doubt | self._late]
+        here = self.chunks.verified_bits | self._participants.have(sure)
+        left_at_origin = ~here & ((1 << self.chunks.count) - 1)
+        due = first(left_at_origin, self._due_count(left_at_origin))
         return _May(
             now,
             out,
@@ -219,16 +243,17 @@ class Swarm:
             {peer for peer in wait if standing.silent(peer, now)},
             doubt,
             claimed,
-            ~here,
+            due,
+            due.bit_length() - 1 if due != left_at_origin else self.chunks.count,
         )
 
-    def _worth_a_look(self, may: _May) -> bool:
-        """Whether there may be something to take: to look all chunks through costs as much as to
-        receive one, and mostly all are with peers who have been asked for enough."""
-        if may.ask or may.out or may.doubt or self._passed or self.local:
-            return bool(may.origin or may.ask or may.probe or self.local)
-        left = may.left_at_origin & ((1 << self.chunks.count) - 1)
-        return bool(left and (may.origin or may.probe))
+    def _due_count(self, left_at_origin: int) -> int:
+        """How many chunks are to be on their way from the origin now: a few at first, so that soon
+        there is something to pass on, and as many again as have come."""
+        if not self._orders.others:
+            return self._window
+        out = self.chunks.count - left_at_origin.bit_count()
+        return min(max(_WINDOW_FIRST, out), self._window)
 
     def _is_banned(self, now: float) -> Callable[[str], bool]:
         return lambda peer: self._standing.is_banned(peer, now)
@@ -239,23 +264,36 @@ class Swarm:
         left = {peer for peer in self.participants if not self._standing.trusted(peer, now)}
         return left | self._participants.gone
 
-    def _unwanted(self, now: float) -> Iterator[int]:
-        behind = []
-        for number, index in enumerate(self.chunks.missing(now)):
-            if number < HEAD or not self._orders.others:
-                yield index
-            elif self._participants.holders.get(index):
-                behind.append(index)
-        yield from sorted(behind, key=lambda index: len(self._participants.holders[index]))
+    def _unwanted(self, may: _May) -> Iterator[int]:
+        """What may be had now of that no reader waits for: to try all chunks would cost as much as
+        to receive one, and mostly all are with peers who have been asked for enough."""
+        missing = self.chunks.missing_bits(may.now)
+        found = missing
+        if not self.local:
+            due = may.due if may.origin or may.probe else 0
+            passed = sum({1 << index for index, _ in self._passed})
+            found &= self._participants.have(may.ask) | self._hinted(may) | due | passed
+        head = first(missing, HEAD)
+        yield from bits(found & head)
+        yield from sorted(bits(found & ~head), key=self._participants.count)
+
+    def _hinted(self, may: _May) -> int:
+        """Bitmap of what those are said to have who may be asked."""
+        found = 0
+        for peer, hints in self._hints.items():
+            if peer in may.ask:
+                found |= hints
+        return found
 
     def _take(self, step: Step, now: float) -> Step:
         self.chunks.take(step.index, now)
         self._claimed.pop(step.index, None)
         if step.source == ORIGIN:
-            self._bringing |= 1 << step.index
-            self.news = True
+            self._bringing |= 1 << step.index  # others wait for it, or were told of a claim
         elif step.source != HERE:
             self._asked.add(step)
+            if step.source in self._hints:
+                self._hints[step.source] &= ~(1 << step.index)
             self._standing.ask(step.source, now)
         return step
 
@@ -273,6 +311,10 @@ class Swarm:
         peer = self._least_busy(index, [peer for peer in sure or holders if peer in may.ask])
         if peer is not None:
             return Step(index, peer, "has it", urgent)
+        hinted = [peer for peer, said in self._hints.items() if said >> index & 1]
+        peer = self._least_busy(index, [one for one in hinted if one in may.ask - left - may.doubt])
+        if peer is not None:
+            return Step(index, peer, "is said to have it", urgent)
         if sure:
             return None
         if not (pressing or may.probe or (may.origin and self._in_window(index, may))):
@@ -328,7 +370,8 @@ class Swarm:
         return min(peers, key=lambda peer: (asked(peer), rank(seed, peer)), default=None)
 
     def _in_window(self, index: int, may: _May) -> bool:
-        return (may.left_at_origin & ((1 << index) - 1)).bit_count() < self._window
+        """Whether it is to be on its way from the origin now, or is before what is."""
+        return index <= may.last_due
 
     def answered(self, step: Step, now: float) -> None:
         """All that a peer will send is here: it may be asked for more while that is verified."""
