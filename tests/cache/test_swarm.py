@@ -76,7 +76,7 @@ def test_no_chunk_is_looked_at_while_all_are_with_peers_who_were_asked_for_enoug
     swarm = swarm_of()
     tell(swarm, "a", ALL)
     drain(swarm)
-    monkeypatch.setattr(swarm.chunks, "missing", lambda now: pytest.fail("looked through"))
+    monkeypatch.setattr(swarm, "_step", lambda *_, **__: pytest.fail("looked through"))
     assert swarm.next(1.0, wanted_only=False, origin_free=True) is None
 
 
