@@ -152,6 +152,21 @@ def test_from_concurrency_four_on_a_fifth_of_the_slots_is_kept_free() -> None:
         assert decision.desired == desired
 
 
+def test_a_burst_on_a_replica_that_was_merely_full_is_not_taken_for_what_was_there_before() -> None:
+    decider = Decider(Policy(1, 20, concurrency=8, price_gpu_s=0.0), now=0.0)
+    decider.ready_after(60.0)
+    for second in range(80):
+        full = Demand(in_flight=7, service_s=1.0)
+        assert after(decider, full, 1, 10.0 + second).desired == 1
+    burst = Demand(in_flight=8, queued=150, service_s=1.0)
+    decisions = [after(decider, burst, 1, 90.0 + second) for second in range(3)]
+    assert [decision.desired for decision in decisions] == [1, 2, 2]
+    assert decisions[-1].reason == (
+        "1 of 2: demand averaged 7.0 at least over 6 s, more than the 6.4 that 1 replica "
+        "should carry, for 76 s"
+    )
+
+
 def test_a_backlog_is_not_averaged_while_a_start_is_on_the_way() -> None:
     decider, backlog = asleep(Policy(0, 9, concurrency=8)), Demand(queued=40, service_s=0.1)
     assert after(decider, backlog, 0, 10.0).desired == 1

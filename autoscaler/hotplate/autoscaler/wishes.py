@@ -47,6 +47,8 @@ class Wishes:
         self._mean = WindowMean(MEAN_S)
         self.service_s = service_s
         self._above_since = math.inf
+        self._sustained = math.inf
+        """The least mean demand since then, once the mean has had the time to follow."""
         self.total = self.level = 0
         """Requests in flight and held; how many replicas have work if each is full, at most
         `max_replicas`."""
@@ -153,24 +155,27 @@ class Wishes:
         """Demand over what a replica should carry, once its mean exceeds what is ready for long.
 
         Long is one horizon in which nothing is starting: a backlog that a start is already on the
-        way for is not counted twice, and a burst is left to useful-start. It catches what that
-        cannot see: a queue behind a request longer than most, and replicas that are merely full.
+        way for is not counted twice. Only what was there all that time counts, and a burst at its
+        end is left to useful-start. It catches what that cannot see: a queue behind a request
+        longer than most, and replicas that are merely full.
         """
         mean, capacity, live = self._mean.mean(now), self._capacity, replicas.live
-        wanted = _ceil(min(mean, demand.total) / capacity)
         if replicas.starting_at or _ceil(mean / capacity) <= live:
-            self._above_since = math.inf
-        else:
-            self._above_since = min(self._above_since, now)
-        since = self._above_since
+            self._above_since = self._sustained = math.inf
+        elif self._above_since > now:
+            self._above_since = now
+        elif now >= self._above_since + MEAN_S:
+            self._sustained = min(self._sustained, mean)
+        since, sustained = self._above_since, min(mean, self._sustained)
+        wanted = _ceil(min(sustained, demand.total) / capacity)
         if now < since + HORIZON * self.cold_start_s:
             return Claim(min(wanted, live), Cause.FITS, lambda: f"{counts(demand)} fit")
         return Claim(
             wanted,
             Cause.DEMAND,
             lambda: (
-                f"demand averages {mean:.1f} over {MEAN_S:.0f} s, and was more than the "
-                f"{live * capacity:g} that {count(live, 'replica')} should carry "
+                f"demand averaged {sustained:.1f} at least over {MEAN_S:.0f} s, more than the "
+                f"{live * capacity:g} that {count(live, 'replica')} should carry, "
                 f"for {seconds(now - since)}"
             ),
         )
