@@ -89,7 +89,7 @@ class Wishes:
             return _NO_DEMAND
         if self._documented:
             return self._by_formula(demand, live)
-        fit = min(self.level, live)
+        fit = self.level if self.level < live else live
         wish = Claim(fit, Cause.FITS, lambda: f"{counts(demand)} fit")
         if demand.queued or not live:
             wish = larger(wish, self._late(demand, replicas, now))

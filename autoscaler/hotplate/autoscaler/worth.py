@@ -49,10 +49,12 @@ def worthwhile_starts(
     """
     busy = -(-demand.in_flight // pace.concurrency)
     most = min(most, busy + useful_starts(demand.queued, pace) - replicas.live)
+    if most <= 0:
+        return 0
     slots = replicas.ready * pace.concurrency
     coming = len(replicas.starting_at) * pace.concurrency
     waiting = demand.queued - max(0, slots - demand.in_flight) - coming
-    if most <= 0 or waiting <= 0:
+    if waiting <= 0:
         return 0
     begun = slots * pace.cold_start_s / pace.service_s
     for started_at in replicas.starting_at:

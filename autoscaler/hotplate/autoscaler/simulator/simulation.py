@@ -100,14 +100,16 @@ class Simulation:
                 if now == fleet.due_at:
                     self._decide(fleet, now)
             elif kind == ARRIVE:
-                self._begin(fleet, fleet.arrive(now), now)
+                if begun := fleet.arrive(now):
+                    self._at(now + begun.service_s, FINISH, fleet, begun)
                 next_s = fleet.next_arrival_s
                 if next_s < math.inf:
                     self._at(next_s, ARRIVE, fleet)
                 self._changed(fleet, now)
             elif kind == FINISH:
                 assert isinstance(subject, Begun)
-                self._begin(fleet, fleet.finish(subject, now), now)
+                if begun := fleet.finish(subject, now):
+                    self._at(now + begun.service_s, FINISH, fleet, begun)
                 replica = subject.replica
                 if replica.draining and not replica.running:
                     self._released(fleet, now)
@@ -122,13 +124,9 @@ class Simulation:
 
     def _ready(self, fleet: Fleet, replica: Replica, now: float) -> None:
         for begun in fleet.become_ready(replica, now):
-            self._begin(fleet, begun, now)
+            self._at(now + begun.service_s, FINISH, fleet, begun)
         fleet.scaler.ready_after(now - replica.started_at)
         self._due(fleet, now)
-
-    def _begin(self, fleet: Fleet, begun: Begun | None, now: float) -> None:
-        if begun is not None:
-            self._at(now + begun.service_s, FINISH, fleet, begun)
 
     def _changed(self, fleet: Fleet, now: float) -> None:
         at = fleet.scaler.changed(fleet.total, fleet.live, now)
