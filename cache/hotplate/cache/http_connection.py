@@ -28,6 +28,10 @@ _HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 16 << 10
 """What is read at once while a head is looked for: little of a body comes along with it."""
 
+_WAKE_BYTES = 1 << 20
+"""Of a body. To be woken for each packet costs a tenth as much as to receive and verify it. Not on
+a connection's first answer: it would keep the kernel from opening the window."""
+
 _PATH = "/%:@!$&'()*+,;=~-._"
 _QUERY = _PATH + "?"
 
@@ -49,6 +53,7 @@ class Connection:
         self.used = False
         """Whether it has served a request before: an idle one may have been closed meanwhile."""
         self._left = bytearray()
+        self._wakes_at = 1
         self._tls = url.scheme == "https"
         if self._tls:
             try:
@@ -103,8 +108,19 @@ class Connection:
             view[:count] = memoryview(self._left)[:count]
             del self._left[:count]
             return count
-        flags = 0 if self._tls else socket.MSG_WAITALL
-        return self._patiently(lambda: self._socket.recv_into(view, len(view), flags))
+        if self._tls:
+            return self._patiently(lambda: self._socket.recv_into(view))
+        # The last so many bytes come apart: nobody is woken for fewer than are waited for.
+        first = len(view) - _WAKE_BYTES if self.used else 0
+        self._wake_at(_WAKE_BYTES if first > 0 else 1)
+        want = first if first > 0 else len(view)
+        return self._patiently(lambda: self._socket.recv_into(view, want, socket.MSG_WAITALL))
+
+    def _wake_at(self, queued_bytes: int) -> None:
+        """Who waits is woken once so many bytes have come, or after `_LOOK_S`."""
+        if queued_bytes != self._wakes_at:
+            self._wakes_at = queued_bytes
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, queued_bytes)
 
     def hang_up(self) -> None:
         """Ends what another thread waits for; it still closes the connection."""
@@ -119,6 +135,8 @@ class Connection:
         while (at := self._left.find(end)) < 0:
             if len(self._left) > _HEAD_BYTES:
                 raise ConnectionError(f"answered with a head of more than {_HEAD_BYTES} bytes")
+            if not self._tls:
+                self._wake_at(1)
             data = self._patiently(lambda: self._socket.recv(_PIECE_BYTES))
             if not data:
                 raise ConnectionError("closed the connection")
