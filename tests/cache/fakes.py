@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
-from hotplate.cache.origin import Came, Origin, Source, unheard
+from hotplate.cache.origin import BlobSource, Came, FsspecOrigin, Origin, Source, unheard
 
 
 def blob_of(content: bytes) -> Blob:
@@ -86,11 +86,11 @@ class PacedOrigin:
     def manifest(self, digest: str) -> Manifest:
         return self._origin.manifest(digest)
 
-    def source(self, blob_digest: str) -> Source:
-        return PacedSource(self, blob_digest)
+    def source(self, blob: Blob) -> Source:
+        return PacedSource(self, blob.digest, self._origin.source(blob))
 
-    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
-        key = (blob_digest, offset // CHUNK_BYTES)
+    def read_into(self, source: PacedSource, offset: int, view: memoryview) -> None:
+        key = (source.digest, offset // CHUNK_BYTES)
         with self._news:
             self.reads.append(key)
             self._news.notify_all()
@@ -100,7 +100,7 @@ class PacedOrigin:
             assert self._held[key].wait(30)
         with self._wire:
             self._never.wait(len(view) / self._bytes_per_s)
-        self._origin.source(blob_digest).read_into(offset, view)
+        source.origins.read_into(offset, view)
         if self._corrupt.get(key, 0) > 0:
             self._corrupt[key] -= 1
             view[0] ^= 1
@@ -110,21 +110,25 @@ class PacedOrigin:
 class PacedSource:
     origin: PacedOrigin
     digest: str
+    origins: Source
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
-        self.origin.read_into(self.digest, offset, view)
+        self.origin.read_into(self, offset, view)
 
 
 class OriginServer:
     """An origin over HTTP, for an agent in another process: `url` is a blob store for fsspec."""
 
-    def __init__(self, root: Path, origin: Origin) -> None:
+    def __init__(self, root: Path, origin: PacedOrigin) -> None:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                status, body = _answer(root, origin, self.path, self.headers.get("Range"))
+                asked = self.headers.get("Range")
+                status, body = _answer(root, origin, self.path, asked)
                 self.send_response(status)
+                if status == 206 and asked is not None:
+                    self.send_header("Content-Range", f"{asked.replace('=', ' ')}/*")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -149,7 +153,7 @@ class _QuietServer(ThreadingHTTPServer):
         """A client that was killed is no news."""
 
 
-def _answer(root: Path, origin: Origin, path: str, span: str | None) -> tuple[int, bytes]:
+def _answer(root: Path, origin: PacedOrigin, path: str, span: str | None) -> tuple[int, bytes]:
     kind, *_, name = path.strip("/").split("/")
     if kind == "manifests":
         file = root / path.strip("/")
@@ -158,7 +162,8 @@ def _answer(root: Path, origin: Origin, path: str, span: str | None) -> tuple[in
     start, _, last = span.removeprefix("bytes=").partition("-")
     data = bytearray(int(last) + 1 - int(start))
     try:
-        origin.source(name).read_into(int(start), memoryview(data))
+        stored = BlobSource(FsspecOrigin(f"file://{root}"), name)
+        PacedSource(origin, name, stored).read_into(int(start), memoryview(data))
     except CacheError:
         return 503, b""
     return 206, bytes(data)

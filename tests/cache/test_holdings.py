@@ -48,7 +48,7 @@ class Bench:
         return self.start(self.holdings, blob, "model.safetensors", streamed)
 
     def start(self, holdings: Holdings, blob: Blob, name: str, streamed: bool = True) -> Holding:
-        origin = self.origin.source(blob.digest)
+        origin = self.origin.source(blob)
         return holdings.bring(blob, origin, blob.digest, name, streamed)
 
 
@@ -417,7 +417,7 @@ async def test_the_first_fetch_of_a_file_without_digests_sets_them(
     bench: Bench, streamed: bool
 ) -> None:
     draft = Draft(BLOB.size_bytes)
-    origin = bench.origin.source(BLOB.digest)
+    origin = bench.origin.source(BLOB)
     holding = bench.holdings.bring(draft, origin, "a draft", "model.safetensors", streamed)
     await holding.until_on_disk()
     assert holding.content == BLOB

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -8,8 +9,11 @@ import pytest
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest
-from hotplate.cache.origin import FsspecOrigin, checked_manifest
+from hotplate.cache.origin import FsspecOrigin, Origin, checked_manifest
+from hotplate.cache.schemes import Schemes
+from hotplate.cache.web_origin import origin_at
 from tests.cache.fakes import blob_of, publish, random_bytes
+from tests.cache.web import WebServer
 
 CONTENT = random_bytes(CHUNK_BYTES + 100, 1)
 
@@ -97,3 +101,38 @@ def test_a_manifest_that_does_not_add_up_is_refused() -> None:
         checked_manifest(manifest.digest, manifest.to_bytes())
     with pytest.raises(ChunkCorrupt, match="another digest"):
         checked_manifest("0" * 64, manifest.to_bytes())
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    blob = blob_of(CONTENT)
+    with WebServer({f"/store/blobs/{blob.digest[:2]}/{blob.digest}": CONTENT}) as server:
+        yield server
+
+
+@pytest.fixture
+def store(web: WebServer) -> Iterator[Origin]:
+    schemes = Schemes()
+    yield origin_at(f"{web.url}/store", schemes)
+    schemes.close()
+
+
+def test_a_blob_store_on_the_web_is_read_by_our_own_client_range_by_range(
+    web: WebServer, store: Origin
+) -> None:
+    target = bytearray(200)
+    store.source(blob_of(CONTENT)).read_into(CHUNK_BYTES, memoryview(target)[50:150])
+    assert target == bytes(50) + CONTENT[CHUNK_BYTES:] + bytes(50)
+    last = CHUNK_BYTES + 99
+    assert [span for _, _, span in web.requests] == [f"bytes={CHUNK_BYTES}-{last}"]
+
+
+def test_what_a_blob_store_on_the_web_has_not_or_has_cut_short_is_told(
+    web: WebServer, store: Origin
+) -> None:
+    with pytest.raises(UnknownBlob, match="push the bento or model again"):
+        store.source(blob_of(b"other")).read_into(0, memoryview(bytearray(5)))
+    (path,) = web.files
+    web.files[path] = CONTENT[:-1]
+    with pytest.raises(ChunkCorrupt, match=f"has not {len(CONTENT)} bytes"):
+        store.source(blob_of(CONTENT)).read_into(0, memoryview(bytearray(CHUNK_BYTES)))

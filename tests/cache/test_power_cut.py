@@ -107,7 +107,7 @@ def make(root: Path, origin: PacedOrigin, folder: type[Folder]) -> Holdings:
 
 
 def bring(holdings: Holdings, origin: PacedOrigin, blob: Blob, streamed: bool) -> Holding:
-    source = origin.source(blob.digest)
+    source = origin.source(blob)
     return holdings.bring(blob, source, blob.digest, blob.digest[:9], streamed)
 
 

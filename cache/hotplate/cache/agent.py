@@ -29,7 +29,7 @@ from hotplate.cache.ledger import Ledger
 from hotplate.cache.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node
-from hotplate.cache.origin import FsspecOrigin, NoOrigin
+from hotplate.cache.origin import NoOrigin
 from hotplate.cache.peer_client import PeerClient
 from hotplate.cache.peer_ledgers import PeerLedgers
 from hotplate.cache.peer_list import PeerList
@@ -39,6 +39,7 @@ from hotplate.cache.pulls import Pulls
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.shelf import Shelf
 from hotplate.cache.view import View
+from hotplate.cache.web_origin import origin_at
 
 SPARE_BYTES = 2 << 30
 """What an agent with a node of its own makes ready: most models' first file, in seconds."""
@@ -121,7 +122,8 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         stack.enter_context(_sole_agent(data))
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
-        origin = FsspecOrigin(settings.origin_url) if settings.origin_url else NoOrigin()
+        schemes = Schemes()
+        origin = origin_at(settings.origin_url, schemes) if settings.origin_url else NoOrigin()
         mount = huge_mount(data)
         arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
@@ -139,7 +141,6 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         node.sweep()
         shelf = Shelf(fetcher, holdings, disk, ledger.content)
         gossip.open(fetcher, shelf)
-        schemes = Schemes()
         schemes.prepare()
         pulls = Pulls(holdings, ledger, schemes, PeerLedgers(gossip.addresses, settings.token))
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)

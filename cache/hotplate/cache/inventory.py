@@ -123,7 +123,7 @@ class Inventory:
     async def _repair(self, digest: str, blob: Blob, name: str) -> None:
         """A URL's blob comes anew when it is next asked for; a tree's file has other names."""
         if self._node.naming(digest):
-            await self._holdings.mend(blob, self._node.source(digest), name)
+            await self._holdings.mend(blob, self._node.source(blob), name)
         else:
             await self._holdings.drop(digest)
 

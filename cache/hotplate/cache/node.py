@@ -15,7 +15,7 @@ from hotplate.cache.folder import Folder
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
-from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.manifest import Blob, Entry, Manifest
 from hotplate.cache.origin import Origin, Source, checked_manifest
 from hotplate.cache.trees import TreeFolder
 
@@ -126,9 +126,9 @@ class Node:
             raise CacheError(f"manifest {digest} cannot be read ({exc.strerror})") from exc
         return checked_manifest(digest, data)
 
-    def source(self, blob_digest: str) -> Source:
+    def source(self, blob: Blob) -> Source:
         """Where a tree's blob comes from."""
-        return self._origin.source(blob_digest)
+        return self._origin.source(blob)
 
     def sweep(self) -> None:
         """Reads the manifests kept here, and deletes what neither they nor the ledger name.
@@ -232,7 +232,7 @@ class Node:
 
     def _bring_file(self, entry: Entry, key: str) -> Holding:
         assert entry.blob is not None
-        source = self._origin.source(key)
+        source = self._origin.source(entry.blob)
         return self.holdings.bring(entry.blob, source, key, entry.path, entry.streamed)
 
     async def delete(self, digest: str, idle_s: float = 0.0) -> bool:

@@ -39,7 +39,7 @@ class Origin(Protocol):
     def manifest(self, digest: str) -> Manifest:
         """Raises UnknownManifest, ChunkCorrupt, OriginUnavailable."""
 
-    def source(self, blob_digest: str) -> Source:
+    def source(self, blob: Blob) -> Source:
         """That blob, whether or not it is there."""
 
 
@@ -49,8 +49,8 @@ class NoOrigin:
     def manifest(self, digest: str) -> Manifest:
         raise UnknownManifest(f"this agent has no blob store to find {digest} in; give --origin")
 
-    def source(self, blob_digest: str) -> Source:
-        raise UnknownBlob(f"this agent has no blob store to find {blob_digest} in; give --origin")
+    def source(self, blob: Blob) -> Source:
+        raise UnknownBlob(f"this agent has no blob store to find {blob.digest} in; give --origin")
 
 
 class FsspecOrigin:
@@ -73,8 +73,8 @@ class FsspecOrigin:
             raise self._unavailable(f"manifest {digest}", exc) from exc
         return checked_manifest(digest, data)
 
-    def source(self, blob_digest: str) -> Source:
-        return BlobSource(self, blob_digest)
+    def source(self, blob: Blob) -> Source:
+        return BlobSource(self, blob.digest)
 
     def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
         """As `Source.read_into`, of that blob."""
