@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -63,6 +66,15 @@ def test_hardware_can_be_told(trace: str, capsys: pytest.CaptureFixture[str]) ->
     (figures,) = json.loads(capsys.readouterr().out)["policies"].values()
     assert figures["gpu_hours"]["standby"] > 0
     assert figures["requests"] == 60
+
+
+def test_who_reads_no_further_is_no_failure_with_a_traceback(trace: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "hotplate.platform.cli", "simulate", "--trace", trace]
+    with os.fdopen(write, "wb") as nobody:
+        ended = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_people_get_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:

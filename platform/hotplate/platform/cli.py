@@ -27,12 +27,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         result: int | None = arguments.run(arguments)
+        sys.stdout.flush()
         return result or 0
     except (PlatformError, AutoscalerError) as error:
         print(f"hotplate: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # who read it has enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:
