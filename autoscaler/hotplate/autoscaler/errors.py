@@ -1,7 +1,8 @@
 """AutoscalerError
 ├── ScalingInvalid   a deployment's `scaling` block cannot be followed
 ├── MemoryInvalid    what a decider had learned cannot be read back
-└── TraceInvalid     a file of requests to simulate cannot be used
+├── TraceInvalid     a file of requests to simulate cannot be used
+└── SimulationLost   a process that simulated has not come to its end
 """
 
 from __future__ import annotations
@@ -33,3 +34,9 @@ class TraceInvalid(AutoscalerError):
     """A trace has a row or a header that cannot be used; the message names file and line."""
 
     code = "trace_invalid"
+
+
+class SimulationLost(AutoscalerError):
+    """A process that simulated was killed, and what it had found is lost."""
+
+    code = "simulation_lost"

@@ -15,6 +15,7 @@ from hotplate.autoscaler.simulator.fleet import Fleet
 from hotplate.autoscaler.simulator.outcome import Outcome, outcome
 from hotplate.autoscaler.simulator.pool import TYPE
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, Ours, Scaler
+from hotplate.autoscaler.simulator.side_by_side import processes_for, run_side_by_side
 from hotplate.autoscaler.simulator.simulation import Decided, Hardware, Simulation
 from hotplate.autoscaler.standby import StandbyPolicy
 
@@ -83,11 +84,20 @@ def simulate(
     setup: Setup,
     decided: Callable[[Decided], None] | None = None,
 ) -> tuple[Outcome, Sequence[Fleet]]:
-    """The trace under the policy of that name; `decided` is told each decision, by time."""
+    """The trace under the policy of that name; `decided` is told each decision, by time.
+
+    Raises SimulationLost.
+    """
     fleets = [
         Fleet(deployment, arrivals, setup.concurrency, POLICIES[name](setup))
         for deployment, arrivals in trace.items()
     ]
-    simulation = Simulation(fleets, setup.hardware, decided)
+    hardware = setup.hardware
+    if decided is None and not hardware.shared:
+        fleets = run_side_by_side(
+            fleets, lambda some: Simulation(some, hardware).run(), processes_for(fleets)
+        )
+        return outcome(fleets), fleets
+    simulation = Simulation(fleets, hardware, decided)
     simulation.run()
     return outcome(fleets, simulation.standby_s), fleets

@@ -53,6 +53,11 @@ class Hardware:
     def scarce(self) -> bool:
         return self.instances < math.inf or bool(self.quotas)
 
+    @property
+    def shared(self) -> bool:
+        """Whether what one deployment does touches another."""
+        return self.scarce or self.standby is not None
+
 
 class Simulation:
     """One policy over some deployments, which share the hardware.
