@@ -15,6 +15,7 @@ from hotplate.autoscaler.simulator.policies import POLICIES, Setup
 from hotplate.autoscaler.simulator.side_by_side import parted, processes_for, run_side_by_side
 from hotplate.autoscaler.simulator.simulation import Simulation
 from tests.autoscaler.test_simulator import busy_trace
+from tests.deploy.fakes import zombies
 
 SETUP = Setup(20.0)
 
@@ -48,6 +49,7 @@ def test_a_process_that_is_killed_ends_the_simulation_in_a_sentence() -> None:
 
     with pytest.raises(SimulationLost, match="was killed"):
         run_side_by_side(fleets(), run_or_die, 2)
+    assert not zombies()
 
 
 def test_the_parts_have_about_as_much_to_do() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 
 from hotplate.autoscaler.errors import SimulationLost
 from hotplate.autoscaler.simulator.fleet import Fleet
@@ -31,23 +32,33 @@ def run_side_by_side(fleets: Sequence[Fleet], run: Run, processes: int) -> list[
     """
     own, *others = parted(fleets, processes)
     fork = multiprocessing.get_context("fork")
-    lines: list[Connection] = []
-    for share in others:
-        line, end = fork.Pipe(duplex=False)
-        lines.append(line)
-        fork.Process(target=_simulate, args=(share, run, line, end), daemon=True).start()
-        end.close()
-    run(own)
-    ended = {fleet.name: fleet for fleet in own}
-    for line in lines:
-        try:
-            ended |= {fleet.name: fleet for fleet in line.recv()}
-        except EOFError:
-            raise SimulationLost(
-                "a process that simulated some of the deployments was killed, perhaps for want of "
-                "memory; give a shorter trace"
-            ) from None
+    started: list[tuple[ForkProcess, Connection]] = []
+    try:
+        for share in others:
+            line, end = fork.Pipe(duplex=False)
+            process = fork.Process(target=_simulate, args=(share, run, line, end), daemon=True)
+            process.start()
+            started.append((process, line))
+            end.close()
+        run(own)
+        found = [own, *(_received(line) for _, line in started)]
+    finally:
+        for process, _ in started:
+            process.terminate()
+            process.join()
+    ended = {fleet.name: fleet for some in found for fleet in some}
     return [ended[fleet.name] for fleet in fleets]
+
+
+def _received(line: Connection) -> list[Fleet]:
+    try:
+        fleets: list[Fleet] = line.recv()
+    except EOFError:
+        raise SimulationLost(
+            "a process that simulated some of the deployments was killed, perhaps for want of "
+            "memory; give a shorter trace"
+        ) from None
+    return fleets
 
 
 def parted(fleets: Sequence[Fleet], parts: int) -> list[list[Fleet]]:
