@@ -59,6 +59,8 @@ class Fleet:
         """How often the answer to who lives and serves what has become another."""
         self._own: frozenset[str] = frozenset()
         self._member = -1
+        self._seen_at_ns = -1
+        """When the folder had changed last, as it was looked through; -1 = not known for sure."""
 
     @property
     def peers(self) -> Sequence[str]:
@@ -118,7 +120,13 @@ class Fleet:
         self._say(frozenset({RETIRES}))
 
     def look(self) -> Sequence[str]:
-        """Looks who lives and what they serve; the others, oldest first."""
+        """Looks who lives and what they serve; the others, oldest first.
+
+        Who is alone sees from the folder's time alone that nobody has come.
+        """
+        if not self._serving and self._changed_at_ns() == self._seen_at_ns:
+            return ()
+        self._seen_at_ns = self._changed_at_ns(settled=True)
         with os.scandir(self.folder) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(MEMBER)]
         serving: dict[str, frozenset[str]] = {}
@@ -131,6 +139,16 @@ class Fleet:
             self._serving = serving
             self.changes += 1
         return self.peers
+
+    def _changed_at_ns(self, *, settled: bool = False) -> int:
+        """When a name in the folder changed last; if it is to be `settled`, -1 where one that
+        changes now would not show: the kernel's clock goes by milliseconds."""
+        now_ns = -1
+        if settled and self._member >= 0:
+            os.utime(self._member)
+            now_ns = os.fstat(self._member).st_mtime_ns
+        at_ns = self.folder.stat().st_mtime_ns
+        return -1 if settled and at_ns >= now_ns else at_ns
 
     def heir(self, deployment: str) -> str:
         """Which gateway should own it, of those that serve it; empty = none does."""
