@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.fleet import heir_of
+from hotplate.serving.gateway.fleet import Fleet, heir_of
 from tests.serving.backends import Backend, Connection, Request
 from tests.serving.callers import free_port, until
 from tests.serving.gateway_processes import GatewayProcess
@@ -147,3 +147,16 @@ async def restarted(
         assert backend.peak == 2
         for load in loads:
             await load.stop()
+
+
+def test_who_joins_in_the_moment_of_a_look_is_seen_by_the_next(tmp_path: Path) -> None:
+    """The folder's time does not always tell: the kernel's clock goes by milliseconds."""
+    alone = Fleet(tmp_path, 1.0)
+    alone.join()
+    for number in range(200):
+        assert not alone.look()
+        other = Fleet(tmp_path, 2.0 + number)
+        other.join()
+        assert alone.look() == [other.id]
+        other.leave()
+    alone.leave()
