@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hotplate.cache.bitmap import bits
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -65,14 +64,6 @@ class Chunks:
             if 0 <= index < self.count and index not in self._verified:
                 self._wanted[index] = None
 
-    def next(self, now: float, wanted_only: bool = False) -> int | None:
-        """Takes the chunk to fetch now, or None; it is then the caller's until it reports."""
-        for candidates in (self.wanted(now), () if wanted_only else self.missing(now)):
-            for index in candidates:
-                self.take(index, now)
-                return index
-        return None
-
     @property
     def any_wanted(self) -> bool:
         """Whether a reader waits for a chunk."""
@@ -82,12 +73,8 @@ class Chunks:
         """The missing chunks that a reader waits for and that may be tried now."""
         return (index for index in self._wanted if self._may_try(index, now))
 
-    def missing(self, now: float) -> Iterator[int]:
-        """The missing chunks that are to come and may be tried now, in file order."""
-        return bits(self.missing_bits(now))
-
     def missing_bits(self, now: float) -> int:
-        """The same as a bitmap."""
+        """The missing chunks that are to come and may be tried now, as a bitmap."""
         missing = self._missing if self.whole else 0
         for index, at in self._not_before.items():
             if at > now:
