@@ -71,12 +71,6 @@ def take(platform: Platform, temporary: Path | None = None) -> Census:
     )
 
 
-def cpu_s(pid: int) -> float:
-    """CPU time of a process so far; fields utime and stime of proc(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _descriptors(pid: int) -> Iterator[str]:
     """What each open descriptor of a process is."""
     with suppress(OSError):

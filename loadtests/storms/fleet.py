@@ -19,6 +19,7 @@ from hotplate.platform.store.records import Outcome
 from hotplate.platform.store.store import Store
 from loadtests import census
 from loadtests.census import ROLES, Census
+from loadtests.processor import cpu_s
 from loadtests.verdict import Verdict
 from tests.scenarios.bentos import KITCHEN, SLEEPY
 from tests.scenarios.calling import Refused, call
@@ -184,11 +185,11 @@ async def _asleep(fleet: Fleet, count: int, idle_s: float, *, stored: bool) -> N
     figures["made in, s"] = time.monotonic() - began
     await asyncio.sleep(SETTLING_S)
     pids = {role: fleet.platform.pid(role) for role in ROLES}
-    before = {role: census.cpu_s(pid) for role, pid in pids.items()}
+    before = {role: cpu_s(pid) for role, pid in pids.items()}
     began = time.monotonic()
     await asyncio.sleep(idle_s)
     lasted_s = time.monotonic() - began
-    shares = {role: (census.cpu_s(pids[role]) - before[role]) / lasted_s for role in ROLES}
+    shares = {role: (cpu_s(pids[role]) - before[role]) / lasted_s for role in ROLES}
     for role, share in shares.items():
         figures[f"idle with them: {role}, % of a core"] = round(100 * share, 2)
     calm = sum(shares.values()) < CALM_CORE_SHARE

@@ -19,6 +19,7 @@ from typing import Any
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
 from hotplate.cache.manifest import Entry, Manifest
+from loadtests.processor import cpu_s
 from loadtests.verdict import Verdict
 from tests.cache.fakes import AgentProcess, random_bytes
 
@@ -100,13 +101,13 @@ def _publish(store: BlobStore, size_bytes: int, seed: int) -> Manifest:
 async def _bring(
     verdict: Verdict, agent: AgentProcess, client: AgentClient, name: str, manifest: Manifest
 ) -> None:
-    began, cpu_s = time.monotonic(), agent.cpu_s()
+    began, before_s = time.monotonic(), cpu_s(agent.process.pid)
     await client.tree(manifest.digest)
     while (await client.progress(manifest.digest)).bytes_verified < manifest.size_bytes:  # noqa: ASYNC110
         await asyncio.sleep(0.1)  # asking takes the agent's time too
     gb = manifest.size_bytes / 1e9
     verdict.figures[f"{name} model, verified, GB/s"] = gb / (time.monotonic() - began)
-    verdict.figures[f"{name} model, agent's CPU s/GB"] = (agent.cpu_s() - cpu_s) / gb
+    verdict.figures[f"{name} model, agent's CPU s/GB"] = (cpu_s(agent.process.pid) - before_s) / gb
     await client.tree(manifest.digest, wait="all")
     await asyncio.sleep(1)
 

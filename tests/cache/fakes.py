@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -205,11 +204,6 @@ asyncio.run(serve(settings, lambda url: print(url, flush=True)))
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(9)
-
-    def cpu_s(self) -> float:
-        """Processor time that it has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, U
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.cache.reader import open_file
+from loadtests.processor import cpu_s
 from tests.cache.fakes import (
     AgentProcess,
     OriginServer,
@@ -35,6 +36,7 @@ from tests.cache.fakes import (
 WEIGHTS = random_bytes(2 * CHUNK_BYTES + 5, 6)
 SHARED = random_bytes(CHUNK_BYTES + 5, 7)
 BLOB = blob_of(WEIGHTS)
+WATCHED_S = 0.5
 
 
 @dataclass
@@ -322,9 +324,14 @@ async def test_an_idle_agent_uses_no_processor_time(bench: Bench) -> None:
     with bench.agent() as agent:
         async with client_at(agent.url) as client:
             await client.tree(bench.first.digest, wait="all")
-        used = agent.cpu_s()
-        await asyncio.sleep(0.5)
-        assert agent.cpu_s() - used <= 0.01
+        # Writing to disk and telling peers may end a little later; the same for ever is busy.
+        assert min([await spent_s(agent.process.pid) for _ in range(3)]) < 0.01 * WATCHED_S
+
+
+async def spent_s(pid: int) -> float:
+    before = cpu_s(pid)
+    await asyncio.sleep(WATCHED_S)
+    return cpu_s(pid) - before
 
 
 async def test_an_agent_that_is_gone_is_named(bench: Bench) -> None:

@@ -48,6 +48,7 @@ class Platform:
         environments_of: Platform | None = None,
         ports: int = DEPLOYMENT_PORTS,
         settings: str = "",
+        unused_files_s: float = UNUSED_FILES_S,
     ) -> None:
         """`settings` are further lines of `hotplate.toml`."""
         self.data = data
@@ -62,7 +63,7 @@ class Platform:
             "[platform]\n"
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {256 << 20}\n"
-            f"unused_files_s = {UNUSED_FILES_S}\n"
+            f"unused_files_s = {unused_files_s}\n"
             f"{settings}"
             # Their processes would cost every scenario; those that are of standbys are elsewhere.
             "\n[standby]\nmode = 'off'\n"
@@ -207,10 +208,13 @@ class Platform:
 
 @asynccontextmanager
 async def running(
-    data: Path, environments_of: Platform | None = None, settings: str = ""
+    data: Path,
+    environments_of: Platform | None = None,
+    settings: str = "",
+    unused_files_s: float = UNUSED_FILES_S,
 ) -> AsyncIterator[Platform]:
     """A platform of a test's own; nothing of it is left, whatever the test did to it."""
-    platform = Platform(data, environments_of, settings=settings)
+    platform = Platform(data, environments_of, settings=settings, unused_files_s=unused_files_s)
     try:
         await platform.start()
         yield platform

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.platform.settings import PlatformSettings
+from loadtests.memory import memory_bytes
+from loadtests.processor import cpu_s
 from tests.scenarios.bentos import SLEEPY
 from tests.scenarios.platform_process import Platform, running
 from tests.scenarios.rough_client import Bento, RoughClient
@@ -28,7 +31,8 @@ the agent may mount, the daemon of its view is one more."""
 async def test_an_idle_platform_takes_hardly_any_cpu_and_memory(
     platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:
-    async with running(tmp_path / "data", environments_of=platform) as alone:
+    data, unused_files_s = tmp_path / "data", PlatformSettings().unused_files_s
+    async with running(data, platform, unused_files_s=unused_files_s) as alone:
         async with RoughClient(alone) as rough:
             await rough.deploy("sleeper", await rough.push(bento), Kitchen={"scaling": SLEEPY})
             await rough.settled("sleeper", "running")
@@ -40,7 +44,7 @@ async def test_an_idle_platform_takes_hardly_any_cpu_and_memory(
         used_s = min([await spent_s(pids) for _ in range(WINDOWS)])
         assert alone.processes() == pids
         assert used_s < CORE_SHARE * WATCHED_S
-        assert sum(map(own_bytes, pids)) < MEMORY_BYTES
+        assert sum(map(memory_bytes, pids)) < MEMORY_BYTES
 
 
 async def spent_s(pids: Collection[int]) -> float:
@@ -51,15 +55,3 @@ async def spent_s(pids: Collection[int]) -> float:
 
 def has_view(platform: Platform) -> bool:
     return os.path.ismount((platform.data / "agent" / "view").resolve())
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of a process so far; fields utime and stime of proc(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def own_bytes(pid: int) -> int:
-    """Memory of a process; what it shares with others counts in part (Pss of proc(5))."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
