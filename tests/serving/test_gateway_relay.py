@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hotplate.serving.gateway.fleet import Fleet, file_name, heir_of
-from hotplate.serving.gateway.gateway import LOOK_S, Gateway
+from hotplate.serving.gateway.gateway import ALONE_LOOK_S, Gateway
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
 from tests.serving.backends import Backend
 from tests.serving.callers import Caller, free_port, until
@@ -255,4 +255,4 @@ async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) 
     keeper, fleet = pair.second._keeper, pair.first.fleet
     assert keeper is not None and fleet is not None
     await until(lambda: keeper.of(fleet.id, file_name(pair.name)) is not None)
-    assert loop.time() - began < 4 * LOOK_S
+    assert loop.time() - began < 4 * ALONE_LOOK_S

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.task_desk import TaskDesk
 
 LOOK_S = 0.1
-"""How often a gateway looks for what has become of the others, and for others. Who has just come
-may own a deployment next: until it is seen, nothing is bequeathed to it."""
+"""How often a gateway looks for what has become of the others, and for more of them."""
+
+ALONE_LOOK_S = 0.25
+"""The same where there are none: most gateways are alone, and looking is most of what an idle one
+does. Who has just come may own a deployment next: until it is seen, nothing is bequeathed to it."""
 
 IDLE_S = 1.0
 """A caller's connection that is idle for this long is closed by a gateway that retires."""
@@ -196,7 +199,7 @@ class Gateway:
     async def _follow_fleet(self) -> None:
         assert self.fleet is not None
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_S if self.fleet.peers else ALONE_LOOK_S)
             self.fleet.look()
             for standing in self._standings.values():
                 standing.look()
