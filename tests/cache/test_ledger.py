@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -87,6 +89,30 @@ def test_a_cut_or_damaged_line_is_as_if_never_written(tmp_path: Path) -> None:
         damaged = Ledger(path)
         assert {damaged.blob(ONE), damaged.blob(TWO)} <= {None, blob_of(b"one")}
         damaged.close()
+
+
+def test_nobody_waits_for_the_disk_but_who_closes_it(tmp_path: Path) -> None:
+    syncing, synced = threading.Event(), threading.Event()
+
+    def slow(fd: int) -> None:
+        syncing.set()
+        synced.wait()
+
+    ledger = Ledger(tmp_path / "ledger", slow)
+    ledger.set_blob(ONE, blob_of(b"one"))
+    syncing.wait()
+    ledger.set_blob(TWO, blob_of(b"two"))
+    killed = tmp_path / "killed"
+    shutil.copy(tmp_path / "ledger", killed)
+    closing = threading.Thread(target=ledger.close)
+    closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
+    synced.set()
+    closing.join()
+    again = Ledger(killed)
+    assert again.blob(ONE) == blob_of(b"one") and again.blob(TWO) == blob_of(b"two")
+    again.close()
 
 
 def test_many_threads_write_at_once(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The ledger: which content each version at a URL turned out to have, apart from the content.
 
-One line per fact, appended and synced before anybody is told of it, so a killed agent loses at
-most what it was just writing. A line that is not whole, or damaged, is as if never written.
+One line per fact, appended before anybody is told of it, so a killed agent loses at most what it
+was just writing. It is synced behind, as a disk that is being written to may keep a sync waiting
+for seconds: a power cut takes what was learnt in the last moments, and with it all that was in
+memory. A line that is not whole, or damaged, is as if never written.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +23,19 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.locations import Location, Version
 from hotplate.cache.manifest import Blob, chunk_digest
 
+log = logging.getLogger(__name__)
+
 
 class Ledger:
     """Digests by version, and versions by URL. Thread-safe; methods that write block."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sync: Callable[[int], None] = os.fsync) -> None:
         """Raises OSError when the file cannot be read or written."""
         self._path = path
         self._lock = threading.Lock()
-        self._syncing = threading.Lock()
-        self._written = self._synced = 0
+        self._sync = sync
+        self._syncing = ThreadPoolExecutor(1, "ledger")
+        self._sync_due = False
         self._blobs: dict[str, Blob] = {}
         self._locations: dict[str, Location] = {}
         self._drafts: dict[str, dict[int, str]] = {}
@@ -86,26 +93,30 @@ class Ledger:
             self._append({"forget": url})
 
     def close(self) -> None:
+        """Returns when all facts are synced."""
+        self._syncing.shutdown()
         os.close(self._file)
 
     def _append(self, fact: dict[str, Any], durable: bool = True) -> None:
-        """Returns when the fact is safe. What many threads write at once is synced at once."""
+        """Returns when the fact outlives this process; many are synced at once."""
         line = _line(fact)
-        try:
-            with self._lock:
+        with self._lock:
+            try:
                 if os.write(self._file, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                self._written += 1
-                number = self._written if durable else 0
-            with self._syncing:
-                if self._synced < number:
-                    written = self._written
-                    os.fsync(self._file)
-                    self._synced = written
-        except OSError as exc:
-            raise CacheError(f"{self._path} cannot be written ({exc.strerror})") from exc
-        with self._lock:
+            except OSError as exc:
+                raise CacheError(f"{self._path} cannot be written ({exc.strerror})") from exc
             self._learn(fact)
+            if durable and not self._sync_due:
+                self._sync_due = True
+                self._syncing.submit(self._sync_behind)
+
+    def _sync_behind(self) -> None:
+        self._sync_due = False
+        try:
+            self._sync(self._file)
+        except OSError as exc:
+            log.error("%s: a power cut may take what it says (%s)", self._path, exc.strerror)
 
     def _learn(self, fact: dict[str, Any]) -> None:
         if "draft" in fact:
