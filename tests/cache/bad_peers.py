@@ -7,13 +7,16 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
-from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.manifest import CHUNK_BYTES, chunk_digest
 
-Kind = Literal["lies", "stalls", "trickles"]
+Kind = Literal["lies", "deceives", "stalls", "trickles"]
 
 
 class BadPeer:
-    """Says that it has all of everything, and gives wrong bytes, none, or one now and then."""
+    """Says that it has all of everything, and gives wrong bytes, none, or one now and then.
+
+    One that deceives says the digests of its wrong bytes, as if they were right.
+    """
 
     def __init__(self, kind: Kind, size_bytes: int, host: str = "127.0.0.1", port: int = 0) -> None:
         self.asked: list[int] = []
@@ -43,6 +46,9 @@ class BadPeer:
                     left.wait(30)
                 length = min(CHUNK_BYTES, size_bytes - index * CHUNK_BYTES)
                 self.send_response(200)
+                if kind == "deceives":
+                    self.send_header("hotplate-digest", chunk_digest(bytes(length)))
+                    length = 0 if "hotplate-word" in self.headers else length
                 self.send_header("Content-Length", str(length))
                 self.send_header("hotplate-have", f"{(1 << count) - 1:x}")
                 self.end_headers()

@@ -14,7 +14,7 @@ import pytest
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, NoSpace
-from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.manifest import CHUNK_BYTES, chunk_digest
 from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.peer_client import PeerClient
 from tests.cache.bad_peers import BadPeer, Kind
@@ -22,6 +22,7 @@ from tests.cache.fakes import AgentProcess, random_bytes
 from tests.cache.web import WebServer
 
 WEIGHTS = random_bytes(6 * CHUNK_BYTES + 5, 31)
+CHUNKS = [WEIGHTS[at : at + CHUNK_BYTES] for at in range(0, len(WEIGHTS), CHUNK_BYTES)]
 
 
 @pytest.fixture
@@ -72,6 +73,14 @@ async def live_peers(client: AgentClient) -> float:
 
 async def peer_bytes(client: AgentClient) -> float:
     return await metric(client, "peer_bytes_total")
+
+
+async def verified_chunks(client: AgentClient) -> float:
+    return await metric(client, 'chunks_total{result="verified"')
+
+
+async def bans(client: AgentClient) -> float:
+    return await metric(client, "bans_total")
 
 
 async def metric(client: AgentClient, name: str) -> float:
@@ -132,6 +141,30 @@ async def test_a_bad_peer_costs_time_and_no_byte(
             assert (await two.verify())["bad"] == []
             assert pull["from_origin_bytes"] == 0
             assert await metric(two, "bans_total") == (1 if kind == "lies" else 0)
+
+
+async def test_a_peer_that_lies_of_digests_that_nobody_knows_yet_misleads_nobody(
+    tmp_path: Path, web: WebServer
+) -> None:
+    web.hold("/m", 0)  # which the liar alone gives, at first
+    with BadPeer("deceives", len(WEIGHTS)) as bad:
+        async with agent(tmp_path / "0") as one:
+            first = asyncio.create_task(one.pull(f"{web.url}/m"))
+            await until(verified_chunks, one, 6)
+            async with agent(tmp_path / "1", peers=(bad.address, address(one))) as two:
+                await until_met([two], 2)
+                second = asyncio.create_task(two.pull(f"{web.url}/m"))
+                await until(bans, two, 1)
+                web.release()
+                pulls = await asyncio.gather(first, second)
+                for client in (one, two):
+                    assert (await client.verify())["bad"] == []
+                    (found,) = (await client.location(f"{web.url}/m"))["chunks"]
+                    assert found == [chunk_digest(part) for part in CHUNKS]
+                assert await bans(two) == 1
+    assert 0 in bad.asked, "nobody fell for it"
+    read = sum(pull["from_origin_bytes"] for pull in pulls)
+    assert len(WEIGHTS) < read <= len(WEIGHTS) + 2 * CHUNK_BYTES  # what was disputed, and in doubt
 
 
 async def test_who_has_not_the_token_gets_no_chunk_and_meets_nobody(

@@ -111,3 +111,22 @@ def test_nothing_for_thirty_seconds_is_the_end_though_peers_promise() -> None:
         error = swarm.missed(step, Missed.NOT_YET, now) if missed else swarm.failed(step, down, now)
         now = max(now, swarm.wakes_at(now) or now)
     assert isinstance(error, OriginUnavailable) and 30.0 <= now <= 35.0
+
+
+def test_what_peers_contradict_each_other_on_comes_from_the_origin_and_the_liar_is_left() -> None:
+    swarm = swarm_of(3)
+    tell(swarm, "liar", 0b111)
+    tell(swarm, "peer", 0b111)
+    one, two = drain(swarm)  # a stranger is asked for one chunk
+    step, other = (one, two) if one.source == "liar" else (two, one)
+    assert swarm.witnesses(step, 1.0) == ["peer"]
+    swarm.words.hear("peer", step.index, ["right"], 1.0)
+    assert not swarm.words.believe(step.index, "liar", "wrong", 1.0)
+    swarm.missed(step, Missed.DISPUTED, 1.0)
+    asked = take(swarm)
+    assert (asked.index, asked.source) == (step.index, ORIGIN)
+    assert swarm.words.settle(asked.index, "right", 1.0) == ({"liar"}, [])
+    swarm.came(asked, 0.1, 1.0)
+    swarm.came(other, 0.1, 1.0)
+    assert [one.source for one in drain(swarm)] == ["peer"]
+    assert swarm.witnesses(other, 1.0) == []

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
+    Misled,
     NoSpace,
     OriginUnavailable,
     UnknownBlob,
@@ -143,7 +144,7 @@ class Chunks:
         """An attempt failed. None: it will be made again; else the error the blob fails with."""
         self.give_back(index)
         self._tried = True
-        if isinstance(error, (UnknownBlob, UnknownUrl, VersionChanged, NoSpace)):
+        if isinstance(error, (UnknownBlob, UnknownUrl, VersionChanged, Misled, NoSpace)):
             return error
         if isinstance(error, ChunkCorrupt):
             times = self._corruptions[index] = self._corruptions.get(index, 0) + 1

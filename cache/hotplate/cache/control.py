@@ -15,6 +15,7 @@ from aiohttp import web
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
+    Misled,
     NoSpace,
     OriginUnavailable,
     UnknownBlob,
@@ -39,6 +40,7 @@ _STATUS: dict[type[CacheError], int] = {
     VersionChanged: 409,
     UnknownBlob: 404,
     ChunkCorrupt: 502,
+    Misled: 502,
     OriginUnavailable: 503,
     NoSpace: 507,
 }

@@ -8,6 +8,7 @@
 ├── TooMany            more connections than one replica may have, or one that says nothing
 ├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
+├── Misled             bytes that were believed on the word of a peer that lied
 ├── OriginUnavailable  the origin does not answer, or not in time
 └── NoSpace            arena, disk tier or blob store is full
 """
@@ -75,6 +76,12 @@ class ChunkCorrupt(CacheError):
     """Bytes do not have the digest that their manifest names; they are never served."""
 
     code = "chunk_corrupt"
+
+
+class Misled(CacheError):
+    """A peer gave wrong bytes of a file without digests before it was found out. Ask again."""
+
+    code = "misled"
 
 
 class OriginUnavailable(CacheError):

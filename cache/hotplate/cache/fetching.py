@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from hotplate.cache.belief import Belief
 from hotplate.cache.errors import CacheError, ChunkCorrupt
 from hotplate.cache.fetch import Fetch
 from hotplate.cache.manifest import Draft, chunk_digest
@@ -70,6 +71,7 @@ class Fetcher:
         self.arrived = threading.Condition(lock)
         self._metrics = metrics
         self._peers = peers
+        self._belief = Belief(self.work, clock, metrics, self.standing, peers)
         # Apart, or requests that peers keep would leave none for what only this node may fetch.
         self._origin_slots = threads
         self._peer_slots = TRANSFERS
@@ -234,6 +236,8 @@ class Fetcher:
         with self._part(fetch, step) as part:
             digest = chunk_digest(part)
         if isinstance(fetch.content, Draft):
+            hears = self._hears(fetch, step.index)
+            self._belief.settle(fetch, step.index, digest, hears)
             fetch.content.chunks[step.index] = digest
         elif digest != fetch.content.chunks[step.index]:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
@@ -342,6 +346,9 @@ class Fetcher:
             self._missed(fetch, step, PeerAnswer(Missed.LIED, body_bytes=answer.body_bytes))
             return
         if isinstance(fetch.content, Draft):
+            if not asked.known and not self._belief.believes(fetch, step, digest):
+                self._missed(fetch, step, PeerAnswer(Missed.DISPUTED, body_bytes=answer.body_bytes))
+                return
             fetch.content.chunks[step.index] = digest
         self._count_peer_bytes(fetch, answer)
         self._came(fetch, step, took_s, answer)

@@ -22,12 +22,12 @@ from hotplate.cache.arena import Arena, Region
 from hotplate.cache.chunks import Chunks
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.disk_room import DiskRoom
-from hotplate.cache.errors import CacheError, ChunkCorrupt, NoSpace
+from hotplate.cache.errors import CacheError, ChunkCorrupt, Misled, NoSpace
 from hotplate.cache.fetch import Fetch
 from hotplate.cache.fetching import Fetcher
 from hotplate.cache.holding import Holding
 from hotplate.cache.landing import DiskCopy, DiskLanding, check, land
-from hotplate.cache.manifest import Blob, Content
+from hotplate.cache.manifest import Blob, Content, Draft
 from hotplate.cache.memory_room import MemoryRoom
 from hotplate.cache.origin import Source
 from hotplate.cache.write_behind import WriteBehind
@@ -235,9 +235,20 @@ class Holdings:
                 await self._stream(holding, region)
             except NoSpace as error:
                 await self._leave_memory(holding, error)
+            except Misled as error:
+                if holding.leases:
+                    raise
+                log.warning("%s; it is brought anew, nobody has seen it", error)
+                await self._begin_anew(holding)
         else:
             await self._land(holding, urgent=not streamed)
         holding.on_disk = holding.disk_error is None
+
+    async def _begin_anew(self, holding: Holding) -> None:
+        if isinstance(holding.content, Draft):
+            holding.content.forget()
+        holding.restart()
+        await self._place_and_fetch(holding, streamed=True)
 
     async def _stream(self, holding: Holding, region: Region) -> None:
         """Brings a blob to the arena, from disk if it was there, and then to disk."""

@@ -66,6 +66,10 @@ class Draft:
     def span(self, index: int) -> tuple[int, int]:
         return _span(self.size_bytes, index)
 
+    def forget(self) -> None:
+        """What was found is not believed."""
+        self.chunks = [""] * len(self.chunks)
+
     def blob(self) -> Blob:
         """The content, now that every chunk is here. Raises ValueError before that."""
         if "" in self.chunks:

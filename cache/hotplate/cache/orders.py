@@ -35,10 +35,13 @@ class Orders:
 
     def before(self, index: int) -> Iterator[str]:
         """Who comes before this node, the first first."""
+        return itertools.takewhile(lambda name: name != self._me, self.around(index))
+
+    def around(self, index: int) -> Iterator[str]:
+        """All participants, the first first."""
         block, start = divmod(index, len(self._names))
         names = self._round(block)
-        around = itertools.chain(names[start:], names[:start])
-        return itertools.takewhile(lambda name: name != self._me, around)
+        return itertools.chain(names[start:], names[:start])
 
     def _round(self, block: int) -> list[str]:
         """The names in the block's order."""

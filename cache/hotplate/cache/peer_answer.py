@@ -22,6 +22,8 @@ class PeerAsk:
     asker: str = ""
     have: int = 0
     """Bitmap of what the asker has of the content."""
+    word: bool = False
+    """Only the digests are asked for: of this chunk, and of the next ones."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class PeerAnswer:
     have: int = 0
     """Bitmap of what the peer has of the content, as it says."""
     digest: str = ""
-    """The chunk's digest, as the peer says."""
+    """The chunk's digest, as the peer says; and of the next ones, with commas, where only they were
+    asked for."""
     retry_s: float = 0.0
     others: tuple[str, ...] = ()
     """Who else has the chunk, as a peer says that has no slot for it."""

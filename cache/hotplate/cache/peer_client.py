@@ -26,6 +26,7 @@ _LEAST_BYTES = 64 << 10
 HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
 URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
 ASKER, OTHERS = "hotplate-asker", "hotplate-others"
+WORD = "hotplate-word"
 
 _HAVE_BITS = 16 << 10
 """Files of more chunks (128 GiB) have bitmaps that are too long for the head of a request."""
@@ -50,6 +51,7 @@ class PeerClient:
         headers |= {DIGEST: ask.digest} if ask.digest else {}
         headers |= self._authorization
         headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if ask.urgent else {}
+        headers |= {WORD: "1"} if ask.word else {}
         url = SplitResult("http", address, f"/v1/chunks/{ask.key}/{ask.index}", "", "")
         return Asked(self, url, headers)
 

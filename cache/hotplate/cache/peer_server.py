@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.peer_answer import PeerAsk
-from hotplate.cache.peer_client import ASKER, DIGEST, HAVE, HOLD, OTHERS, RETRY, URGENT
+from hotplate.cache.peer_client import (
+    ASKER,
+    DIGEST,
+    HAVE,
+    HOLD,
+    OTHERS,
+    RETRY,
+    URGENT,
+    WORD,
+)
 from hotplate.cache.shelf import Offer, Shelf
 from hotplate.cache.standing import NO_PROGRESS_S
 from hotplate.cache.swarm import Missed
@@ -106,7 +115,10 @@ class PeerServer:
             return False
         digest, asker = headers.get(DIGEST, ""), headers.get(ASKER, "")
         ask = PeerAsk(request[1], int(request[2]), digest, URGENT in headers, asker, have)
-        self._send(connection, ask, self._shelf.take(ask, hold_s))
+        if WORD in headers:
+            _send_head(connection, 200, {DIGEST: ",".join(self._shelf.words(ask))})
+        else:
+            self._send(connection, ask, self._shelf.take(ask, hold_s))
         return True
 
     def _send(self, connection: socket.socket, ask: PeerAsk, offer: Offer) -> None:

@@ -158,6 +158,8 @@ class Pulls:
             for version in blobs.keys() & set(here.versions):
                 claims.setdefault(version, []).append(blobs[version])
         for version, claimed in claims.items():
+            if len(claimed) < 2:
+                continue  # what one alone says is believed chunk by chunk, and heard others on
             source = self._schemes.of(version.url).source(version)
             blob = await asyncio.to_thread(agreed, claimed, source, read)
             await asyncio.to_thread(self._ledger.set_blob, version, blob)

@@ -22,6 +22,7 @@ from hotplate.cache.origin import read_at
 from hotplate.cache.participants import Share, number_at
 from hotplate.cache.peer_answer import PeerAsk
 from hotplate.cache.swarm import Missed
+from hotplate.cache.words import AHEAD
 
 _TURN_S = 0.05
 
@@ -82,6 +83,14 @@ class Shelf:
         if blob is not None and not digest and ask.index < len(blob.chunks):
             digest = blob.chunks[ask.index]
         return self._kept(ask.key if blob is None else blob.digest, ask.index, digest)
+
+    def words(self, ask: PeerAsk) -> list[str]:
+        """The digests of the chunk and of the next ones, as this node found them; "" for others."""
+        blob = self._known(ask.key)
+        with self._fetcher.work:
+            fetch = self._find(ask.key, blob)
+            found = fetch.content if blob is None and fetch is not None else blob
+            return list(found.chunks[ask.index : ask.index + AHEAD]) if found is not None else []
 
     def others(self, ask: PeerAsk) -> list[str]:
         """Who else has the chunk, while the content is on its way here."""

@@ -27,6 +27,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.orders import Orders, rank
 from hotplate.cache.participants import LATE_S, Participants, Share
 from hotplate.cache.standing import Standing
+from hotplate.cache.words import WITNESSES, Words
 
 ORIGIN = ""
 """As a step's source: the origin, and no peer."""
@@ -78,6 +79,7 @@ class Missed(Enum):
     LACKS = "it neither has the content nor brings it"
     LEFT = "it stalled, or cannot be reached"
     LIED = "its bytes were wrong"
+    DISPUTED = "it is contradicted, or was found to lie meanwhile"
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ class Swarm:
         self._moved_at: float | None = None
         self._asked: set[Step] = set()  # of peers, who have not answered yet
         self._hints: dict[str, int] = {}  # bitmap of what others say that a peer has
+        self.words = Words(standing)
+        """What peers say of the digests, where they are not known."""
 
     @property
     def participants(self) -> list[str]:
@@ -272,7 +276,8 @@ class Swarm:
         if not self.local:
             due = may.due if may.origin or may.probe else 0
             passed = sum({1 << index for index, _ in self._passed})
-            found &= self._participants.have(may.ask) | self._hinted(may) | due | passed
+            disputed = self.words.disputed if may.origin else 0
+            found &= self._participants.have(may.ask) | self._hinted(may) | due | passed | disputed
         head = first(missing, HEAD)
         yield from bits(found & head)
         yield from sorted(bits(found & ~head), key=self._participants.count)
@@ -301,6 +306,11 @@ class Swarm:
         """`pressing`: a reader waits for it and for few others before it."""
         if self.local and index not in self._damaged:
             return Step(index, HERE, "was here before", urgent)
+        if self.words.disputed >> index & 1:
+            # One after the other: the first may tell who lies in all of them.
+            if not may.origin or self.words.disputed & self._bringing:
+                return None
+            return Step(index, ORIGIN, "peers contradict each other", urgent)
         known = self._participants.holders.get(index, ())
         if known and not (may.ask or may.out or may.doubt or self._passed):
             return None  # the usual case: nobody can be asked now
@@ -387,6 +397,13 @@ class Swarm:
         if step.source not in (ORIGIN, HERE):
             self._standing.gave(step.source, took_s)
         self.chunks.verified(step.index, now)
+
+    def witnesses(self, step: Step, now: float) -> list[str]:
+        """Whose word to hear before a draft's chunk is believed that a peer gave: others who have
+        it, and first who should have brought it from the origin."""
+        known = set(self._participants.holders.get(step.index, ())) - self._out(now)
+        known -= {step.source, *(peer for peer in known if self._standing.doubted(peer))}
+        return [peer for peer in self._orders.around(step.index) if peer in known][:WITNESSES]
 
     def damaged(self, step: Step) -> None:
         """The copy on this node's disk has not the chunk, or has it wrong."""
