@@ -187,6 +187,22 @@ async def test_what_a_reader_wants_is_fetched_first(bench: Bench) -> None:
     assert bench.origin.reads[1] == (SECOND.digest, 1)
 
 
+async def test_a_small_file_waits_for_no_large_files_chunks(bench: Bench) -> None:
+    holdings = bench.make(threads=1)
+    small = next(iter(publish(bench.root / "store", {"c": b"{}"}).blobs()))
+    bench.origin.hold(BLOB, 0, 1, 2)
+    bench.origin.hold(SECOND, 0)
+    large = bench.start(holdings, BLOB, "model.safetensors")
+    await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)
+    pressing = bench.start(holdings, SECOND, "libtorch.so", streamed=False)
+    await asyncio.to_thread(bench.origin.wait_for_read, SECOND, 0)
+    config = bench.start(holdings, small, "config.json", streamed=False)
+    await config.until_on_disk()
+    assert not large.done and not pressing.done
+    bench.origin.release()
+    await asyncio.gather(large.until_on_disk(), pressing.until_on_disk())
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_restart_reads_disk_and_not_the_origin(bench: Bench, streamed: bool) -> None:
     await bench.bring().until_on_disk()

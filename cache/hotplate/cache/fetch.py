@@ -14,6 +14,9 @@ from hotplate.cache.origin import Source
 from hotplate.cache.swarm import Swarm
 from hotplate.cache.traffic import Traffic
 
+SMALL_BYTES = 1 << 20
+"""Files up to this size take no longer than to ask for them, also where the origin is slow."""
+
 
 class Destination(Protocol):
     """Where a blob's bytes are put."""
@@ -59,5 +62,9 @@ class Fetch:
         return (self.key, self.content.digest) if isinstance(self.content, Blob) else (self.key,)
 
     @property
-    def rank(self) -> tuple[bool, int]:
-        return (not self.urgent, self.arrival)
+    def small(self) -> bool:
+        return self.content.size_bytes <= SMALL_BYTES
+
+    @property
+    def rank(self) -> tuple[bool, bool, int]:
+        return (not self.urgent, not self.small, self.arrival)

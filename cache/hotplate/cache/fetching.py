@@ -28,6 +28,9 @@ from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
 TRANSFERS = 4
 """Chunks that come from peers at once. Simulated, fewer leave the link idle between two; of more,
 each comes later, and is passed on later."""
+SPARE_PRESSING, SPARE_SMALL = 1, 2
+"""Requests to the origin beyond the usual number, for what somebody waits for, and for small files:
+from a slow origin, those would wait for a large file's chunks that are on their way."""
 WAITS = 12
 """Requests that peers keep until they have the chunk."""
 
@@ -63,7 +66,8 @@ class Fetcher:
         metrics: Metrics,
         peers: Peers | None = None,
     ) -> None:
-        """`threads` chunks come from the origin at once; `peers` None: there are none."""
+        """`threads` chunks come from the origin at once, and a few that are pressing or small;
+        `peers` None: there are none."""
         self.clock = clock
         self.standing = Standing()
         lock = threading.RLock()
@@ -81,7 +85,9 @@ class Fetcher:
         self._arrivals = 0
         self._closed = False
         self._wakes_at = math.inf  # when a thread that waits looks for work again
-        for number in range(threads + (TRANSFERS + WAITS if peers is not None else 0)):
+        for number in range(
+            threads + SPARE_SMALL + (TRANSFERS + WAITS if peers is not None else 0)
+        ):
             threading.Thread(target=self._run, name=f"fetch-{number}", daemon=True).start()
 
     def start(self, fetch: Fetch) -> None:
@@ -188,7 +194,7 @@ class Fetcher:
                 step = fetch.swarm.next(
                     now,
                     wanted_only,
-                    self._origin_slots > 0,
+                    self._origin_slots > -_spare(fetch, wanted_only),
                     self._peer_slots > 0,
                     self._wait_slots > 0,
                 )
@@ -416,6 +422,13 @@ class Fetcher:
         if final is not None and fetch in self._fetches:
             self._drop(fetch)
             fetch.on_failed(final)
+
+
+def _spare(fetch: Fetch, wanted: bool) -> int:
+    """How many requests beyond the usual number it may have."""
+    if fetch.small:
+        return SPARE_SMALL
+    return SPARE_PRESSING if wanted or fetch.urgent else 0
 
 
 def _kind(step: Step) -> str:
