@@ -14,9 +14,12 @@ import pytest
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.locations import Version
 from hotplate.cache.manifest import CHUNK_BYTES, chunk_digest
 from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.peer_client import PeerClient
+from hotplate.cache.swarm import Missed
+from hotplate.cache.uploads import UPLOAD_SLOTS
 from tests.cache.bad_peers import BadPeer, Kind
 from tests.cache.fakes import AgentProcess, random_bytes
 from tests.cache.web import WebServer
@@ -165,6 +168,57 @@ async def test_a_peer_that_lies_of_digests_that_nobody_knows_yet_misleads_nobody
     assert 0 in bad.asked, "nobody fell for it"
     read = sum(pull["from_origin_bytes"] for pull in pulls)
     assert len(WEIGHTS) < read <= len(WEIGHTS) + 2 * CHUNK_BYTES  # what was disputed, and in doubt
+
+
+async def test_who_finds_an_agent_busy_gets_the_chunk_from_whom_it_names(
+    tmp_path: Path, web: WebServer
+) -> None:
+    web.hold("/m", 6 * CHUNK_BYTES)  # so that the content is still on its way
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(agent(tmp_path / "0"))
+        two = await stack.enter_async_context(agent(tmp_path / "1", peers=(address(one),)))
+        await until_met([one, two], 1)
+        pulls = [asyncio.create_task(each.pull(f"{web.url}/m")) for each in (one, two)]
+        await until(verified_chunks, one, 6)
+        await until(verified_chunks, two, 6)
+        ((url, size_bytes, tag),) = (await one.location(f"{web.url}/m"))["files"]
+        ask = PeerAsk(Version(url, size_bytes, tag).key, 0, asker="v")
+        client = PeerClient("", asyncio.get_running_loop().time)
+        stack.callback(client.close)
+        view = memoryview(bytearray(CHUNK_BYTES))
+
+        def read(peer: AgentClient) -> PeerAnswer:
+            return client.ask(address(peer), ask).read(view, lambda: None, 5.0)
+
+        async with AsyncExitStack() as others:
+            for _ in range(UPLOAD_SLOTS):  # who take nothing of what they asked for
+                await others.enter_async_context(raw_request(one, f"/v1/chunks/{ask.key}/0"))
+            refused = await asyncio.to_thread(read, one)
+        assert (refused.missed, refused.others) == (Missed.BUSY, (await own_id(two),))
+        assert (await asyncio.to_thread(read, two)).missed is None
+        assert view == CHUNKS[0]
+        web.release()
+        await asyncio.gather(*pulls)
+
+
+@asynccontextmanager
+async def raw_request(client: AgentClient, path: str) -> AsyncIterator[None]:
+    """It has been begun to be answered, and nothing more is read."""
+    host, _, port = address(client).rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 10)
+    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    await reader.readuntil(b" 200 OK")
+    try:
+        yield
+    finally:
+        writer.transport.abort()
+
+
+async def own_id(client: AgentClient) -> str:
+    """What an agent calls itself among its peers."""
+    greeting = {"id": "v", "port": 9, "members": [], "shares": {}}
+    async with aiohttp.request("POST", f"{client.url}/v1/peers", json=greeting) as response:
+        return str((await response.json())["id"])
 
 
 async def test_who_has_not_the_token_gets_no_chunk_and_meets_nobody(
