@@ -1,4 +1,4 @@
-"""Ends a test process that hangs, wherever it does.
+"""Ends a test process that hangs, wherever it does; has hypothesis try the same in every run.
 
 pytest-timeout's exception is lost in a loop that swallows it, and what is torn down after a test is
 not limited at all.
@@ -11,6 +11,13 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# What fails does so for everybody, at any speed: `--hypothesis-profile=default` tries other cases.
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 
 HANGS_S = 600.0
 """Longer than any test takes, with the environment that it may have to build first."""
@@ -31,4 +38,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        # It waits for the other workers, however long they take, and is ended with them.
+        faulthandler.cancel_dump_traceback_later()
+        return
     faulthandler.dump_traceback_later(ENDS_S, exit=True, file=session.config.stash[STDERR])

@@ -50,7 +50,7 @@ def is_a_tree(files: dict[str, bytes]) -> bool:
     return not any(other.startswith(f"{path}/") for path in files for other in files)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(FILES.filter(is_a_tree), st.integers(1, 5000))
 def test_what_was_unpacked_is_packed_again_with_the_same_files(
     files: dict[str, bytes], piece_bytes: int

@@ -328,7 +328,7 @@ def test_upload_slots_are_few_and_say_when_to_come_back() -> None:
     assert uploads.begin() is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 50))
 def test_no_chunk_is_lost_or_taken_twice_whatever_peers_do(
     seed: int, peers: int, count: int

@@ -38,7 +38,7 @@ def test_half_of_eight_that_lie_or_stall_cost_less_than_half_a_transfer(
     assert cluster.origin_bytes <= 1.02 * cluster.size_bytes
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(st.sampled_from(["honest", "honest", "lies", "stalls", "boasts"]), max_size=5),
     st.lists(st.floats(0.0, 2.0), min_size=6, max_size=6),
@@ -56,7 +56,7 @@ def test_every_chunk_arrives_and_leaves_the_origin_once_among_the_honest(
     assert set(cluster.origin_takes) == set(range(chunks))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.integers(0, 2**32),
     st.lists(st.floats(0.0, 2.0), min_size=2, max_size=5),

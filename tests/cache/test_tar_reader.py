@@ -318,7 +318,7 @@ CORPUS = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.sampled_from(CORPUS),
     st.lists(st.tuples(st.integers(0, 600), st.binary(min_size=1, max_size=12)), max_size=3),

@@ -8,7 +8,7 @@ from tests.serving.queue_machine import QueueMachine, wander
 from tests.serving.queue_walk import Walk
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestQueueMachine.settings = settings(max_examples=40, stateful_step_count=40)
 
 
 def test_a_long_random_walk_loses_nothing_and_leaks_nothing() -> None:
