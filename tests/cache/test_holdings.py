@@ -27,6 +27,7 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob, Draft
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import FsspecOrigin
 from tests.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
+from tests.patience import PATIENCE_S
 from tests.small_disk import MIB, fill, small_disk
 
 CONTENT = random_bytes(2 * CHUNK_BYTES + 100, 3)
@@ -97,7 +98,7 @@ async def test_what_was_fetched_is_held_on_to_by_no_thread_that_waits_for_work(
     fetch = weakref.ref(holding.fetch)
     bench.origin.release()
     await holding.until_on_disk()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         while fetch() is not None:
             gc.collect()
             await asyncio.sleep(0.01)
@@ -155,12 +156,11 @@ async def test_an_unknown_blob_fails_at_once(bench: Bench) -> None:
 
 
 async def test_an_origin_that_hangs_fails_the_blob_and_not_the_agent(bench: Bench) -> None:
-    holdings = bench.make(stall_s=0.2)
+    holdings = bench.make(stall_s=0.5)
     bench.origin.hold(BLOB, 1)
     holding = bench.start(holdings, BLOB, "model.safetensors")
-    with pytest.raises(
-        OriginUnavailable, match=r"nothing new arrived in 0.2 s, 2 of 3 chunks are here"
-    ):
+    sentence = r"nothing new arrived in 0.5 s, [0-2] of 3 chunks are here"
+    with pytest.raises(OriginUnavailable, match=sentence):
         await holding.until_on_disk()
     second = bench.start(holdings, SECOND, "b", streamed=False)
     await second.until_on_disk()
@@ -305,7 +305,7 @@ async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory
     said = [record for record in caplog.records if "is in memory only" in record.message]
     assert len(said) == 1
     holdings.disk_room.wanted = frozenset
-    async with asyncio.timeout(9):
+    async with asyncio.timeout(PATIENCE_S):
         for one in newcomers:
             await one.until(functools.partial(getattr, one, "on_disk"))
     assert holdings.disk_trouble == ""
@@ -423,7 +423,7 @@ async def test_a_file_in_memory_is_written_as_soon_as_the_disk_has_room(
         async with bench.holdings.lend(holding) as fd:
             assert os.pread(fd, len(CONTENT), 0) == CONTENT
         filler.unlink()
-        await asyncio.wait_for(holding.until(lambda: holding.on_disk), 8)
+        await asyncio.wait_for(holding.until(lambda: holding.on_disk), PATIENCE_S)
         assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
         await bench.holdings.close(1)
 

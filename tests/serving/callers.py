@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import random
 import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 POLL_S = 0.005
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
     """Waits until the condition is true; fails after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - conditions of code that sets no event
             await asyncio.sleep(POLL_S)
-
-
-def free_port() -> int:
-    """A port that nobody uses, and that the kernel gives to nobody until it is listened on."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 15_000)
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass

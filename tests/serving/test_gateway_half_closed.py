@@ -61,15 +61,16 @@ async def test_where_nothing_is_won_by_knowing_nobody_is_asked(kitchen: Kitchen)
     assert (await caller.head())[0] == 200, "an answer, and no interim one before it"
 
 
-async def test_one_that_closed_frees_its_place_at_once_though_both_send_the_same(
-    kitchen: Kitchen,
+async def test_one_that_closed_frees_its_place_at_the_first_look_though_both_send_the_same(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hotplate.serving.gateway.half_close.LOOKS_S", (0.02, 3600.0))
     for _ in range(5):
         caller = await kitchen.caller()
         caller.send("/x")
         await until(lambda: kitchen.server.queue.queued == 1)
         caller.writer.close()
-        await until(lambda: kitchen.server.queue.queued == 0, 0.2)
+        await until(lambda: kitchen.server.queue.queued == 0)
     assert kitchen.server.counters.left == 5
 
 

@@ -17,8 +17,9 @@ import pytest
 from hotplate.serving.gateway.fleet import Fleet, file_name, heir_of
 from hotplate.serving.gateway.gateway import ALONE_LOOK_S, Gateway
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
+from tests.ports import free_port
 from tests.serving.backends import Backend
-from tests.serving.callers import Caller, free_port, until
+from tests.serving.callers import Caller, until
 from tests.serving.conftest import LIMITS
 
 NAMES = itertools.count(1)
@@ -208,14 +209,16 @@ async def test_who_waits_is_due_when_it_was_whoever_owns_the_queue(pair: Pair) -
     waiting.send("/x")
     sent_at = asyncio.get_running_loop().time()
     await until(lambda: pair.queue(pair.first).queued == 1)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.4)
+    joined_at = asyncio.get_running_loop().time()
     await pair.join(timeout_s=60.0)
     await pair.owned_by_second()
     await until(lambda: pair.queue(pair.second).queued == 1)
     owner = pair.second.server(pair.name)
     assert owner is not None
     [ticket] = owner.queue.waiting
-    assert ticket.ends_at == pytest.approx(sent_at + timeout_s, abs=0.1)
+    # What passes on the way counts for the caller, and is less than it had waited before.
+    assert sent_at + timeout_s - 0.1 < ticket.ends_at < joined_at + timeout_s
     answer = await waiting.answer()
     assert (answer.status, answer.error["code"]) == (504, "deadline_exceeded")
 
@@ -255,4 +258,4 @@ async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) 
     keeper, fleet = pair.second._keeper, pair.first.fleet
     assert keeper is not None and fleet is not None
     await until(lambda: keeper.of(fleet.id, file_name(pair.name)) is not None)
-    assert loop.time() - began < 4 * ALONE_LOOK_S
+    assert loop.time() - began < 10 * ALONE_LOOK_S
