@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.platform.ports import free_port, is_free
+from hotplate.platform.ports import is_free
+from tests.patience import PATIENCE_S
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-PORT = free_port("127.0.0.1")
+PORT = free_port()
 
 
 def test_the_readme_is_short() -> None:
@@ -60,12 +62,12 @@ def platform(environ: dict[str, str]) -> Iterator[None]:
             break
     yield
     up.send_signal(signal.SIGINT)
-    up.communicate(timeout=30)
+    up.communicate(timeout=PATIENCE_S)
     assert up.returncode == 0
 
 
 @pytest.mark.client
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(150)
 @pytest.mark.usefixtures("platform")
 def test_what_the_readme_types_works(environ: dict[str, str]) -> None:
     if not is_free("127.0.0.1", 7100):

@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 
 from loadtests.verdict import Verdict
+from tests.ports import free_port
 from tests.serving.backends import Backend, Connection, Request
-from tests.serving.callers import free_port, until
+from tests.serving.callers import until
 from tests.serving.gateway_processes import GatewayProcess
 from tests.serving.load import Load
 

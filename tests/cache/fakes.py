@@ -18,6 +18,7 @@ from blake3 import blake3
 from hotplate.cache.errors import CacheError
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
 from hotplate.cache.origin import BlobSource, Came, FsspecOrigin, Origin, Source, unheard
+from tests.patience import PATIENCE_S
 
 
 def blob_of(content: bytes) -> Blob:
@@ -80,7 +81,9 @@ class PacedOrigin:
     def wait_for_read(self, blob: Blob, index: int) -> None:
         """Returns when somebody has asked for the chunk."""
         with self._news:
-            assert self._news.wait_for(lambda: (blob.digest, index) in self.reads, timeout=8)
+            assert self._news.wait_for(
+                lambda: (blob.digest, index) in self.reads, timeout=PATIENCE_S
+            )
 
     def manifest(self, digest: str) -> Manifest:
         return self._origin.manifest(digest)
@@ -96,7 +99,7 @@ class PacedOrigin:
         if self.failure is not None:
             raise self.failure
         if key in self._held:
-            assert self._held[key].wait(30)
+            assert self._held[key].wait(PATIENCE_S)
         with self._wire:
             self._never.wait(len(view) / self._bytes_per_s)
         source.origins.read_into(offset, view)
@@ -203,7 +206,7 @@ asyncio.run(serve(settings, lambda url: print(url, flush=True)))
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(9)
+        return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self

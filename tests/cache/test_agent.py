@@ -32,6 +32,8 @@ from tests.cache.fakes import (
     publish,
     random_bytes,
 )
+from tests.patience import PATIENCE_S
+from tests.ports import free_port
 
 WEIGHTS = random_bytes(2 * CHUNK_BYTES + 5, 6)
 SHARED = random_bytes(CHUNK_BYTES + 5, 7)
@@ -253,7 +255,7 @@ async def test_a_damaged_manifest_costs_no_blob(bench: Bench) -> None:
 async def test_an_operator_is_told_that_the_disk_tier_is_too_small(bench: Bench) -> None:
     async with bench.client(disk_limit_bytes=len(SHARED) + 1000) as client:
         await client.tree(bench.first.digest)
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(PATIENCE_S):
             while not (said := await client.troubles()):  # noqa: ASYNC110 (nobody is told)
                 await asyncio.sleep(0.01)
         assert len(said) == 1 and "raise the limit (--disk)" in said[0]
@@ -303,7 +305,7 @@ async def test_an_agent_without_descriptors_says_so_and_recovers(bench: Bench) -
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 5, limits[1]))
         said: list[str] = []
         tree = None
-        async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(9):
+        async with client_at(agent.url, patience_s=1.0) as client, asyncio.timeout(PATIENCE_S):
             with contextlib.suppress(CacheError, TimeoutError):
                 async with asyncio.timeout(0.5):  # it tries for 30 s
                     await client.tree(bench.first.digest, wait="all")
@@ -343,9 +345,9 @@ async def test_an_agent_that_is_gone_is_named(bench: Bench) -> None:
 
 
 async def test_an_agent_that_comes_back_is_asked_again(bench: Bench) -> None:
-    async with bench.client() as client:
+    port = free_port()
+    async with bench.client(port=port) as client:
         url = client.url
-    port = int(url.rpartition(":")[2])
     async with client_at(url) as client:
         asked = asyncio.create_task(client.tree(bench.first.digest, wait="all"))
         await asyncio.sleep(0.3)

@@ -17,6 +17,7 @@ from hotplate.cache.http_files import HttpFiles
 from hotplate.cache.locations import Version
 from tests.cache.fakes import random_bytes
 from tests.cache.web import WebServer
+from tests.patience import PATIENCE_S
 from tests.serving.test_gateway_tls import issue
 
 CONTENT = random_bytes(1_000_003, 31)
@@ -160,7 +161,7 @@ def test_who_waits_for_a_server_is_told_when_the_agent_stops() -> None:
             assert connection.recv(100).startswith(b"HEAD /x ")
             client.close()
             with pytest.raises(OriginUnavailable, match="does not answer"):
-                waiting.result(timeout=8)
+                waiting.result(timeout=PATIENCE_S)
             connection.close()
         with pytest.raises(OriginUnavailable, match="the agent is stopping"):
             HttpFiles(client).find(url)

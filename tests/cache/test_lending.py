@@ -23,9 +23,9 @@ from hotplate.cache.errors import CacheError, TooMany
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.reader import open_file
 from tests.cache.fakes import publish, random_bytes
+from tests.patience import PATIENCE_S
 
 OURS, THEIRS = random_bytes(1000, 1), random_bytes(1000, 2)
-TIMEOUT_S = 8
 
 
 @dataclass
@@ -150,7 +150,7 @@ async def test_a_replica_that_opens_without_end_is_refused_and_starves_nobody(
         assert refused["error"]["code"] == "too_many"
         assert "64 files are open" in refused["error"]["message"]
         assert await bench.read(bench.their_door, bench.theirs) == THEIRS
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while "error" in await say(bench.our_door, request):  # noqa: ASYNC110 (the agent tells no one)
             await asyncio.sleep(0.01)
 
@@ -183,7 +183,7 @@ async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
                     await loop.sock_sendall(flood, b'{"want": [0]}\n' * 1000)
         sent_s = loop.time()
         assert await bench.read(bench.their_door, bench.theirs) == THEIRS
-        assert loop.time() - sent_s < TIMEOUT_S
+        assert loop.time() - sent_s < PATIENCE_S
 
 
 def test_a_door_counts_who_is_inside(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ async def say(path: Path, line: bytes, end: bytes = b"\n") -> dict[str, dict[str
     writing.write(line + end)
     try:
         answer: dict[str, dict[str, str]] = json.loads(
-            await asyncio.wait_for(reading.readline(), TIMEOUT_S)
+            await asyncio.wait_for(reading.readline(), PATIENCE_S)
         )
         return answer
     finally:

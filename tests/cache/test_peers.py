@@ -23,6 +23,7 @@ from hotplate.cache.uploads import UPLOAD_SLOTS
 from tests.cache.bad_peers import BadPeer, Kind
 from tests.cache.fakes import AgentProcess, random_bytes
 from tests.cache.web import WebServer
+from tests.patience import PATIENCE_S
 
 WEIGHTS = random_bytes(6 * CHUNK_BYTES + 5, 31)
 CHUNKS = [WEIGHTS[at : at + CHUNK_BYTES] for at in range(0, len(WEIGHTS), CHUNK_BYTES)]
@@ -56,7 +57,7 @@ def address(client: AgentClient) -> str:
 
 async def until_met(clients: list[AgentClient], count: int) -> None:
     """Returns when each agent knows so many live peers."""
-    async with asyncio.timeout(9):
+    async with asyncio.timeout(PATIENCE_S):
         for client in clients:
             await until(live_peers, client, count)
 
@@ -282,7 +283,7 @@ async def test_whatever_is_sent_to_the_port_is_answered_or_cut(
             await writer.drain()
         writer.write_eof()
         try:
-            got = await asyncio.wait_for(reader.read(), 9)
+            got = await asyncio.wait_for(reader.read(), PATIENCE_S)
         except ConnectionResetError:
             got = b""
         assert got[: len(answer)] == answer
@@ -329,7 +330,9 @@ async def test_what_a_killed_agent_was_fetching_is_taken_over(
         lost = asyncio.create_task(doomed.pull(f"{web.url}/m"))
         await asyncio.to_thread(web.wait_for, "/m", 2 * CHUNK_BYTES)
         pulls = [asyncio.create_task(one.pull(f"{web.url}/m")) for one in agents]
-        async with asyncio.timeout(9):  # until all have what can be had, and wait for the victim
+        async with asyncio.timeout(
+            PATIENCE_S
+        ):  # until all have what can be had, and wait for the victim
             for one in agents:
                 await until(peer_bytes, one, CHUNK_BYTES)
         assert web.of("GET").count("/m") == len({span for _, _, span in web.requests if span})

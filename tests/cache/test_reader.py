@@ -20,10 +20,10 @@ from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.cache.reader import RemoteFile, open_file
 from tests.cache.fakes import OriginServer, PacedOrigin, blob_of, content, publish, random_bytes
+from tests.patience import PATIENCE_S
 
 WEIGHTS = random_bytes(3 * CHUNK_BYTES - 5, 5)
 BLOB = blob_of(WEIGHTS)
-TIMEOUT_S = 8
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Bench:
         return sum(blob["leases"] for blob in (await self.client.status())["blobs"])
 
     async def until_no_lease(self) -> None:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while await self.leases():  # noqa: ASYNC110 (nobody is told of another's lease)
                 await asyncio.sleep(0.01)
 
@@ -77,7 +77,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def in_thread(function: object, *arguments: object) -> None:
     assert callable(function)
-    await asyncio.wait_for(asyncio.to_thread(function, *arguments), TIMEOUT_S)
+    await asyncio.wait_for(asyncio.to_thread(function, *arguments), PATIENCE_S)
 
 
 async def test_a_chunk_is_readable_before_the_last_byte_arrived(bench: Bench) -> None:
@@ -200,7 +200,7 @@ async def test_the_lease_of_a_reader_that_is_killed_ends_with_it(bench: Bench) -
         stdout=asyncio.subprocess.PIPE,
     )
     assert reading.stdout is not None
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(PATIENCE_S):
         assert await reading.stdout.readline() == b"open\n"
     assert await bench.leases() == 1
     reading.kill()
@@ -213,7 +213,7 @@ async def test_nonsense_is_answered_and_the_agent_lives(bench: Bench) -> None:
         with short_path(bench.data / "agent.sock") as path:
             reading, writing = await asyncio.open_unix_connection(path)
         writing.write(line)
-        answer = await asyncio.wait_for(reading.read(), TIMEOUT_S)
+        answer = await asyncio.wait_for(reading.read(), PATIENCE_S)
         writing.close()
         assert answer.startswith(b'{"error": {"code": ')
     file = await bench.open()

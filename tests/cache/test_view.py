@@ -31,6 +31,7 @@ from tests.cache.fakes import (
     publish,
     random_bytes,
 )
+from tests.patience import PATIENCE_S
 
 
 def _why_not() -> str:
@@ -173,7 +174,7 @@ def test_readers_wait_for_what_has_not_arrived_and_see_it_right(
     bench.origin.hold(model.blob, 0, 1)
     with ThreadPoolExecutor(8) as pool, model.weights.open("rb", buffering=0) as first:
         end = pool.submit(os.pread, first.fileno(), 5, 2 * CHUNK_BYTES)
-        assert end.result(9) == model.content[-5:]  # though what is before it has not come
+        assert end.result(PATIENCE_S) == model.content[-5:]  # though what is before it has not come
         whole = [pool.submit(model.weights.read_bytes) for _ in range(3)]
         copy = subprocess.Popen(["cp", model.weights, bench.folder / "copy"])
         mapped = reader(
@@ -185,12 +186,12 @@ def test_readers_wait_for_what_has_not_arrived_and_see_it_right(
         bench.origin.wait_for_read(model.blob, 1)
         assert not any(one.done() for one in whole) and copy.poll() is None
         killed.kill()
-        assert killed.wait(9) == -signal.SIGKILL  # a reader that waits can be killed
+        assert killed.wait(PATIENCE_S) == -signal.SIGKILL  # a reader that waits can be killed
         killed.communicate()
         bench.origin.release()
-        assert all(one.result(9) == model.content for one in whole)
-        assert copy.wait(9) == 0 and (bench.folder / "copy").read_bytes() == model.content
-        assert mapped.communicate(timeout=9)[0] == model.content
+        assert all(one.result(PATIENCE_S) == model.content for one in whole)
+        assert copy.wait(PATIENCE_S) == 0 and (bench.folder / "copy").read_bytes() == model.content
+        assert mapped.communicate(timeout=PATIENCE_S)[0] == model.content
         # The file is open through the kernel's cache, so a new reader reads it that way too.
         assert model.weights.read_bytes() == model.content
     with ExitStack() as closing:
@@ -213,7 +214,7 @@ def test_what_cannot_be_had_is_an_error_and_then_tried_again(
     with pytest.raises(OSError) as refused:
         model.weights.read_bytes()
     assert refused.value.errno == errno.EIO
-    assert mapped.communicate(timeout=9)[0] == b"" and mapped.returncode != 0
+    assert mapped.communicate(timeout=PATIENCE_S)[0] == b"" and mapped.returncode != 0
     bench.origin.failure = None
     assert model.weights.read_bytes() == model.content
 
@@ -252,7 +253,7 @@ def test_a_killed_agent_ends_its_readers_wait_and_leaves_no_mount(tmp_path: Path
         bench.origin.wait_for_read(model.blob, 1)
         tmp_path = tmp_path.rename(tmp_path.with_suffix(".moved"))
         agent.kill()
-        assert b"Error" in waiting.communicate(timeout=9)[1]
+        assert b"Error" in waiting.communicate(timeout=PATIENCE_S)[1]
         until(lambda: f"{tmp_path}/view" not in {one.folder for one in view_mount.mounts()})
 
 
@@ -304,7 +305,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 9.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     over = threading.Event()
     timer = threading.Timer(timeout_s, over.set)
     timer.start()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.patience import PATIENCE_S
+
 
 @dataclass
 class Ways:
@@ -77,7 +79,7 @@ class WebServer:
                 lambda: any(
                     (one, span[: len(wanted[1])]) == wanted for _, one, span in self.requests
                 ),
-                timeout=8,
+                timeout=PATIENCE_S,
             )
 
     def release(self) -> None:
@@ -88,7 +90,7 @@ class WebServer:
             self.requests.append((method, path, span))
             self._news.notify_all()
         if self._held is not None and path == self._held[0] and span.startswith(self._held[1]):
-            assert self.released.wait(8)
+            assert self.released.wait(PATIENCE_S)
 
     def of(self, method: str) -> list[str]:
         return [path for one, path, _ in self.requests if one == method]

@@ -26,6 +26,7 @@ from hotplate.deploy.engine import (
 from hotplate.deploy.machine import Gpu, Machine
 from hotplate.deploy.probing import ProbeSettings
 from hotplate.deploy.settings import LocalSettings
+from tests.patience import PATIENCE_S
 
 SERVER = Path(__file__).with_name("replica_server.py")
 FIELDS = {field.name for field in fields(Workload)}
@@ -90,7 +91,7 @@ def workload(name: str = "a", **given: Any) -> Workload:
 
 
 async def until(
-    engine: Engine, condition: Callable[[Sequence[Replica]], bool], timeout_s: float = 8.0
+    engine: Engine, condition: Callable[[Sequence[Replica]], bool], timeout_s: float = PATIENCE_S
 ) -> Sequence[Replica]:
     """The replicas, as soon as `condition` holds for them."""
     try:

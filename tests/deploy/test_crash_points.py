@@ -20,8 +20,9 @@ from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record, Records
 from tests.deploy.fakes import MACHINE, QUICK, FakeRuntime, states, until, workload, zombies
+from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(150)
 
 S = ReplicaState
 
@@ -148,7 +149,7 @@ async def live(
 
 async def at_rest(engine: LocalEngine, count: int) -> None:
     await until(engine, states(*[S.READY] * count))
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(PATIENCE_S):
         while len(engine._records.ids()) != count:  # noqa: ASYNC110 - clearing away is no news
             await asyncio.sleep(0.005)
 

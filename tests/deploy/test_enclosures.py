@@ -20,6 +20,7 @@ from hotplate.deploy.engine import ReplicaState, Resources
 from hotplate.deploy.guard import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, Pace
 from hotplate.deploy.local import LocalEngine
 from tests.deploy.fakes import MACHINE, QUICK, FakeRuntime, pid_of, runs, states, until, workload
+from tests.patience import PATIENCE_S
 
 S = ReplicaState
 MIB = 1 << 20
@@ -188,7 +189,7 @@ async def test_a_flood_of_log_is_cut_while_the_replica_starts(tmp_path: Path) ->
         await engine.scale(workload(log_mib=100, ready_after_s=60), 1)
         (replica,) = await until(engine, states(S.STARTING))
         path = tmp_path / f"replicas/{replica.id}/log"
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(PATIENCE_S):
             while not cut(path):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.1)
         assert path.stat().st_size <= logfile.MAX_BYTES

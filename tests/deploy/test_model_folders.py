@@ -23,6 +23,7 @@ from hotplate.deploy.walls import Walls
 from tests.cache.fakes import AgentProcess, blob_of, publish
 from tests.cache.test_view import Bench, ask
 from tests.cache.test_view import pytestmark as needs_mounts
+from tests.patience import PATIENCE_S
 
 pytestmark = needs_mounts
 
@@ -106,14 +107,16 @@ def test_native_programs_wait_for_what_arrives_and_read_it_right(bench: Bench) -
         copied = folder.start("/bin/cp", folder.weights, bench.folder / "copy")
         loaded = folder.python(UNHOOKED)
         hooked = folder.python(HOOKED)
-        assert hooked.communicate(timeout=20)[0] == "StreamedFile 97\n", "as ever: from memory"
+        assert hooked.communicate(timeout=PATIENCE_S)[0] == "StreamedFile 97\n", (
+            "as ever: from memory"
+        )
         bench.origin.wait_for_read(BLOB, 1)
         assert [one.poll() for one in (summed, copied, loaded)] == [None] * 3
         bench.origin.release()
         digest = hashlib.sha256(WEIGHTS).hexdigest()
-        assert summed.communicate(timeout=20)[0] == f"{digest}  {folder.weights}\n"
-        assert loaded.communicate(timeout=20)[0] == SUMS
-        copied.communicate(timeout=20)
+        assert summed.communicate(timeout=PATIENCE_S)[0] == f"{digest}  {folder.weights}\n"
+        assert loaded.communicate(timeout=PATIENCE_S)[0] == SUMS
+        copied.communicate(timeout=PATIENCE_S)
         assert (bench.folder / "copy").read_bytes() == WEIGHTS
         assert ask(agent, "tree", folder.model, wait="all").complete
         assert not folder.weights.is_symlink() and folder.weights.read_bytes() == WEIGHTS
@@ -138,5 +141,5 @@ def test_where_the_agent_dies_a_reader_has_an_error_until_the_next_one_has_the_f
         assert ask(agent, "tree", folder.model, wait="all").complete
         print(file=patient.stdin, flush=True)
         counted = WEIGHTS.count(b"b")
-        assert patient.communicate(timeout=20)[0] == f"reads\n{counted}\n"
+        assert patient.communicate(timeout=PATIENCE_S)[0] == f"reads\n{counted}\n"
         assert agent.terminate() == 0

@@ -15,6 +15,7 @@ import pytest
 from hotplate.deploy.errors import SpawnFailed
 from hotplate.deploy.processes import Process
 from tests.deploy.fakes import runs, zombies
+from tests.patience import PATIENCE_S
 
 
 def spawn(tmp_path: Path, code: str, **options: Any) -> Process:
@@ -108,7 +109,7 @@ async def test_an_adopted_process_is_watched(tmp_path: Path) -> None:
     assert adopted is not None
     waiting = asyncio.create_task(adopted.wait())
     os.kill(pid, signal.SIGKILL)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE_S):
         assert await waiting is None
     assert Process.adopt(pid, born) is None
 

@@ -23,6 +23,7 @@ from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.fakes import FakeEngine
+from tests.patience import PATIENCE_S
 
 MANIFEST = {"entry_service": "Echo", "services": [{"name": "Echo"}], "schema": {"routes": []}}
 RULES = Rules(
@@ -130,7 +131,7 @@ async def running(world: World) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def until(condition: Callable[[], Any], limit_s: float = 5) -> None:
+async def until(condition: Callable[[], Any], limit_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110 (several processes' worth of state is looked at)
             await asyncio.sleep(0.005)

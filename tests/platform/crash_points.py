@@ -30,6 +30,7 @@ from hotplate.platform.controller.routing import Addresses
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.records import Kind
 from hotplate.serving.gateway.routes import RouteDemand
+from tests.patience import PATIENCE_S
 from tests.platform.cloud import MANIFEST, Cloud, Refused, put, tar_of, versions
 from tests.platform.controller_world import RULES, StandInGateway, config
 from tests.platform.crashes import Dead, Life, MortalBlobs, MortalEngine, MortalStore
@@ -132,7 +133,7 @@ class Plane:
         return content in b"".join(archive.pack(self.blobs.get_manifest(found.files), self.blobs))
 
 
-async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = 20) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(limit_s):
         while not await condition():  # noqa: ASYNC110 (several processes' worth of state)
             await asyncio.sleep(0.005)

@@ -22,6 +22,7 @@ from hotplate.platform.controller import chronicle, query_watch
 from hotplate.platform.label_settings import check_label_settings
 from hotplate.platform.prometheus import Prometheus
 from tests.fakes import FakeEngine
+from tests.patience import PATIENCE_S
 from tests.platform.cloud import Cloud, Refused
 from tests.platform.controller_world import World, config, running, until
 from tests.platform.quick_store import QuickStore
@@ -102,12 +103,12 @@ async def _scraped(url: str) -> None:
 async def sooner_or_later(
     prometheus: Prometheus, query: str, good: Callable[[Reading], bool]
 ) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not good(await prometheus.read(query, "up")):  # noqa: ASYNC110 (another process)
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.timeout(40)  # a Prometheus has to start
+@pytest.mark.timeout(150)  # a Prometheus has to start
 async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
     queue: tuple[Queue, str],
 ) -> None:

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.platform.controller.gateways import HEARTBEAT_S, Gateways
 from hotplate.serving.gateway.link import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand
+from tests.patience import PATIENCE_S
 from tests.platform.controller_world import until
 
 CHAT = "acme/chat"
@@ -71,7 +72,7 @@ async def test_every_gateway_gets_the_routes_and_the_owner_alone_is_believed(pla
     one, two = await plane.gateway("one"), await plane.gateway("two")
     plane.gateways.publish([Route(CHAT, "127.0.0.1", 1)])
     for socket in (one, two):
-        table = await asyncio.wait_for(socket.receive_json(), 5)
+        table = await asyncio.wait_for(socket.receive_json(), PATIENCE_S)
         assert [route["name"] for route in table["routes"]] == [CHAT]
     await say(one, 1, queued=3, in_flight=1)
     await until(lambda: (d := plane.gateways.demand(CHAT)) is not None and d.demand == 4)
@@ -179,7 +180,9 @@ async def test_routes_of_an_earlier_control_plane_confirm_nothing_of_this_one(
     await until(lambda: plane.gateways.connected)
     assert not plane.gateways.in_force
     assert not plane.gateways.idle("r1")
-    versions = [(await asyncio.wait_for(one.receive_json(), 5))["version"] for _ in range(2)]
+    versions = [
+        (await asyncio.wait_for(one.receive_json(), PATIENCE_S))["version"] for _ in range(2)
+    ]
     assert versions == [1, 2]
     await say(one, 2)
     await until(lambda: plane.gateways.in_force)

@@ -18,6 +18,7 @@ from hotplate.platform.origin import Origin, unnamed
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Artifact, Kind
 from hotplate.platform.store.store import Store
+from tests.patience import PATIENCE_S
 from tests.platform.cloud import tar_of
 from tests.platform.quick_store import QuickStore
 
@@ -33,7 +34,7 @@ class Blobs(BlobStore):
 
     def put_manifest(self, manifest: Manifest) -> str:
         self.files_there.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(PATIENCE_S)
         return super().put_manifest(manifest)
 
 

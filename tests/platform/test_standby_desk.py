@@ -32,6 +32,7 @@ from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import BadSetting, Invalid
 from hotplate.platform.standby_desk import PATH, StandbyDesk, overlaid
 from hotplate.platform.standby_page import show_standbys, wish_of
+from tests.patience import PATIENCE_S
 from tests.platform.quick_store import QuickStore
 
 CONFIGURED = StandbySettings(memory_share=0.2)
@@ -144,7 +145,7 @@ async def test_an_organizations_quota_of_standbys_is_held(world: World) -> None:
     for _ in range(3):
         world.standbys.started(warm, (), "acme", hit=False)
     world.desk.allow({"acme": Quota(standby=1.0), "zeta": Quota()})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while world.standbys.views()[0].wanted != 1:
             await world.news.wait()
             world.news.clear()

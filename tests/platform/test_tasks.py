@@ -23,6 +23,7 @@ from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.task_calls import frame_head, framed
+from tests.patience import PATIENCE_S
 
 LOST_S = 0.3
 ROUTE = "acme/echo"
@@ -173,7 +174,7 @@ async def test_a_task_belongs_to_the_gateway_that_started_it_until_that_is_gone(
     assert await desk.end(task_id, b"", "g2") == 409
 
     await first.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert (await second.receive_json())["run"] == [
             {"id": task_id, "route": ROUTE, "lost": True, "organization": "", "priority": 3}
         ]

@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 
 from hotplate.cache.blobs import BlobStore
 from hotplate.platform.store.records import Kind
+from tests.patience import PATIENCE_S
 from tests.platform.cloud import (
     MANIFEST,
     MODEL_MANIFEST,
@@ -143,7 +144,7 @@ def status(cloud: Cloud) -> str:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
 

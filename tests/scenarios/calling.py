@@ -10,9 +10,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.platform_process import until
-
-ANSWER_S = 40.0
 
 
 class Refused(Exception):
@@ -21,7 +20,7 @@ class Refused(Exception):
 
 async def call(url: str, **fields: Any) -> Any:
     """POST the fields as JSON on a connection of its own; what is answered, as JSON or text."""
-    limit = aiohttp.ClientTimeout(ANSWER_S)
+    limit = aiohttp.ClientTimeout(PATIENCE_S)
     async with aiohttp.ClientSession(timeout=limit) as http, http.post(url, json=fields) as answer:
         if answer.status != 200:
             raise Refused(f"{url}: {answer.status} {await answer.text()}")
@@ -40,7 +39,7 @@ class Tasks:
         task_id: str = (await call(f"{self._url}/submit", **fields))["task_id"]
         return task_id
 
-    async def reached(self, task_id: str, status: str, within_s: float = 20.0) -> None:
+    async def reached(self, task_id: str, status: str) -> None:
         """Returns when it has that status, also where nobody answers in between."""
 
         async def is_there() -> bool:
@@ -49,7 +48,7 @@ class Tasks:
                 return bool(said["status"] == status)
             return False
 
-        await until(is_there, within_s)
+        await until(is_there)
 
     async def result(self, task_id: str) -> Any:
         """As JSON, also that of one that has failed."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.ports import free_port
 from tests.scenarios.bentos import KITCHEN, SLEEPY
 from tests.scenarios.built_once import built_once
 from tests.scenarios.hall import PAGE
@@ -90,8 +90,7 @@ def shapes(
 ) -> Shapes:
     """Bentos of every shape; kitchen: their environment is there."""
     folder = tmp_path_factory.mktemp("shapes")
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as two:
-        made = Shapes(platform, laptop, folder, one.getsockname()[1], two.getsockname()[1])
+    made = Shapes(platform, laptop, folder, free_port(), free_port())
     for name, source in SOURCES.items():
         (folder / f"{name.lower()}.py").write_text(source.replace(PAGE, made.page))
     asyncio.run(laptop.python(building(str(folder))))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,21 +17,17 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from tests.patience import PATIENCE_S
+from tests.ports import free_range
 from tests.scenarios.forks import run
 
 T = TypeVar("T")
 
 BIN = Path(sys.executable).parent
-START_S = 30.0
-STOP_S = 45.0
-ASLEEP_S = 40.0
 POLL_S = 0.1
-PORTS = range(15000, 32000)
 DEPLOYMENT_PORTS = 60
 UNUSED_FILES_S = 3
 """So that it is seen what becomes of files that nobody uses any more."""
-
-_given_out: set[int] = set()
 
 
 class Platform:
@@ -52,7 +46,7 @@ class Platform:
     ) -> None:
         """`settings` are further lines of `hotplate.toml`."""
         self.data = data
-        self.port = _free_range(ports + 1)
+        self.port = free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = "scenario"
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,7 +74,7 @@ class Platform:
             assert process.poll() is None, f"hotplate up has ended: {self.log.read_text()}"
             return b"Hotplate is ready at" in self.log.read_bytes()[said:]
 
-        await until(ready, START_S)
+        await until(ready)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         flags = ("--data", str(self.data), "--port", str(self.port), "--admin-token", self.token)
@@ -95,7 +89,7 @@ class Platform:
         """Ctrl-C; the exit status of `hotplate up`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGINT)
-        return await asyncio.to_thread(self._process.wait, STOP_S)
+        return await asyncio.to_thread(self._process.wait, PATIENCE_S)
 
     def kill(self) -> None:
         """SIGKILL to `hotplate up` itself, if it runs; its roles and replicas go on."""
@@ -175,7 +169,7 @@ class Platform:
         async def no_replicas() -> bool:
             return not await self.replicas(name)
 
-        await until(no_replicas, ASLEEP_S)
+        await until(no_replicas)
 
     async def delete(self, name: str) -> None:
         """Delete a deployment, if there is such, and wait until its replicas are gone."""
@@ -188,7 +182,7 @@ class Platform:
 
             async with http.delete(url) as answer:
                 assert answer.status in (200, 404), await answer.text()
-            await until(gone, STOP_S)
+            await until(gone)
 
     async def hotplate(self, question: str, *arguments: str, fails: bool = False) -> str:
         """What `hotplate status`, `logs` or `events` prints."""
@@ -222,7 +216,7 @@ async def running(
         platform.destroy()
 
 
-async def until(condition: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+async def until(condition: Callable[[], Awaitable[T]], timeout_s: float = PATIENCE_S) -> T:
     """Wait until the condition is true, and give what it said; TimeoutError after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
         while not (said := await condition()):  # noqa: ASYNC110 - they set no event of ours
@@ -263,29 +257,3 @@ def _remove(group: Path) -> None:
         threading.Event().wait(0.05)  # their death is seen by nobody
     with suppress(OSError):
         group.parent.rmdir()
-
-
-def _free_range(count: int) -> int:
-    """The first of `count` ports that nobody uses, below those that the kernel hands out.
-
-    No other platform of this run gets one of them, be it that this one does not listen yet, or not
-    for a while: each of the processes that test side by side has a share, and gives it out once.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    share = len(PORTS) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    mine = PORTS[worker * share :][:share]
-    while True:
-        first = random.SystemRandom().choice(mine[:-count])
-        ports = range(first, first + count)
-        if _given_out.isdisjoint(ports) and all(map(_is_free, ports)):
-            _given_out.update(ports)
-            return first
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -17,8 +17,6 @@ import yaml
 from tests.platform.cloud import MODEL_MANIFEST, Refused, answer, put, tar_of, versions
 from tests.scenarios.platform_process import Platform, until
 
-SETTLE_S = 25.0
-
 
 @dataclass(frozen=True)
 class Bento:
@@ -168,7 +166,7 @@ class RoughClient:
             return page["status"] in statuses
 
         try:
-            await until(reached, SETTLE_S)
+            await until(reached)
         except TimeoutError:
             raise AssertionError(f"{name} is {page['status']}: {page}") from None
         return page

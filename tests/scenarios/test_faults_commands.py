@@ -11,7 +11,7 @@ import pytest
 from tests.scenarios.forks import run
 from tests.scenarios.platform_process import Platform
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(150)
 
 
 async def refusal(*arguments: str) -> str:

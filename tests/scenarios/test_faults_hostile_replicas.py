@@ -14,7 +14,7 @@ from tests.scenarios.calling import call
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("unharmed")]
+pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("unharmed")]
 
 HOSTILE = (
     IMAGE
@@ -93,7 +93,7 @@ async def test_each_ends_with_its_sentence_and_leaves_nothing(
     async def cut() -> bool:
         return b"\nhotplate: this log had grown to " in b"\n" + log.read_bytes()
 
-    await until(cut, 10)
+    await until(cut)
     assert log.stat().st_size <= MAX_BYTES
     url = await platform.url_of("shout-and-fork")
     if not Walls([platform.data]).refusal:
@@ -110,7 +110,7 @@ async def test_each_ends_with_its_sentence_and_leaves_nothing(
         return not any(map(runs, family))
 
     if platform.groups():  # without control groups, what sheds its environment is not found
-        await until(gone, 20)
+        await until(gone)
 
     for name, sentence in SENTENCES.items():
         page = await rough.settled(name, "failed")

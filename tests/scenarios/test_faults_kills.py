@@ -20,9 +20,8 @@ from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.scenarios.shapes import Shapes
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
-BACK_S = 20.0
 CALLERS = 3
 PACE_S = 0.05
 
@@ -65,7 +64,7 @@ async def url(harmed: Platform, rough: RoughClient, bento: Bento) -> AsyncIterat
 async def kill(pid: int) -> None:
     """SIGKILL; returns when the process is dead."""
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: ended(pid), 5)
+    await until(lambda: ended(pid))
 
 
 async def ended(pid: int) -> bool:
@@ -86,7 +85,7 @@ async def killed_and_back(platform: Platform, role: str) -> None:
     async def back() -> bool:
         return platform.pid(role) != before and await platform.healthy()
 
-    await until(back, BACK_S)
+    await until(back)
     assert alive(platform.pid(role))
 
 
@@ -114,10 +113,10 @@ async def test_a_control_plane_that_is_asked_to_end_waits_for_nobody(
     await asyncio.sleep(0.5)
     assert not held.done()
     os.kill(before, signal.SIGTERM)
-    await until(lambda: ended(before), 10)
+    await until(lambda: ended(before))
     with suppress(aiohttp.ClientError):
         await held
-    await until(harmed.healthy, BACK_S)
+    await until(harmed.healthy)
     await harmed.delete("slow")
 
 
@@ -130,7 +129,7 @@ async def test_a_killed_gateway_comes_back_on_the_same_ports(harmed: Platform, u
         with suppress(aiohttp.ClientError, Refused):
             return await call(f"{url}/cook")
 
-    assert (await until(answered, 10))["pid"] == before["pid"]
+    assert (await until(answered))["pid"] == before["pid"]
     assert [harmed.pid("control-plane"), harmed.pid("agent")] == others
     events = await harmed.hotplate("events")
     assert "the gateway has ended: killed by signal 9" in events
@@ -167,7 +166,7 @@ async def test_a_killed_replica_is_started_again_and_the_others_answer_meanwhile
 
     async with under_load(CALLERS, f"{url}/cook", seconds=PACE_S) as load:
         await kill(victim)
-        await until(restarted, BACK_S)
+        await until(restarted)
     assert len(load.failures) <= 1, "only what the victim was working on"
     assert len(load.answers) > 20
     events = await harmed.ask("two", "/events")
@@ -194,7 +193,7 @@ async def test_what_was_answered_survives_a_kill_right_after_the_answer(
         async with rough.http.get("/api/v2/deployments/doomed") as said:
             return said.status == 404
 
-    await until(gone, BACK_S)
+    await until(gone)
     await harmed.delete("lasting")
 
 
@@ -242,7 +241,7 @@ async def test_a_worker_that_is_killed_takes_its_replica_along_which_starts_agai
     async def restarted() -> bool:
         return [r["restarts"] for r in await harmed.replicas("twins", "ready")] == [1]
 
-    await until(restarted, BACK_S)
+    await until(restarted)
     assert (await call(f"{url}/cook"))["version"] == "v1"
     await harmed.delete("twins")
 
@@ -289,13 +288,13 @@ async def test_tasks_outlive_the_gateway_the_control_plane_and_their_replicas(
     runs = await toil.submit(seconds=2)
     await toil.reached(runs, "in_progress")
     await killed_and_back(harmed, "control-plane")
-    await toil.reached(runs, "completed", BACK_S)
+    await toil.reached(runs, "completed")
     cut, waits = await toil.submit(seconds=1), await toil.submit(seconds=0)
     await toil.reached(cut, "in_progress")
     await killed_and_back(harmed, "gateway")
-    await toil.reached(waits, "completed", BACK_S)
+    await toil.reached(waits, "completed")
     assert (await toil.result(waits))["began"] > (await toil.result(runs))["ended"]
-    await toil.reached(cut, "failed", BACK_S)
+    await toil.reached(cut, "failed")
     await rough.call("POST", "/api/v2/deployments/toiler/terminate")
     await rough.settled("toiler", "terminated")
     assert await harmed.replicas("toiler") == []

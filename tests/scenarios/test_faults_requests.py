@@ -16,7 +16,7 @@ from tests.serving.callers import Caller
 
 pytestmark = [
     pytest.mark.client,
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(150),
     pytest.mark.usefixtures("unharmed"),
 ]
 

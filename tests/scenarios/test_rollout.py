@@ -13,9 +13,8 @@ from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
 
-ROLLED_S = 30.0
 PACE_S = 0.2
 """So long takes an answer: the callers always wait for one, and that is all the load there is."""
 RAISING = KITCHEN + "\n\nraise RuntimeError('this one never starts')\n"
@@ -33,13 +32,13 @@ async def test_a_new_bento_takes_over_under_load_and_the_same_again_changes_noth
             async def replaced() -> bool:
                 return [r["revision"] for r in await platform.replicas("changing")] == [2]
 
-            await until(replaced, 30)
+            await until(replaced)
             before = len(load.answers)
 
             async def some_more() -> bool:
                 return len(load.answers) > before + 10
 
-            await until(some_more, 10)
+            await until(some_more)
         assert load.failures == []
         assert load.answers[0]["version"] == "v1"
         assert {answer["version"] for answer in load.answers[before + 4 :]} == {"v2"}
@@ -79,7 +78,7 @@ async def test_new_settings_take_over_under_load_and_what_cannot_start_leaves_th
             async def some_more() -> bool:
                 return len(load.answers) > before + 10
 
-            await until(some_more, 10)
+            await until(some_more)
             environ = environ_of(load.answers[-1]["pid"])
         assert load.failures == []
         assert ids(after["live"]) == ids(serving["live"])
@@ -100,7 +99,7 @@ async def serves(platform: Platform, name: str, revision: int, replicas: int) ->
         there = [(each["revision"], each["state"]) for each in page["live"]["replicas"]]
         return page if there == [(revision, "ready")] * replicas else None
 
-    return await until(said, ROLLED_S)
+    return await until(said)
 
 
 def environ_of(pid: int) -> list[str]:

@@ -13,7 +13,7 @@ from tests.scenarios.calling import call
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.shapes import Shapes, most_at_once
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
 
 
 async def get(url: str, **fields: str) -> Any:
@@ -100,7 +100,7 @@ async def test_a_websocket_has_a_slot_as_long_as_it_is_open(hall: str, platform:
             ]
             return (hall["in_flight"], hall["queued"]) == (2, 1)
 
-        await until(full, 10)
+        await until(full)
         assert not waiting.done()
         await sockets.pop().close()
         assert (await waiting)["ended"]
@@ -109,7 +109,7 @@ async def test_a_websocket_has_a_slot_as_long_as_it_is_open(hall: str, platform:
     async def none_left() -> bool:
         return await in_flight(platform, "hall", "Hall") == 0
 
-    await until(none_left, 10)
+    await until(none_left)
 
 
 # Inputs, outputs, mounted applications -------------------------------------------------------
@@ -198,7 +198,7 @@ async def result(tasks: str, task_id: str, status: str = "completed") -> Any:
     async def reached() -> bool:
         return bool((await get(f"{tasks}/toil/status", task_id=task_id))["status"] == status)
 
-    await until(reached, 20)
+    await until(reached)
     async with (
         aiohttp.ClientSession() as http,
         http.get(f"{tasks}/toil/get", params={"task_id": task_id}) as answer,

@@ -16,7 +16,7 @@ from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.shapes import Shapes, most_at_once
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
 
 
 async def ask(url: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ async def test_a_service_gets_no_request_before_it_says_that_it_is_ready(
             logs = await platform.ask("prefixed", "/logs?replica=&lines=100")
             return "Service Prefixed initialized" in str(logs)
 
-        await until(stands, 40)
+        await until(stands)
         assert await platform.replicas("prefixed", "starting")
         assert not asked.done()
     finally:
@@ -72,7 +72,7 @@ async def test_a_replica_ends_with_its_command_and_comes_back(
     async def told() -> bool:
         return "ReplicaCrashed" in await platform.hotplate("events", "command")
 
-    await until(told, 20)
+    await until(told)
     after = await ask(f"{command}/any")
     assert after["pid"] != killed["pid"]
     said = await platform.hotplate("logs", "command", "--lines", "1000")
@@ -123,7 +123,7 @@ async def test_a_file_that_a_task_has_made_outlives_its_deployment(
     async def terminated() -> bool:
         return bool((await platform.ask("tasks"))["status"] == "terminated")
 
-    await until(terminated, 20)
+    await until(terminated)
     assert await platform.replicas("tasks") == []
     assert await draw.file(drawn) == seed * 10_000
 

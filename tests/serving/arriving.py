@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 CHUNK_BYTES = mmap.PAGESIZE
 """Whole pages, as the real agent's chunks are: a private map copies page by page."""
 
-LONGEST_WAIT_S = 8
 """Then a wait fails, so that a failing test ends."""
 
 
@@ -63,7 +64,7 @@ class ArrivingBlob:
             self.lost = True
             self.changed.notify_all()
 
-    def wait_until_blocked(self, timeout_s: float = 5) -> tuple[int, int]:
+    def wait_until_blocked(self, timeout_s: float = PATIENCE_S) -> tuple[int, int]:
         """The byte range that somebody is blocked on; (0, 0) for the link."""
         with self.changed:
             assert self.changed.wait_for(lambda: self.waiting, timeout_s), "nobody waits"
@@ -113,7 +114,7 @@ class ArrivingFile:
             if not done():
                 blob.waiting.add(span)
                 blob.changed.notify_all()
-                blob.changed.wait_for(lambda: done() or blob.lost, LONGEST_WAIT_S)
+                blob.changed.wait_for(lambda: done() or blob.lost, PATIENCE_S)
                 blob.waiting.discard(span)
         if not done():
             raise OSError(f"{blob.path}: the origin does not answer")

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from tests.ports import free_port
+
 
 @dataclass
 class Request:
@@ -63,7 +65,7 @@ class Backend:
     """
 
     def __init__(self) -> None:
-        self.port = 0
+        self.port = free_port()
         self.running = 0
         self.peak = 0
         """Most handlers that ran at once."""
@@ -91,9 +93,9 @@ class Backend:
         if raw:
             self.raw.add(path)
 
-    async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
-        self.port = self._server.sockets[0].getsockname()[1]
+    async def start(self) -> None:
+        """Starts, or starts again on the same port."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     async def stop(self) -> None:
         """Refuses new connections and drops the old ones."""

@@ -17,8 +17,10 @@ from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
+from tests.patience import PATIENCE_S
+from tests.ports import free_port
 from tests.serving.backends import Backend
-from tests.serving.callers import Answer, Caller, free_port, until
+from tests.serving.callers import Answer, Caller, until
 
 
 def pytest_asyncio_loop_factories(
@@ -53,7 +55,7 @@ def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
     return limited
 
 
-TEST_S = 8.0
+TEST_S = 1.5 * PATIENCE_S
 LIMITS = Limits(linger_s=0.1, ready_hold_s=0.4)
 
 
@@ -113,7 +115,7 @@ class Kitchen:
         self.backend.gate.set()
         for caller in self._callers:
             caller.leave()
-        await until(lambda: all(server.queue.idle for server in self.gateway.servers), 2)
+        await until(lambda: all(server.queue.idle for server in self.gateway.servers))
         for server in self.gateway.servers:
             assert server.queue.in_flight == 0
             assert server.queue.queued_bytes == 0

@@ -8,6 +8,7 @@ import json
 from aiohttp import WSCloseCode, web
 
 from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, RouteTable
+from tests.ports import free_port
 
 TOKEN = "gateway-token"
 
@@ -16,7 +17,7 @@ class ControlPlane:
     """Accepts gateways, sends tables, keeps every report."""
 
     def __init__(self) -> None:
-        self.port = 0
+        self.port = free_port()
         self.reports: list[DemandReport] = []
         self.sockets: list[web.WebSocketResponse] = []
         self.opened = 0
@@ -33,7 +34,6 @@ class ControlPlane:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         for socket in list(self.sockets):

@@ -48,7 +48,7 @@ class GatewayProcess:
 
     async def ready(self) -> int:
         """Waits until it serves; its admin port."""
-        await until(lambda: "ready: " in self.log or self.process.returncode is not None, 10)
+        await until(lambda: "ready: " in self.log or self.process.returncode is not None)
         assert self.process.returncode is None, self.log
         return int(self.log.partition("ready: ")[2].split()[0])
 

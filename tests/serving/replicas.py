@@ -23,8 +23,7 @@ from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.recipe import read_recipe
 from hotplate.serving.replica.runtime import BentoRuntime, Command
-
-START_TIMEOUT_S = 25
+from tests.patience import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -171,13 +170,13 @@ class Replica:
     def get(self, path: str, data: bytes | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data, headers)
-        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             body: bytes = answer.read()
             return body
 
     def ended(self) -> int:
         """Its exit status, once it has ended by itself."""
-        return self.process.wait(START_TIMEOUT_S)
+        return self.process.wait(PATIENCE_S)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from hotplate.serving.streaming.device import Event
+from tests.patience import PATIENCE_S
 
 PIECE_BYTES = 64 << 10
-LONGEST_WAIT_S = 8
 """Then a wait fails, so that a failing test ends."""
 
 
@@ -23,7 +23,7 @@ class Passed:
         self._passed = threading.Event()
 
     def wait(self) -> None:
-        assert self._passed.wait(LONGEST_WAIT_S), "the engine stands still"
+        assert self._passed.wait(PATIENCE_S), "the engine stands still"
 
     def set(self) -> None:
         self._passed.set()
@@ -65,7 +65,7 @@ class SlowDevice:
     def wait_for_copies(self, count: int) -> None:
         """Returns when that many copies have been asked for."""
         with self.asked:
-            assert self.asked.wait_for(lambda: len(self.copied) >= count, LONGEST_WAIT_S)
+            assert self.asked.wait_for(lambda: len(self.copied) >= count, PATIENCE_S)
 
     def pin(self, size_bytes: int) -> torch.Tensor:
         self.pinned_bytes += size_bytes

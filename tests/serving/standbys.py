@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.serving.replica.runtime import Command, Warm
-
-LIMIT_S = 25
+from tests.patience import PATIENCE_S
 
 
 class Standby:
@@ -38,7 +37,7 @@ class Standby:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        ours.settimeout(LIMIT_S)
+        ours.settimeout(PATIENCE_S)
         self.channel = ours
         self._said = ours.makefile("rb")
         assert self.process.stdin is not None
@@ -86,6 +85,6 @@ def standby(warm: Warm, folder: Path) -> Iterator[Standby]:
 def get(url: str, body: Mapping[str, Any] | None = None) -> bytes:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         content: bytes = answer.read()
         return content

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from hotplate.serving.gateway.task_calls import frame_head, framed
+from tests.ports import free_port
 
 
 @dataclass
@@ -34,7 +35,7 @@ class TaskKeeper:
     """Serves `/internal/tasks/` on one port; `away` has it answer 503 to everything but lines."""
 
     token: str = "gateway-token"
-    port: int = 0
+    port: int = field(default_factory=free_port)
     tasks: dict[str, Kept] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     away: bool = False
@@ -59,7 +60,6 @@ class TaskKeeper:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         for line in list(self._lines):

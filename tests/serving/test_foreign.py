@@ -140,7 +140,7 @@ async def test_a_worker_of_ours_says_when_a_killed_gateways_handlers_have_ended(
     await until(lambda: foreign.slots == {"r2": 2})
     own["r2"] = 2  # what runs may be this gateway's own, so it is not asked for a while …
     worker.handlers = 0
-    await until(lambda: foreign.slots == {"r2": 4}, 3)  # … and then gets nothing more
+    await until(lambda: foreign.slots == {"r2": 4})  # … and then gets nothing more
     own["r2"] = 0
     await until(lambda: foreign.slots == {})
     assert changes[0] == {"r2": 2}

@@ -11,8 +11,9 @@ import pytest
 
 from hotplate.platform.cli import main
 from hotplate.serving.gateway import compiled
+from tests.ports import free_port
 from tests.serving.backends import Backend
-from tests.serving.callers import Caller, free_port, until
+from tests.serving.callers import Caller, until
 from tests.serving.gateway_processes import GatewayProcess
 
 
@@ -85,7 +86,7 @@ async def test_it_serves_follows_the_file_and_cuts_nothing(
 
         # Broken: everything stays as it was, and says so.
         replace_file(file, head + deployment("chat", moved, backend) + "timeout = 3")
-        await until(lambda: "no key is called 'timeout'" in gateway.log, 1.0)
+        await until(lambda: "no key is called 'timeout'" in gateway.log)
         _, health = await gateway.admin("/healthz")
         assert health["compiled"] == compiled.folder().is_dir()
         assert "no key is called 'timeout'" in health["error"]
@@ -107,7 +108,7 @@ async def test_it_serves_follows_the_file_and_cuts_nothing(
 
         # The file is gone: nobody is served any less for it.
         file.unlink()
-        await until(lambda: "cannot be read: No such file" in gateway.log, 1.0)
+        await until(lambda: "cannot be read: No such file" in gateway.log)
         assert (await (await callers.to(moved)).ask("/z")).status == 200
         gateway.process.send_signal(signal.SIGTERM)
         assert await gateway.process.wait() == 0

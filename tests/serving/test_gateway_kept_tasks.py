@@ -321,7 +321,7 @@ async def test_a_task_goes_to_another_replica_only_where_nothing_runs_twice(
     await asyncio.sleep(0.05)  # what it said has arrived
     await backend.stop()
     gate.set()
-    await backend.start(backend.port)
+    await backend.start()
     await hall.ended(task_id)
     assert len(backend.requests) == runs
 

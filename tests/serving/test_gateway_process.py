@@ -14,7 +14,8 @@ import pytest
 
 from hotplate.serving.gateway.routes import RouteTable
 from hotplate.serving.gateway.table_file import TableFile
-from tests.serving.callers import free_port, until
+from tests.ports import free_port
+from tests.serving.callers import until
 from tests.serving.conftest import Kitchen
 from tests.serving.control_planes import TOKEN, ControlPlane
 

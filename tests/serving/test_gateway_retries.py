@@ -14,8 +14,9 @@ import pytest
 from hotplate.serving.gateway.phase import SENDS
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.replica.handlers import STARTED
+from tests.ports import free_port
 from tests.serving.backends import Backend, Connection, Handler, Request
-from tests.serving.callers import free_port, until
+from tests.serving.callers import until
 from tests.serving.conftest import Kitchen
 
 BODY = b"x" * 300_000
@@ -227,8 +228,8 @@ async def test_a_kept_connection_that_the_replica_closed_costs_no_post(kitchen: 
 async def test_a_request_waits_while_all_replicas_are_out_and_its_time_is_kept(
     kitchen: Kitchen,
 ) -> None:
-    port = free_port()
-    await kitchen.serve(replicas=(ReplicaRoute("late", f"127.0.0.1:{port}"),), timeout_s=0.3)
+    late = Backend()
+    await kitchen.serve(replicas=(ReplicaRoute("late", late.address),), timeout_s=0.3)
     answer = await kitchen.ask("/x", method="POST", body=b"x")
     assert answer.status == 504
     await kitchen.serve(timeout_s=5)
@@ -236,8 +237,7 @@ async def test_a_request_waits_while_all_replicas_are_out_and_its_time_is_kept(
     caller.send("/x", method="POST", body=b"x")
     await until(lambda: kitchen.server.queue.queued == 1)
     assert ["takes no connection" in r.out for r in kitchen.server.queue.replicas] == [True]
-    late = Backend()
-    await late.start(port)
+    await late.start()
     assert (await caller.answer()).status == 200
     assert [r.out for r in kitchen.server.queue.replicas] == [""]
     await late.stop()

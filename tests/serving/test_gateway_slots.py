@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 
 from hotplate.serving.gateway.routes import ReplicaRoute
+from tests.ports import free_port
 from tests.serving.backends import Backend, Connection, Request
-from tests.serving.callers import free_port, until
+from tests.serving.callers import until
 from tests.serving.conftest import Kitchen
 
 
@@ -160,13 +161,12 @@ async def test_a_refused_connection_puts_the_request_first_in_line_again(
 
 
 async def test_a_replica_that_refused_is_tried_again_after_a_moment(kitchen: Kitchen) -> None:
-    port = free_port()
-    await kitchen.serve(replicas=(ReplicaRoute("late", f"127.0.0.1:{port}"),))
+    late = Backend()
+    await kitchen.serve(replicas=(ReplicaRoute("late", late.address),))
     caller = await kitchen.caller()
     caller.send("/x")
     await until(lambda: [r for r in kitchen.server.queue.replicas if r.out])
-    late = Backend()
-    await late.start(port)
+    await late.start()
     assert (await caller.answer()).status == 200
     await late.stop()
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hotplate.serving.gateway.routes import Route, RouteTable
-from tests.serving.callers import free_port, until
+from tests.ports import free_port
+from tests.serving.callers import until
 from tests.serving.conftest import Kitchen
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.serving.callers import Caller, until
 from tests.serving.conftest import Kitchen
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(150)
 
 
 def issue(folder: Path, name: str) -> tuple[Path, Path]:

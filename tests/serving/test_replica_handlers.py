@@ -16,7 +16,7 @@ from tests.serving.bentos import write_bento
 from tests.serving.callers import Caller, until
 from tests.serving.replicas import Replica, Served, started
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(150)
 
 SOURCE = """
     import asyncio, os, time

@@ -22,6 +22,7 @@ from hotplate.serving.replica.errors import (
 from hotplate.serving.replica.home import LINK_ABOVE_BYTES
 from hotplate.serving.replica.runtime import Command, _to_its_end
 from hotplate.serving.replica.variables import build_variables
+from tests.patience import PATIENCE_S
 from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import (
     Agent,
@@ -61,7 +62,7 @@ async def test_a_replica_is_prepared_while_its_weights_still_arrive(tmp_path: Pa
     assert command.job["absent"] == [f"{tiny}/model.safetensors"]
     phases.news.clear()
     agent.arrived.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await phases.news.wait()
     assert phases.told[-1] == "end weights"
     await runtime.close()
@@ -206,11 +207,11 @@ async def test_a_start_that_is_given_up_writes_nothing_afterwards(tmp_path: Path
 
     def copy(source: Path, target: Path) -> None:
         begun.set()
-        go_on.wait(5)
+        go_on.wait(PATIENCE_S)
         target.mkdir()
 
     copying = asyncio.create_task(_to_its_end(copy, tmp_path, tmp_path / "copy"))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
     copying.cancel()
     await asyncio.sleep(0.05)
     assert not copying.done(), "it waits for its thread"

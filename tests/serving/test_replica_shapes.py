@@ -18,12 +18,13 @@ import pytest
 from hotplate.serving.replica.command_port import moved, place_command
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.variables import SOCKET_FOLDER_BYTES, temporary_folder
+from tests.patience import PATIENCE_S
 from tests.scenarios import shapes
 from tests.serving.bentos import write_bento
 from tests.serving.callers import until
 from tests.serving.replicas import Served, started
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(150)
 
 
 def test_a_deployments_threads_are_used_and_a_batch_of_one_is_explained(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_the_answer_to_a_tasks_submission_ends_with_the_task(tmp_path: Path) -> 
     with started(tmp_path, bento, Served()) as replica:
         replica.get("/readyz")
         host, port = replica.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as caller:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as caller:
             body = json.dumps({"gate": str(gate)}).encode()
             caller.sendall(
                 b"POST /wait/submit HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -97,7 +98,7 @@ def test_a_tasks_handler_is_told_its_id_as_bentoml_tells_it(tmp_path: Path) -> N
     with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
         replica.get("/readyz")
         host, port = replica.url.removeprefix("http://").split(":")
-        connection = HTTPConnection(host, int(port), timeout=20)
+        connection = HTTPConnection(host, int(port), timeout=PATIENCE_S)
         for headers, said in (({"Hotplate-Task-Id": "77"}, b"77 []"), ({}, b"None []")):
             connection.request(
                 "POST", "/me", b"{}", {"Content-Type": "application/json", **headers}
@@ -143,7 +144,7 @@ def test_sigterm_is_passed_on_to_the_command(tmp_path: Path, ready: bool) -> Non
         if ready:
             replica.get("/any")
         else:
-            asyncio.run(until(lambda: b"\nthe command listens\n" in replica.log.read_bytes(), 20))
+            asyncio.run(until(lambda: b"\nthe command listens\n" in replica.log.read_bytes()))
         replica.process.send_signal(signal.SIGTERM)
         replica.ended()
     assert (tmp_path / "notes").read_text() == "ended\n"

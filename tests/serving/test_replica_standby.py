@@ -16,6 +16,7 @@ from hotplate.serving.replica.early_reads import EarlyReads, came_too_early
 from hotplate.serving.replica.journal import FILE_NAME, Journal
 from hotplate.serving.replica.modules import BASICS, import_all, note_modules, noted_modules
 from hotplate.serving.replica.runtime import Command
+from tests.patience import PATIENCE_S
 from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import Agent, Phases, Served, lend_own_environment, model, runtime_of
 from tests.serving.standbys import get, standby
@@ -65,7 +66,7 @@ def prepared(folder: Path, env: dict[str, str]) -> Command:
     return asyncio.run(prepare)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(150)
 def test_a_standby_becomes_a_replica_as_if_it_had_been_started_for_it(tmp_path: Path) -> None:
     command = prepared(tmp_path, {"GREETING": "hi"})
     assert command.warm is not None
@@ -101,10 +102,10 @@ def test_a_standby_becomes_a_replica_as_if_it_had_been_started_for_it(tmp_path: 
         assert process.end - process.start < init.start - process.start + 0.5
         assert "uvicorn" in noted_modules(str(modules)), "it notes for the next one"
         warm.process.send_signal(signal.SIGTERM)
-        assert warm.process.wait(10) in (0, -signal.SIGTERM)
+        assert warm.process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(150)
 def test_a_standby_refuses_a_job_whose_variables_come_too_late_and_ends(tmp_path: Path) -> None:
     command = prepared(tmp_path, {"PROMETHEUS_DISABLE_CREATED_SERIES": "1", "HARMLESS": "1"})
     assert command.warm is not None
@@ -113,10 +114,10 @@ def test_a_standby_refuses_a_job_whose_variables_come_too_late_and_ends(tmp_path
         assert warm.says() == {"warm": 0, "failed": []}
         _, answer = warm.become(command, tmp_path / "replica" / "log")
         assert answer == {"refused": "PROMETHEUS_DISABLE_CREATED_SERIES had been read when it came"}
-        assert warm.process.wait(10) == 0
+        assert warm.process.wait(PATIENCE_S) == 0
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(150)
 def test_a_standby_ends_with_whoever_started_it(tmp_path: Path) -> None:
     command = prepared(tmp_path, {})
     assert command.warm is not None
@@ -124,7 +125,7 @@ def test_a_standby_ends_with_whoever_started_it(tmp_path: Path) -> None:
     with standby(command.warm, tmp_path / "standby") as warm:
         warm.says()
         warm.channel.shutdown(2)
-        assert warm.process.wait(10) == 0
+        assert warm.process.wait(PATIENCE_S) == 0
 
 
 def test_a_replica_of_several_processes_has_no_standby(tmp_path: Path) -> None:

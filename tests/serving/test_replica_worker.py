@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from hotplate.serving.replica.journal import FILE_NAME, Journal
+from tests.patience import PATIENCE_S
 from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import Replica, Served, model, started
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(150)
 
 ECHO = """
     import os, time
@@ -150,7 +151,7 @@ def test_sigterm_ends_a_replica_that_is_not_ready_at_once(tmp_path: Path) -> Non
     with started(tmp_path, bento, Served(env={"BEGUN": str(begun)})) as replica:
         begun.read_text()
         replica.process.send_signal(signal.SIGTERM)
-        assert replica.process.wait(5) == -signal.SIGTERM
+        assert replica.process.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_a_custom_command_waits_for_whole_models(tmp_path: Path) -> None:

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.fleet import Fleet, heir_of
+from tests.patience import PATIENCE_S
+from tests.ports import free_port
 from tests.serving.backends import Backend, Connection, Request
-from tests.serving.callers import free_port, until
+from tests.serving.callers import until
 from tests.serving.gateway_processes import GatewayProcess
 from tests.serving.load import Load
 from tests.serving.test_gateway_alone import deployment
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 SERVICE_S = 0.1
 LONG_S = 1.0
@@ -61,7 +63,7 @@ async def agreed(*gateways: GatewayProcess) -> None:
     """Waits until they know each other and name one owner: the one whom all of them make it."""
     for gateway in gateways:
         await gateway.ready()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             healths = [(await gateway.admin("/healthz"))[1] for gateway in gateways]
             owners = {health["owners"].get("chat") for health in healths}
@@ -137,9 +139,9 @@ async def restarted(
     flags = ("--routes", str(folder / "routes.toml"), "--replace")
     async with GatewayProcess.start(folder, *flags) as new:
         await new.ready()
-        assert await asyncio.wait_for(old.process.wait(), 20) == 0
+        assert await asyncio.wait_for(old.process.wait(), PATIENCE_S) == 0
         ended_at = lasting.now
-        await until(lambda: len(lasting.since(ended_at)) > 4, 10)
+        await until(lambda: len(lasting.since(ended_at)) > 4)
         assert "is replaced by this one" in new.log
         assert "another gateway's socket" in new.log
         assert [load.failures for load in loads] == [[], []]

@@ -11,6 +11,7 @@ import pytest
 
 from hotplate.serving.gateway.errors import ReplicaFailed
 from hotplate.serving.gateway.task_result import TaskResult
+from tests.patience import PATIENCE_S
 
 
 async def test_an_answer_whose_keeping_was_interrupted_is_kept_once_and_whole(
@@ -21,7 +22,7 @@ async def test_an_answer_whose_keeping_was_interrupted_is_kept_once_and_whole(
 
     def slow_disk(descriptor: int) -> None:
         writing.set()
-        assert go_on.wait(8)
+        assert go_on.wait(PATIENCE_S)
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow_disk)
