@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.meeting import meeting
+from hotplate.serving.gateway.fleet import Fleet
+from hotplate.serving.gateway.meeting import lead, meeting
 
 
 @pytest.fixture
@@ -22,26 +24,46 @@ def top(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield top
 
 
-def test_who_comes_while_others_leave_finds_its_folder(top: Path) -> None:
-    done = threading.Event()
-    left = 0
+@contextmanager
+def again_and_again(work: Callable[[], object]) -> Iterator[list[int]]:
+    """Has a thread do it for the time of the block; how often it has."""
+    done, turns = threading.Event(), [0]
 
-    def leave_again_and_again() -> None:
-        nonlocal left
+    def go_on() -> None:
         while not done.is_set():
-            for number in range(20):
-                (top / str(number)).mkdir()
-            for number in range(20):
-                (top / str(number)).rmdir()
-                left += 1
+            work()
+            turns[0] += 1
 
-    leaving = threading.Thread(target=leave_again_and_again)
-    leaving.start()
+    thread = threading.Thread(target=go_on)
+    thread.start()
     try:
+        yield turns
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_who_comes_while_others_leave_finds_its_folder(top: Path) -> None:
+    def come_and_leave() -> None:
+        for number in range(20):
+            (top / str(number)).mkdir()
+        for number in range(20):
+            (top / str(number)).rmdir()
+
+    with again_and_again(come_and_leave) as turns:
         for _ in range(60):
             with meeting(["mine"]) as folder:
                 assert folder.is_dir()
-    finally:
-        done.set()
-        leaving.join()
-    assert left > 0
+    assert turns[0] > 0
+
+
+def test_who_comes_while_another_reads_its_routes_again_finds_that_one(top: Path) -> None:
+    with meeting(["ours"]) as folder:
+        other = Fleet(folder, 1.0)
+        other.join()
+    with again_and_again(lambda: lead(folder, ["ours", "more"])) as turns:
+        for _ in range(60):
+            with meeting(["ours"]) as found:
+                assert found == folder
+    other.leave()
+    assert turns[0] > 0

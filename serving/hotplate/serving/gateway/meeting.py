@@ -57,9 +57,12 @@ def meeting(keys: Sequence[str]) -> Iterator[Path]:
 
 
 def lead(folder: Path, keys: Iterable[str]) -> None:
-    """Lets these keys lead there too."""
+    """Lets these keys lead there too. One that starts meanwhile reads each sign whole."""
     for key in keys:
-        (folder.parent / (file_name(key) + MEETS)).write_text(folder.name)
+        descriptor, new = tempfile.mkstemp(dir=folder.parent)
+        with open(descriptor, "w") as file:
+            file.write(folder.name)
+        os.replace(new, folder.parent / (file_name(key) + MEETS))
 
 
 def _led_by(top: Path, key: str) -> Path | None:
