@@ -19,6 +19,7 @@ from loadtests.fronts import DIRECT, OURS
 from loadtests.report import markdown_of
 from loadtests.routes import Plan, RoutesFile
 from loadtests.trials import cost, overload
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 BENCH = [sys.executable, str(ROOT / "loadtests" / "bench.py"), "--quick"]
@@ -115,7 +116,7 @@ def test_ctrl_c_stops_everything_it_has_started(tmp_path: Path) -> None:
         while not children_in(tmp_path):
             assert bench.poll() is None
         bench.send_signal(signal.SIGINT)
-        output = bench.communicate(timeout=15)[0]
+        output = bench.communicate(timeout=PATIENCE_S)[0]
     assert bench.returncode == 130
     assert output.endswith("stopped\n")
     assert children_in(tmp_path) == []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer, unused_port
+from aiohttp.test_utils import TestServer
 
 from hotplate.autoscaler.binary import Reading
 from hotplate.platform.annotations import binary_of
@@ -26,6 +26,7 @@ from tests.patience import PATIENCE_S
 from tests.platform.cloud import Cloud, Refused
 from tests.platform.controller_world import World, config, running, until
 from tests.platform.quick_store import QuickStore
+from tests.ports import free_port
 
 UNACKED = (
     'max_over_time(rabbitmq_queue_messages_unacked{queue="celery-model-training-tasks-gpu"}[30m])'
@@ -73,11 +74,11 @@ def prometheus_at(program: str, target_port: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder, "prometheus.yml")
         settings.write_text(
-            "global: {scrape_interval: 100ms, scrape_timeout: 100ms}\n"
+            "global: {scrape_interval: 300ms, scrape_timeout: 300ms}\n"
             "scrape_configs: [{job_name: rabbitmq, static_configs: "
             f"[{{targets: ['127.0.0.1:{target_port}']}}]}}]\n"
         )
-        port = unused_port()
+        port = free_port()
         process = subprocess.Popen(
             [
                 program,
@@ -129,7 +130,7 @@ async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
     scraped.status = 500
     await sooner_or_later(prometheus, "vector(0)", lambda r: "is not up" in r.problem)
     assert "no Prometheus is set" in (await Prometheus("").read("x", "up")).problem
-    nobody = Prometheus(f"http://127.0.0.1:{unused_port()}")
+    nobody = Prometheus(f"http://127.0.0.1:{free_port()}")
     assert "cannot be asked" in (await nobody.read("x", "up")).problem
     await asyncio.gather(prometheus.close(), nobody.close())
 

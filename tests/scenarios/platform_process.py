@@ -163,6 +163,12 @@ class Platform:
         found = (await self.ask(name))["live"]["replicas"]
         return [replica for replica in found if state in ("", replica["state"])]
 
+    async def in_flight(self, name: str, service: str = "Kitchen") -> int:
+        """Requests that a service's replicas have."""
+        services = (await self.ask(name))["live"]["services"]
+        (count,) = [one["in_flight"] for one in services if one["service"] == service]
+        return int(count)
+
     async def asleep(self, name: str) -> None:
         """Wait until a deployment has no replica."""
 

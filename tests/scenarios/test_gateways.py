@@ -20,7 +20,10 @@ from tests.serving.gateway_processes import GatewayProcess
 
 pytestmark = pytest.mark.timeout(150)
 
-CALLERS = 6
+CALLERS = 16
+"""Each connection is one gateway's by chance: that none has any must not happen."""
+BACK_S = 5.0
+"""It takes a tenth of that."""
 
 
 async def health_of(platform: Platform) -> Any:
@@ -53,13 +56,13 @@ async def test_a_killed_gateway_costs_its_callers_connections_and_a_replaced_one
             return (await health_of(platform))["owners"].get(f"default/{name}") == ids[1]
 
         await until(owned)
-        async with under_load(CALLERS, f"{url}/cook", seconds=0.3) as load:
+        async with under_load(CALLERS, f"{url}/cook", seconds=0.1) as load:
             await until(lambda: answered(load.answers, 3))
             os.kill(platform.pid("gateway"), signal.SIGKILL)
             killed_at = datetime.now(UTC).timestamp()
             await until(lambda: answered(load.answers, 8, since=killed_at))
         after = [answer["ended"] for answer in load.answers if answer["ended"] > killed_at]
-        assert min(after) - killed_at < 2.0
+        assert min(after) - killed_at < BACK_S
         assert {answer["most"] for answer in load.answers} == {1}
         assert 0 < len(load.failures) <= CALLERS, "only what the killed one had"
         events = await platform.hotplate("events")

@@ -31,7 +31,8 @@ async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
         assert woken["most"] == 1
 
         async def three() -> bool:
-            return len(await platform.replicas("elastic", "ready")) == 3
+            answered = {answer["pid"] for answer in load.answers}
+            return len(answered) == len(await platform.replicas("elastic", "ready")) == 3
 
         async with under_load(8, f"{url}/cook", seconds=0.5) as load:
             await until(three)

@@ -22,12 +22,6 @@ async def get(url: str, **fields: str) -> Any:
         return await answer.json(content_type=None)
 
 
-async def in_flight(platform: Platform, name: str, service: str) -> int:
-    services = (await platform.ask(name))["live"]["services"]
-    (count,) = [one["in_flight"] for one in services if one["service"] == service]
-    return int(count)
-
-
 # Several services ----------------------------------------------------------------------------
 
 
@@ -107,7 +101,7 @@ async def test_a_websocket_has_a_slot_as_long_as_it_is_open(hall: str, platform:
         await sockets.pop().close()
 
     async def none_left() -> bool:
-        return await in_flight(platform, "hall", "Hall") == 0
+        return await platform.in_flight("hall", "Hall") == 0
 
     await until(none_left)
 
@@ -183,10 +177,10 @@ async def test_a_task_has_the_slot_until_it_has_ended(
     tasks: str, shapes: Shapes, platform: Platform
 ) -> None:
     assert await shapes.slots("tasks", "Tasks") == 1
-    ids = [(await call(f"{tasks}/toil/submit", seconds=1.0))["task_id"]]
+    ids = [(await call(f"{tasks}/toil/submit", seconds=2.0))["task_id"]]
     second = asyncio.create_task(call(f"{tasks}/toil/submit", seconds=0.2))
     await result(tasks, ids[0], "in_progress")
-    assert await in_flight(platform, "tasks", "Tasks") == 1
+    await until(lambda: platform.in_flight("tasks", "Tasks"))
     ids.append((await second)["task_id"])
     ended = [await result(tasks, task_id) for task_id in ids]
     assert most_at_once(ended) == 1

@@ -102,7 +102,7 @@ async def test_a_task_that_may_run_twice_runs_again_when_its_replica_dies(
     first = await toil.submit(seconds=0)
     await toil.reached(first, "completed")
     killed = (await toil.result(first))["pid"]
-    cut = await toil.submit(seconds=1)
+    cut = await toil.submit(seconds=2)
     await toil.reached(cut, "in_progress")
     os.kill(killed, signal.SIGKILL)
     await toil.reached(cut, "completed")

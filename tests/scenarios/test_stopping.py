@@ -34,7 +34,7 @@ async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
         asked = asyncio.create_task(call(f"{url}/cook", seconds=2.0))
         runs, waits = await toil.submit(seconds=1.5), await toil.submit(seconds=0)
         await toil.reached(runs, "in_progress")
-        await until(lambda: in_flight(platform))
+        await until(lambda: platform.in_flight("lasting"))
         ports = [int(url.rpartition(":")[2]), platform.port, *platform.noted("ports").values()]
         assert all(map(listens, ports))
 
@@ -53,12 +53,6 @@ async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
             (await toil.result(runs))["pid"] == result["pid"] != (await toil.result(waits))["pid"]
         )
         assert await platform.stop() == 0
-
-
-async def in_flight(platform: Platform) -> int:
-    (service,) = (await platform.ask("lasting"))["live"]["services"]
-    count: int = service["in_flight"]
-    return count
 
 
 def listens(port: int) -> bool:
