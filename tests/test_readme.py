@@ -1,4 +1,4 @@
-"""The README's shell blocks are run as written, but for the port."""
+"""The README's shell blocks are run as written, but for the ports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.platform.ports import is_free
 from tests.patience import PATIENCE_S
-from tests.ports import free_port
+from tests.ports import free_range
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-PORT = free_port()
+PORT = free_range(5)
+DEPLOYMENT_PORT = PORT + 1
 
 
 def test_the_readme_is_short() -> None:
@@ -45,6 +45,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
         "BENTOML_HOME": str(tmp_path / "bentoml"),
         "BENTOML_DO_NOT_TRACK": "True",
         "HOTPLATE_PLATFORM__PORT": str(PORT),
+        "HOTPLATE_PLATFORM__DEPLOYMENT_PORTS": f"{DEPLOYMENT_PORT}-{PORT + 4}",
     }
 
 
@@ -70,10 +71,8 @@ def platform(environ: dict[str, str]) -> Iterator[None]:
 @pytest.mark.timeout(150)
 @pytest.mark.usefixtures("platform")
 def test_what_the_readme_types_works(environ: dict[str, str]) -> None:
-    if not is_free("127.0.0.1", 7100):
-        pytest.skip("port 7100, which the README names, is taken")
     (block,) = [b for b in BLOCKS if "bentoml deploy ." in b]
-    script = "set -ex\n" + block.replace("7070", str(PORT))
+    script = "set -ex\n" + block.replace("7070", str(PORT)).replace("7100", str(DEPLOYMENT_PORT))
     done = subprocess.run(
         ["bash", "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
     )
