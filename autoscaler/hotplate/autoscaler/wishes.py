@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from hotplate.autoscaler.claim import Claim, count, counts, larger, seconds
+from hotplate.autoscaler.growth import Growth
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
 from hotplate.autoscaler.useful_start import HORIZON, Pace, late_requests, useful_starts
 from hotplate.autoscaler.windows import WindowMean
@@ -45,6 +46,7 @@ class Wishes:
         self._price_s = policy.price_gpu_s
         self._capacity = _capacity(policy.concurrency)
         self._mean = WindowMean(MEAN_S)
+        self._growth = Growth()
         self.service_s = service_s
         self._above_since = math.inf
         self._sustained = math.inf
@@ -63,6 +65,7 @@ class Wishes:
         self.total = total = in_flight + queued
         self.level = min(-(-total // self._concurrency), self._most)
         self._mean.record(total, now)
+        self._growth.record(total, now)
 
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began."""
@@ -125,20 +128,29 @@ class Wishes:
         return Claim(level, Cause.DEMAND if level > live else Cause.FITS, why)
 
     def _late(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
-        """What lives, and the starts that are useful to held requests."""
-        pace, live = self.pace, replicas.live
+        """What lives, and the starts that are useful to held requests, and to those that come.
+
+        What comes until a replica is ready counts half: on average it waits half of that time.
+        """
+        pace, live, held = self.pace, replicas.live, demand.queued
+        coming = int(self._growth.per_s(now) * pace.cold_start_s / 2)
+        if coming:
+            demand = demand._replace(queued=held + coming)
         late = late_requests(demand, replicas, pace, now)
         useful = useful_starts(late, pace)
         worth = worthwhile_starts(demand, replicas, pace, self._price_s, now, self._most - live)
+        more = f" and {coming} coming" if coming else ""
         if live == 0:
             wanted = max(1, useful, worth)
-            return Claim(wanted, Cause.WAKE, lambda: f"{counts(demand)} and no replica")
+            return Claim(
+                wanted, Cause.WAKE, lambda: f"{count(held, 'request')} held{more} and no replica"
+            )
         if worth > useful:
             return Claim(
                 live + worth,
                 Cause.HELD,
                 lambda: (
-                    f"{count(demand.queued, 'request')} held, {worth} more would save waiting "
+                    f"{count(held, 'request')} held{more}, {worth} more would save waiting "
                     f"worth more than a start of {seconds(pace.cold_start_s)}"
                 ),
             )
@@ -146,7 +158,7 @@ class Wishes:
             live + useful if useful else 0,
             Cause.HELD,
             lambda: (
-                f"{count(demand.queued, 'request')} held, {late} would wait longer than "
+                f"{count(held, 'request')} held{more}, {late} would wait longer than "
                 f"{HORIZON} x the {seconds(pace.cold_start_s)} a new replica needs"
             ),
         )

@@ -11,7 +11,7 @@ import math
 from hotplate.autoscaler.policy import Demand, Replicas
 from hotplate.autoscaler.useful_start import Pace, due_in, useful_starts
 
-LEAST_MISSED = 0.25
+LEAST_MISSED = 0.1
 """Of a cold start: no replica is taken to be worth less, or many replicas would come and go."""
 FEW = 20
 """Held requests up to which chance is reckoned with; of more, the mean says enough."""
