@@ -26,6 +26,20 @@ def test_the_mean_is_exactly_the_value_once_it_has_held_for_the_span() -> None:
     assert window.mean(5_000_000.0) == 3
 
 
+def test_a_mean_of_what_has_ended_falls_to_a_figure_when_it_says() -> None:
+    window = WindowMean(6.0)
+    window.record(10, 1.0)
+    window.record(4, 2.0)
+    window.record(0, 5.0)
+    window.record(1, 7.0)
+    window.record(0, 7.0)
+    assert window.falls_to(5.0) == -math.inf
+    assert window.falls_to(3.0) == pytest.approx(7.4)
+    assert window.falls_to(2.0) == pytest.approx(8.0)
+    assert window.falls_to(0.0) == 11.0
+    assert window.mean(8.0) == pytest.approx(2.0)
+
+
 def test_the_oldest_bucket_counts_for_what_of_it_is_inside() -> None:
     window = WindowMean(6.0)
     window.record(10, 1.0)

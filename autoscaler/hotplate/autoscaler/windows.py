@@ -48,6 +48,14 @@ class WindowMean:
         before = area + value * (begin - since) if since <= begin else 0.0
         return max(0.0, self._area + self._value * (now - self._changed_at) - before) / self._span_s
 
+    def falls_to(self, mean: float) -> float:
+        """When the mean falls to that, where the value is 0 now and stays; -inf = it is there."""
+        left = self._area - mean * self._span_s
+        for since, value, area in reversed(self._steps):
+            if area < left:
+                return since + (left - area) / value + self._span_s
+        return -math.inf
+
     @property
     def settled_at(self) -> float:
         """From when on the mean is the value itself, if the value does not change again."""

@@ -12,10 +12,15 @@ from collections.abc import Callable
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
 from hotplate.autoscaler.windows import WindowMean
 
+ROUNDING = 1e-9
+"""What is so little above a whole number is that number."""
+MARGIN_S = 0.001
+"""A rule is asked so much before it can change: means are rounded, too."""
+
 
 def _ceil(value: float) -> int:
     """The ceiling, forgiving the last digits of a sum of floats."""
-    return math.ceil(value - 1e-9)
+    return math.ceil(value - ROUNDING)
 
 
 class Ticking:
@@ -39,9 +44,23 @@ class Ticking:
     def _next_tick(self, now: float) -> float:
         return (math.floor(now / self.tick_s + 1e-9) + 1) * self.tick_s
 
-    def _step(self, desired: int, live: int, now: float, why: Callable[[], str]) -> Decision:
-        asleep = not desired and not live and not self.total
-        return Decision(desired, why, next_at=None if asleep else self._next_tick(now))
+    def _step(
+        self,
+        desired: int,
+        live: int,
+        now: float,
+        why: Callable[[], str],
+        steady_until: float = -math.inf,
+    ) -> Decision:
+        """`steady_until`: before that the last replica stays, if no request comes: the ticks until
+        then are left out."""
+        if not self.total:
+            if not desired and not live:
+                return Decision(desired, why)
+            if desired == live == 1 and steady_until > now:
+                tick = math.ceil((steady_until - MARGIN_S) / self.tick_s) * self.tick_s
+                return Decision(desired, why, next_at=max(tick, self._next_tick(now)))
+        return Decision(desired, why, next_at=self._next_tick(now))
 
 
 class KnativeKpa(Ticking):
@@ -86,9 +105,11 @@ class KnativeKpa(Ticking):
         if self._panic_since > -math.inf:
             self._panic_replicas = max(self._panic_replicas, panic_wish)
             return self._step(self._panic_replicas, live, now, lambda: f"panic at {panic:.2f}")
-        return self._step(
-            self._awake(wish, stable, now), live, now, lambda: f"stable at {stable:.2f}"
-        )
+        desired = self._awake(wish, stable, now)
+        steady_until = self._inactive_since + self.GRACE_S if not stable else now
+        if stable and not total and desired == 1:
+            steady_until = self._stable.falls_to(0.0)
+        return self._step(desired, live, now, lambda: f"stable at {stable:.2f}", steady_until)
 
     def _awake(self, wish: int, stable: float, now: float) -> int:
         """The last replica goes a grace period after the stable window has no demand."""
@@ -134,7 +155,8 @@ class Hpa(Ticking):
         self._wishes.append((now, wish))
         if wish < live:
             wish = min(live, max(one for _, one in self._wishes))
-        return self._step(wish, live, now, lambda: f"{total} requests on {live}")
+        steady_until = self._idle_since + self._down_s
+        return self._step(wish, live, now, lambda: f"{total} requests on {live}", steady_until)
 
 
 class BentoCloud(Hpa):
@@ -148,6 +170,7 @@ class Averaging(Ticking):
     """Follows the mean demand of a window; target = concurrency."""
 
     window_s: float
+    DOWN_S: float
 
     def __init__(self, concurrency: int) -> None:
         super().__init__(concurrency)
@@ -168,7 +191,15 @@ class Averaging(Ticking):
         self._below_since = min(self._below_since, now) if wish < live else math.inf
         if self._is_due(now):
             return self._step(wish, live, now, lambda: f"mean {mean:.2f}")
-        return self._step(live, live, now, lambda: f"mean {mean:.2f}, not for long enough")
+        if wish < live:
+            steady_until = self._below_since + self.DOWN_S
+        elif wish == live == 1 and not self.total:
+            steady_until = self._mean.falls_to(ROUNDING * self.concurrency)
+        else:
+            steady_until = now
+        return self._step(
+            live, live, now, lambda: f"mean {mean:.2f}, not for long enough", steady_until
+        )
 
     def _is_due(self, now: float) -> bool:
         """Whether the wish has been above or below for long enough."""

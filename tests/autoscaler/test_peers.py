@@ -1,0 +1,71 @@
+"""Peers' rules leave out the ticks at which they could not change anything."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from hotplate.autoscaler.policy import Decision, Demand, Replicas
+from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.outcome import outcome
+from hotplate.autoscaler.simulator.peers import BentoCloud, Hpa, KnativeKpa, KubeAi, RayServe
+from hotplate.autoscaler.simulator.simulation import Hardware, Simulation
+
+Rule = KnativeKpa | Hpa | RayServe | KubeAi
+
+
+class EachTick:
+    """A rule that is asked at each of its ticks."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.asked = 0
+
+    def changed(self, total: int, live: int, now: float) -> float:
+        return self._rule.changed(total, live, now)
+
+    def ready_after(self, cold_start_s: float) -> None:
+        self._rule.ready_after(cold_start_s)
+
+    def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        self.asked += 1
+        step = self._rule.decide(demand, replicas, now)
+        tick_s = self._rule.tick_s
+        if step.next_at is not None:
+            step.next_at = (math.floor(now / tick_s + 1e-9) + 1) * tick_s
+        return step
+
+
+class AsTheyAsk(EachTick):
+    """The same, asked when it says."""
+
+    def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        self.asked += 1
+        return self._rule.decide(demand, replicas, now)
+
+
+def visits(seed: int) -> Arrivals:
+    """Some a second apart, some minutes, some of no length."""
+    rng = random.Random(seed)
+    found, now = Arrivals("acme"), 0.0
+    for _ in range(300):
+        now += rng.choice((0.0, 1.0, 30.0, 400.0, 900.0)) * rng.random()
+        found.arrival_s.append(now)
+        found.service_s.append(rng.choice((0.0, 1e-7, 2.0, 70.0)) * rng.random())
+    return found
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize("rule", [KnativeKpa, Hpa, BentoCloud, RayServe, KubeAi])
+def test_leaving_out_idle_ticks_changes_nothing(rule: type[Rule], concurrency: int) -> None:
+    scalers = EachTick(rule(concurrency)), AsTheyAsk(rule(concurrency))
+    told = []
+    for scaler in scalers:
+        fleet = Fleet("m", visits(seed=concurrency), concurrency, scaler)
+        Simulation([fleet], Hardware(20.0)).run()
+        told.append((outcome([fleet]).to_json(), fleet.changes, fleet.waits_s))
+    assert told[0] == told[1]
+    assert scalers[1].asked < 0.8 * scalers[0].asked
