@@ -6,9 +6,9 @@ import math
 from collections import deque
 
 SPAN_S = 3.0
-SPANS = 3
-"""Only what grew in each of the last three spans of 3 s is taken to go on: a burst is over before,
-and the noise of a steady stream rarely grows thrice."""
+SPANS = 4
+"""Only what grew in each of the last four spans of 3 s is taken to go on: a burst is over before,
+and the noise of a steady stream rarely grows four times."""
 STEP_S = 0.5
 """Changes within this time count as one, so that few have to be remembered."""
 
