@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 START_S = 30.0
 """How long a process may take until it says that it is ready."""
-_REST_S = 0.3
+_REST_S, _REST_SHARE = 0.3, 0.15
+"""Agents that greet each other are never quite idle."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -51,9 +52,9 @@ class Child:
         return sum(stat.cpu_s for stat in _tree(self._process.pid))
 
     async def rest(self) -> None:
-        """Returns once it has nothing more to do: it has used no CPU for a while."""
+        """Returns once it has nothing more to do: it has used hardly any CPU for a while."""
         used_s, now_s = -1.0, self.cpu_s()
-        while used_s < now_s:
+        while now_s - used_s > _REST_SHARE * _REST_S:
             await asyncio.sleep(_REST_S)
             used_s, now_s = now_s, self.cpu_s()
 
