@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.arena import Arena, Region
+from hotplate.cache.arena import LARGE_BYTES, Arena, Region
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import (
     CacheError,
@@ -26,6 +26,7 @@ from hotplate.cache.holdings import Holdings
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Draft
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.write_behind import READING_S
 from tests.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
 from tests.patience import PATIENCE_S
 from tests.small_disk import MIB, fill, small_disk
@@ -343,6 +344,21 @@ async def test_a_file_that_goes_to_disk_can_be_read_while_it_arrives(bench: Benc
         bench.origin.release()
         await holding.until_on_disk()
         assert os.pread(fd, 100, 2 * CHUNK_BYTES) == CONTENT[2 * CHUNK_BYTES :]
+
+
+async def test_who_reads_a_large_file_while_it_arrives_is_done_before_it_goes_to_disk(
+    bench: Bench,
+) -> None:
+    content = bytes(LARGE_BYTES)
+    blob = blob_of(content)
+    publish(bench.root / "store", {"large": content})
+    holding = bench.bring(blob)
+    clock = asyncio.get_running_loop().time
+    async with bench.holdings.lend(holding):
+        await holding.until(lambda: holding.complete)
+        arrived_at = clock()
+        await holding.until_on_disk()
+    assert clock() - arrived_at >= 0.9 * READING_S
 
 
 async def test_a_full_disk_leaves_the_file_readable_from_memory(bench: Bench) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from hotplate.cache.arena import Region
+from hotplate.cache.arena import LARGE_BYTES, Region
 from hotplate.cache.disk import Claim, DiskTier, disk_error
 from hotplate.cache.errors import CacheError
 from hotplate.cache.holding import Holding
@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 1.0, 30.0
 """Between tries to write to a disk that has no room."""
+
+READING_S = 1.0
+"""Who has read a large file while it arrived ends in that time, undisturbed by a copy of all of it,
+which takes the processors and the memory's bandwidth that the last bytes need."""
 
 _NICENESS = 10
 """Writing behind is never urgent, and serving is."""
@@ -42,6 +46,8 @@ class WriteBehind:
     async def keep(self, holding: Holding, region: Region) -> None:
         """Tries until it is there; who waits for the file is told of each failure."""
         pause_s = _FIRST_PAUSE_S
+        if holding.leases and region.size_bytes >= LARGE_BYTES:
+            await asyncio.sleep(READING_S)
         try:
             while (error := await self._write(holding, region)) is not None:
                 self._tell(holding, error)
