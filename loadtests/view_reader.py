@@ -41,6 +41,7 @@ def load(path: str, memory: memoryview) -> None:
     import torch
     from safetensors.torch import load_file
 
+    torch.set_num_threads(1)  # the others would spin between two copies, on the daemon's cores
     target = torch.frombuffer(memory, dtype=torch.uint8)
     at = 0
     for tensor in sorted(load_file(path).values(), key=torch.Tensor.data_ptr):
