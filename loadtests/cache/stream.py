@@ -81,6 +81,7 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
     memory_bytes = 2 * stage.model.size_bytes
     peers = [stage.peer.address]
     async with agent(folder / "agent", memory_bytes=memory_bytes, peers=peers) as reader:
+        await reader.process.rest()  # it makes memory ready first, as raw's is
         found = await load(way, stage.model, url, folder, agent=reader)
     if sent := await stage.fast.sent_bytes() - before_bytes:
         raise BenchmarkFailed(f"{sent} bytes came from the origin although a peer has them")
