@@ -47,4 +47,7 @@ class Growth:
 
     def _value(self, at: float) -> int:
         """The count at that time, in the last spans."""
-        return next(count for since, count in reversed(self._steps) if since <= at)
+        for since, count in reversed(self._steps):
+            if since <= at:
+                return count
+        return 0

@@ -133,7 +133,7 @@ class Wishes:
         What comes until a replica is ready counts half: on average it waits half of that time.
         """
         pace, live, held = self.pace, replicas.live, demand.queued
-        coming = int(self._growth.per_s(now) * pace.cold_start_s / 2)
+        coming = int(self._growth.per_s(now) * pace.cold_start_s / 2) if held else 0
         if coming:
             demand = demand._replace(queued=held + coming)
         late = late_requests(demand, replicas, pace, now)
