@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(150)  # each is a test session of its own
-
 ROOT = Path(__file__).parents[1]
 IN_A_TEST = """
 import asyncio, contextlib, tests.conftest

@@ -68,7 +68,6 @@ def platform(environ: dict[str, str]) -> Iterator[None]:
 
 
 @pytest.mark.client
-@pytest.mark.timeout(150)
 @pytest.mark.usefixtures("platform")
 def test_what_the_readme_types_works(environ: dict[str, str]) -> None:
     (block,) = [b for b in BLOCKS if "bentoml deploy ." in b]

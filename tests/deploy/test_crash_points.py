@@ -22,8 +22,6 @@ from hotplate.deploy.records import Record, Records
 from tests.deploy.fakes import MACHINE, QUICK, FakeRuntime, states, until, workload, zombies
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(150)
-
 S = ReplicaState
 
 

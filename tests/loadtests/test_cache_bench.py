@@ -109,7 +109,6 @@ def test_a_column_of_zeros_is_shown_and_an_empty_one_is_not() -> None:
     assert [one.header for one in table_of("title", rows, 0).columns] == ["figure", "hotplate"]
 
 
-@pytest.mark.timeout(150)
 def test_what_a_node_has_is_not_read_from_the_origin_again(tmp_path: Path) -> None:
     """The smallest part of the table, through the command."""
     file = tmp_path / "results.json"

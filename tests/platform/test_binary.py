@@ -109,7 +109,6 @@ async def sooner_or_later(
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.timeout(150)  # a Prometheus has to start
 async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
     queue: tuple[Queue, str],
 ) -> None:

@@ -8,8 +8,6 @@ import pytest
 
 from tests.platform.crash_points import OPERATIONS, Operation, deaths
 
-pytestmark = pytest.mark.timeout(150)
-
 LEFT_OUT = 3
 """Each third moment is left to `python loadtests/storm.py moments`, which tries them all."""
 

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import ClientError, ClientSession
 
 from hotplate.cache import archive
@@ -21,7 +20,6 @@ from tests.platform.cloud import MANIFEST, MODEL_MANIFEST, answer, put, tar_of, 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(150)
 async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     """A server is killed while it takes writes; each one that it answered is still there."""
     acknowledged: list[str] = []
@@ -78,7 +76,6 @@ async def push(http: ClientSession, name: str) -> None:
             await answer(response)
 
 
-@pytest.mark.timeout(150)
 async def test_parts_that_arrived_before_a_kill_need_not_be_sent_again(tmp_path: Path) -> None:
     whole = tar_of({"model.yaml": "name: bert\nversion: '1'\n", "weights.bin": bytes(300_000)})
     sent = [whole[:100_000], whole[100_000:200_000], whole[200_000:]]

@@ -73,7 +73,6 @@ async def test_what_the_engine_has_not_made_yet_is_not_made_for_a_deployment_tha
     assert quarters.states() == []
 
 
-@pytest.mark.timeout(150)  # some hundred transactions, beside others' work
 async def test_no_quota_is_exceeded_whatever_happens_at_any_moment(store: BusyStore) -> None:
     exceeded, full = await walk(store, Random(1), 30)
     assert exceeded == 0

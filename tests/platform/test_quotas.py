@@ -34,7 +34,6 @@ def scaled(least: int, **more: Any) -> dict[str, Any]:
     return {"services": {"Echo": {"scaling": {"min_replicas": least, "max_replicas": 9}, **more}}}
 
 
-@pytest.mark.timeout(150)  # three hundred transactions, beside others' work
 async def test_of_a_hundred_creates_at_once_as_many_are_made_as_the_quota_allows(
     cloud: Cloud,
 ) -> None:

@@ -17,7 +17,7 @@ from tests.scenarios.cold_start import ColdStart
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 MODEL = """
 import pathlib, bentoml

@@ -10,7 +10,7 @@ from tests.scenarios.calling import Refused, call
 from tests.scenarios.cold_start import ColdStart
 from tests.scenarios.platform_process import Platform
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 CHAIN = {"instance", "environment", "process", "init"}
 

@@ -11,8 +11,6 @@ import pytest
 from tests.scenarios.forks import run
 from tests.scenarios.platform_process import Platform
 
-pytestmark = pytest.mark.timeout(150)
-
 
 async def refusal(*arguments: str) -> str:
     """The sentence that the command prints; it must fail."""

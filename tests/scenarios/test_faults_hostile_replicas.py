@@ -14,7 +14,7 @@ from tests.scenarios.calling import call
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("unharmed")]
+pytestmark = pytest.mark.usefixtures("unharmed")
 
 HOSTILE = (
     IMAGE

@@ -20,8 +20,6 @@ from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.scenarios.shapes import Shapes
 
-pytestmark = pytest.mark.timeout(150)
-
 CALLERS = 3
 PACE_S = 0.05
 

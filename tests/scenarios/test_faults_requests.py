@@ -14,11 +14,7 @@ from tests.scenarios.platform_process import Platform
 from tests.scenarios.rough_client import RoughClient
 from tests.serving.callers import Caller
 
-pytestmark = [
-    pytest.mark.client,
-    pytest.mark.timeout(150),
-    pytest.mark.usefixtures("unharmed"),
-]
+pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 
 
 async def test_a_token_that_is_no_longer_good_is_told_with_what_to_do(

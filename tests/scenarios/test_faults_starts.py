@@ -15,7 +15,7 @@ from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.serving.bentos import write_model
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("unharmed")]
+pytestmark = pytest.mark.usefixtures("unharmed")
 
 SOURCE = "src/service.py"
 REQUIREMENTS = "env/python/requirements.txt"

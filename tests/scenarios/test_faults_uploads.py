@@ -19,7 +19,7 @@ from tests.scenarios.rough_client import Bento, RoughClient
 from tests.serving.bentos import write_model
 from tests.serving.callers import Caller
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.usefixtures("unharmed")]
+pytestmark = pytest.mark.usefixtures("unharmed")
 
 
 def member(name: str, kind: bytes, link: str = "") -> tarfile.TarInfo:
@@ -69,7 +69,6 @@ async def test_a_tar_without_its_description_is_refused(rough: RoughClient, bent
 
 
 @pytest.mark.client
-@pytest.mark.timeout(150)
 async def test_an_upload_that_is_cut_in_the_middle_can_be_sent_again(
     platform: Platform, laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:
@@ -186,7 +185,6 @@ def put_head(platform: Platform, one: str, length: int) -> bytes:
 
 
 @pytest.mark.client
-@pytest.mark.timeout(150)
 async def test_the_client_shows_why_its_archive_is_refused(
     laptop: Laptop, rough: RoughClient, bento: Bento
 ) -> None:

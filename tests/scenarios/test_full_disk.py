@@ -13,7 +13,7 @@ from tests.scenarios.platform_process import Platform, running, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.small_disk import MIB, fill, small_disk
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 ROLES = ("up", "agent", "gateway", "control-plane")
 SAVE = """

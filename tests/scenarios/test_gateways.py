@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from hotplate.serving.gateway.fleet import heir_of
 from tests.scenarios.calling import under_load
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.serving.gateway_processes import GatewayProcess
-
-pytestmark = pytest.mark.timeout(150)
 
 CALLERS = 16
 """Each connection is one gateway's by chance: that none has any must not happen."""

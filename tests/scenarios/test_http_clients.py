@@ -20,7 +20,7 @@ from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, exit_of
 from tests.scenarios.shapes import Shapes
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 SENT = bytes(range(256)) * (4 << 12)

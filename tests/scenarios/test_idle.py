@@ -16,7 +16,7 @@ from tests.scenarios.bentos import SLEEPY
 from tests.scenarios.platform_process import Platform, running
 from tests.scenarios.rough_client import Bento, RoughClient
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 SETTLING_S = 1.0
 WATCHED_S = 6.0

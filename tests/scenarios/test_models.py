@@ -17,7 +17,7 @@ from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 NAME = "reader"
 MODEL_BYTES = 8 << 20

@@ -13,7 +13,7 @@ from tests.scenarios.calling import call
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 NAME = "sleeper"
 

@@ -13,7 +13,7 @@ from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 PACE_S = 0.2
 """So long takes an answer: the callers always wait for one, and that is all the load there is."""

@@ -16,7 +16,7 @@ from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import RoughClient
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 ELASTIC = {"min_replicas": 0, "max_replicas": 3, "policy": {"scale_down_stabilization_window": 3}}
 

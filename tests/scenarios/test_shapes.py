@@ -13,7 +13,7 @@ from tests.scenarios.calling import call
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.shapes import Shapes, most_at_once
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 
 async def get(url: str, **fields: str) -> Any:

@@ -16,7 +16,7 @@ from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.shapes import Shapes, most_at_once
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 
 async def ask(url: str) -> dict[str, Any]:

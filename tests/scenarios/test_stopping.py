@@ -13,7 +13,7 @@ from tests.scenarios.platform_process import Platform, running, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.scenarios.shapes import Shapes
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 
 async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(

@@ -12,7 +12,7 @@ from tests.scenarios.platform_process import Platform, output_of, running
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.serving.test_gateway_tls import issue
 
-pytestmark = [pytest.mark.client, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.client
 
 CALLING = """
 import sys

@@ -12,8 +12,6 @@ import pytest
 from tests.serving.callers import Caller, until
 from tests.serving.conftest import Kitchen
 
-pytestmark = pytest.mark.timeout(150)
-
 
 def issue(folder: Path, name: str) -> tuple[Path, Path]:
     """A certificate of its own issuer, and its key."""

@@ -17,8 +17,6 @@ from tests.serving.callers import Caller, until
 from tests.serving.conftest import Kitchen
 from tests.serving.replicas import Replica, Served, started
 
-pytestmark = pytest.mark.timeout(150)
-
 SOURCE = """
     import asyncio, os, time
     import bentoml

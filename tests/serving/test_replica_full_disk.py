@@ -13,8 +13,6 @@ from tests.serving.bentos import write_bento
 from tests.serving.replicas import Served, started
 from tests.small_disk import MIB, fill, small_disk
 
-pytestmark = pytest.mark.timeout(150)
-
 CHATTY = """
     import sys
     import bentoml

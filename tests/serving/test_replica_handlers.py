@@ -16,8 +16,6 @@ from tests.serving.bentos import write_bento
 from tests.serving.callers import Caller, until
 from tests.serving.replicas import Replica, Served, started
 
-pytestmark = pytest.mark.timeout(150)
-
 SOURCE = """
     import asyncio, os, time
     import bentoml

@@ -24,8 +24,6 @@ from tests.serving.bentos import write_bento
 from tests.serving.callers import until
 from tests.serving.replicas import Served, started
 
-pytestmark = pytest.mark.timeout(150)
-
 
 def test_a_deployments_threads_are_used_and_a_batch_of_one_is_explained(tmp_path: Path) -> None:
     source = """

@@ -66,7 +66,6 @@ def prepared(folder: Path, env: dict[str, str]) -> Command:
     return asyncio.run(prepare)
 
 
-@pytest.mark.timeout(150)
 def test_a_standby_becomes_a_replica_as_if_it_had_been_started_for_it(tmp_path: Path) -> None:
     command = prepared(tmp_path, {"GREETING": "hi"})
     assert command.warm is not None
@@ -105,7 +104,6 @@ def test_a_standby_becomes_a_replica_as_if_it_had_been_started_for_it(tmp_path: 
         assert warm.process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
 
 
-@pytest.mark.timeout(150)
 def test_a_standby_refuses_a_job_whose_variables_come_too_late_and_ends(tmp_path: Path) -> None:
     command = prepared(tmp_path, {"PROMETHEUS_DISABLE_CREATED_SERIES": "1", "HARMLESS": "1"})
     assert command.warm is not None
@@ -117,7 +115,6 @@ def test_a_standby_refuses_a_job_whose_variables_come_too_late_and_ends(tmp_path
         assert warm.process.wait(PATIENCE_S) == 0
 
 
-@pytest.mark.timeout(150)
 def test_a_standby_ends_with_whoever_started_it(tmp_path: Path) -> None:
     command = prepared(tmp_path, {})
     assert command.warm is not None

@@ -17,8 +17,6 @@ from tests.patience import PATIENCE_S
 from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import Replica, Served, model, started
 
-pytestmark = pytest.mark.timeout(150)
-
 ECHO = """
     import os, time
     import bentoml, safetensors

@@ -19,8 +19,6 @@ from tests.serving.gateway_processes import GatewayProcess
 from tests.serving.load import Load
 from tests.serving.test_gateway_alone import deployment
 
-pytestmark = pytest.mark.timeout(150)
-
 SERVICE_S = 0.1
 LONG_S = 1.0
 BACK_S = 5.0

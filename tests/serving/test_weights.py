@@ -298,7 +298,6 @@ def test_a_forked_worker_waits_on_its_own_and_leaves_its_parents_lease(tmp_path:
     )
 
 
-@pytest.mark.timeout(150)
 def test_an_unmodified_transformers_model_streams(tmp_path: Path) -> None:
     shown = run_python(
         """
