@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from hotplate.cache.chunks import Chunks
-from hotplate.cache.fetching import TRANSFERS, WAITS
+from hotplate.cache.downloads import TRANSFERS, WAITS
 from hotplate.cache.manifest import CHUNK_BYTES, count_chunks
 from hotplate.cache.participants import Share
 from hotplate.cache.standing import NO_PROGRESS_S, Standing
-from hotplate.cache.swarm import ORIGIN, Missed, Step, Swarm
+from hotplate.cache.step import ORIGIN, Missed, Step
+from hotplate.cache.swarm import Swarm
 from hotplate.cache.uploads import Uploads
 
 LINK = 125e6

@@ -18,7 +18,7 @@ from hotplate.cache.locations import Version
 from hotplate.cache.manifest import CHUNK_BYTES, chunk_digest
 from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.peer_client import PeerClient
-from hotplate.cache.swarm import Missed
+from hotplate.cache.step import Missed
 from hotplate.cache.uploads import UPLOAD_SLOTS
 from tests.cache.bad_peers import BadPeer, Kind
 from tests.cache.fakes import AgentProcess, random_bytes

@@ -12,7 +12,8 @@ from hotplate.cache.chunks import Chunks
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.participants import LATE_S, Share
 from hotplate.cache.standing import PEER_REQUESTS, Standing
-from hotplate.cache.swarm import HERE, HINTS, ORIGIN, Missed, Step, Swarm
+from hotplate.cache.step import HERE, ORIGIN, Missed, Step
+from hotplate.cache.swarm import HINTS, Swarm
 from hotplate.cache.uploads import Uploads
 
 ALL = (1 << 40) - 1

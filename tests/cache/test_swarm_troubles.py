@@ -5,7 +5,8 @@ from __future__ import annotations
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.participants import LATE_S
 from hotplate.cache.standing import PAUSE_S
-from hotplate.cache.swarm import LACKS_S, ORIGIN, Missed
+from hotplate.cache.step import ORIGIN, Missed
+from hotplate.cache.swarm import LACKS_S
 from tests.cache.test_swarm import ALL, drain, swarm_of, take, tell
 
 

@@ -16,7 +16,7 @@ from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Came
 from hotplate.cache.peer_answer import PeerAsk, Peers
 from hotplate.cache.standing import Standing
-from hotplate.cache.swarm import Missed, Step
+from hotplate.cache.step import Missed, Step
 
 
 class Belief:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from hotplate.cache.belief import Belief
+from hotplate.cache.downloads import SPARE_SMALL, TRANSFERS, WAITS, Downloads
 from hotplate.cache.errors import CacheError, ChunkCorrupt
 from hotplate.cache.fetch import Fetch
 from hotplate.cache.manifest import Draft, chunk_digest
@@ -23,17 +24,8 @@ from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import Came
 from hotplate.cache.peer_answer import PeerAnswer, PeerAsk, Peers, Request
 from hotplate.cache.standing import Standing
-from hotplate.cache.swarm import HERE, ORIGIN, Missed, Step, Swarm
-
-TRANSFERS = 4
-"""Chunks that come from peers at once. Simulated, fewer leave the link idle between two; of more,
-each comes later, and is passed on later."""
-SPARE_PRESSING, SPARE_SMALL = 1, 2
-"""Requests to the origin beyond the usual number, for what somebody waits for, and for small files:
-from a slow origin, those would wait for a large file's chunks that are on their way."""
-WAITS = 12
-"""Requests that peers keep until they have the chunk."""
-
+from hotplate.cache.step import HERE, ORIGIN, Missed, Step
+from hotplate.cache.swarm import Swarm
 
 _NOTE_SHARE = 0.1
 """Of the time without progress that a fetch survives: bytes on their way are noted that often."""
@@ -76,10 +68,7 @@ class Fetcher:
         self._metrics = metrics
         self._peers = peers
         self._belief = Belief(self.work, clock, metrics, self.standing, peers)
-        # Apart, or requests that peers keep would leave none for what only this node may fetch.
-        self._origin_slots = threads
-        self._peer_slots = TRANSFERS
-        self._wait_slots = WAITS
+        self._downloads = Downloads(threads)
         self._fetches: list[Fetch] = []
         self._handed: deque[tuple[Fetch, Step]] = deque()  # taken, for whichever thread is free
         self._arrivals = 0
@@ -189,18 +178,19 @@ class Fetcher:
     # Apart from `_take`: a thread that waits there must not hold on to what it has looked at.
 
     def _look(self, now: float) -> tuple[Fetch, Step] | None:
+        free = self._downloads
         for wanted_only in (True, False):
             for fetch in self._fetches:
                 step = fetch.swarm.next(
                     now,
                     wanted_only,
-                    self._origin_slots > -_spare(fetch, wanted_only),
-                    self._peer_slots > 0,
-                    self._wait_slots > 0,
+                    free.origin_free(small=fetch.small, pressing=wanted_only or fetch.urgent),
+                    free.peers_free,
+                    free.waits_free,
                 )
                 self._tell(fetch)
                 if step is not None:
-                    self._count_slot(step, -1)
+                    free.begin(step)
                     return fetch, step
         return None
 
@@ -341,7 +331,7 @@ class Fetcher:
 
     def _answered(self, fetch: Fetch, step: Step) -> None:
         """With `work` held."""
-        self._count_slot(step, 1)
+        self._downloads.end(step)
         fetch.swarm.answered(step, self.clock())
 
     def _verify(self, asked: _Asked, answer: PeerAnswer) -> None:
@@ -407,14 +397,6 @@ class Fetcher:
         with self.work:
             self._end_of(fetch, fetch.swarm.failed(step, error, self.clock()))
 
-    def _count_slot(self, step: Step, change: int) -> None:
-        if step.source == ORIGIN:
-            self._origin_slots += change
-        elif step.waits:
-            self._wait_slots += change
-        elif step.source != HERE:
-            self._peer_slots += change
-
     def _end_of(self, fetch: Fetch, final: CacheError | None) -> None:
         """What is to be done after a chunk did not come."""
         self._tell(fetch)
@@ -422,13 +404,6 @@ class Fetcher:
         if final is not None and fetch in self._fetches:
             self._drop(fetch)
             fetch.on_failed(final)
-
-
-def _spare(fetch: Fetch, wanted: bool) -> int:
-    """How many requests beyond the usual number it may have."""
-    if fetch.small:
-        return SPARE_SMALL
-    return SPARE_PRESSING if wanted or fetch.urgent else 0
 
 
 def _kind(step: Step) -> str:

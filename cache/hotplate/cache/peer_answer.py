@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from hotplate.cache.swarm import Missed
+from hotplate.cache.step import Missed
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.http_connection import Connection
 from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.standing import NO_PROGRESS_S
-from hotplate.cache.swarm import Missed
+from hotplate.cache.step import Missed
 
 HOLD_S = 1.0
 """How long a peer is asked to keep a reader's request whose chunk it does not have yet. Others'

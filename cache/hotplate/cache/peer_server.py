@@ -24,7 +24,7 @@ from hotplate.cache.peer_client import (
 )
 from hotplate.cache.shelf import Offer, Shelf
 from hotplate.cache.standing import NO_PROGRESS_S
-from hotplate.cache.swarm import Missed
+from hotplate.cache.step import Missed
 from hotplate.cache.uploads import Uploads
 
 PREFIX = b"GET /v1/chunks/"

@@ -21,7 +21,7 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunk
 from hotplate.cache.origin import read_at
 from hotplate.cache.participants import Share, number_at
 from hotplate.cache.peer_answer import PeerAsk
-from hotplate.cache.swarm import Missed
+from hotplate.cache.step import Missed
 from hotplate.cache.words import AHEAD
 
 _TURN_S = 0.05

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 from hotplate.cache.bitmap import bits, first
 from hotplate.cache.chunks import Chunks
@@ -27,12 +26,8 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.orders import Orders, rank
 from hotplate.cache.participants import LATE_S, Participants, Share
 from hotplate.cache.standing import Standing
+from hotplate.cache.step import HERE, ORIGIN, Missed, Step
 from hotplate.cache.words import WITNESSES, Words
-
-ORIGIN = ""
-"""As a step's source: the origin, and no peer."""
-HERE = "here"
-"""As a step's source: a copy on this node's own disk, which may be damaged."""
 
 HEAD = 32
 """Chunks that are fetched in file order, before all others; behind them the rarest come first."""
@@ -54,32 +49,6 @@ HINTS = 4
 
 LACKS_S = 1.0
 """For how long one is not asked that does not know the content: by then its own news have come."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What to do next."""
-
-    index: int
-    source: str
-    """A peer's id, or ORIGIN."""
-    reason: str
-    urgent: bool = False
-    """A reader waits for it."""
-    waits: bool = False
-    """The source has it not yet. Urgent requests are kept until it has; others ask if it lives."""
-
-
-class Missed(Enum):
-    """Why a peer did not give a chunk."""
-
-    NOT_YET = "it is bringing the chunk"
-    CANNOT = "it cannot bring the chunk"
-    BUSY = "it has no upload slot"
-    LACKS = "it neither has the content nor brings it"
-    LEFT = "it stalled, or cannot be reached"
-    LIED = "its bytes were wrong"
-    DISPUTED = "it is contradicted, or was found to lie meanwhile"
 
 
 @dataclass(frozen=True)
