@@ -85,12 +85,17 @@ class Child:
     def pin(self, core: int) -> None:
         """Keep it, and what it has started, on one core."""
         for stat in _tree(self._process.pid):
-            for thread in os.listdir(f"/proc/{stat.pid}/task"):
-                os.sched_setaffinity(int(thread), {core})
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                for thread in os.listdir(f"/proc/{stat.pid}/task"):
+                    os.sched_setaffinity(int(thread), {core})
 
     def memory_bytes(self) -> int:
         """Memory of it and of what it has started; what is shared counts in part (Pss)."""
-        return sum(memory_bytes(stat.pid) for stat in _tree(self._process.pid))
+        found = 0
+        for stat in _tree(self._process.pid):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                found += memory_bytes(stat.pid)
+        return found
 
     async def wait(self) -> int:
         """Its exit status, when it has ended."""
