@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from blake3 import blake3
 
-from hotplate.cache.errors import CacheError
+from hotplate.cache.arena import Arena, Region
+from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
 from hotplate.cache.origin import BlobSource, Came, FsspecOrigin, Origin, Source, unheard
 from tests.patience import PATIENCE_S
@@ -169,6 +170,20 @@ def _answer(root: Path, origin: PacedOrigin, path: str, span: str | None) -> tup
     except CacheError:
         return 503, b""
     return 206, bytes(data)
+
+
+class _ScantRegion(Region):
+    def reserve(self, offset: int, length: int) -> None:
+        if offset:
+            raise NoSpace("the node's memory is full")
+
+
+class ScantMemory(Arena):
+    """A kernel that has no memory for what the arena's limit allows."""
+
+    def allocate(self, digest: str, size_bytes: int) -> Region:
+        super().allocate(digest, size_bytes).close()  # it counts, and ours takes its place
+        return _ScantRegion(digest, size_bytes)
 
 
 class AgentProcess:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.arena import LARGE_BYTES, Arena, Region
+from hotplate.cache.arena import LARGE_BYTES, Arena
 from hotplate.cache.disk import DiskTier
 from hotplate.cache.errors import (
     CacheError,
@@ -27,7 +27,7 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob, Draft
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.cache.write_behind import READING_S
-from tests.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
+from tests.cache.fakes import PacedOrigin, ScantMemory, blob_of, publish, random_bytes
 from tests.patience import PATIENCE_S
 from tests.small_disk import MIB, fill, small_disk
 
@@ -388,22 +388,8 @@ async def test_a_file_deleted_under_us_is_fetched_again(bench: Bench) -> None:
     assert len(bench.origin.reads) == 6
 
 
-class _ScantRegion(Region):
-    def reserve(self, offset: int, length: int) -> None:
-        if offset:
-            raise NoSpace("the node's memory is full")
-
-
-class _ScantMemory(Arena):
-    """A kernel that has no memory for what the arena's limit allows."""
-
-    def allocate(self, digest: str, size_bytes: int) -> Region:
-        super().allocate(digest, size_bytes).close()  # it counts, and ours takes its place
-        return _ScantRegion(digest, size_bytes)
-
-
 async def test_what_the_kernel_has_no_memory_for_goes_to_disk(bench: Bench) -> None:
-    arena = _ScantMemory(1 << 30)
+    arena = ScantMemory(1 << 30)
     bench.holdings = bench.make(arena=arena)
     holding = bench.bring()
     await holding.until_on_disk()
@@ -414,7 +400,7 @@ async def test_what_the_kernel_has_no_memory_for_goes_to_disk(bench: Bench) -> N
 async def test_a_borrowed_blob_that_memory_ends_for_fails_and_is_on_disk_the_next_time(
     bench: Bench,
 ) -> None:
-    bench.holdings = bench.make(arena=_ScantMemory(1 << 30))
+    bench.holdings = bench.make(arena=ScantMemory(1 << 30))
     bench.origin.hold(BLOB, 0)
     holding = bench.bring()
     async with bench.holdings.lend(holding):
