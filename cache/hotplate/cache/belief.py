@@ -41,11 +41,16 @@ class Belief:
         """Hears another who has the chunk before a digest is believed that only a peer says."""
         with self._work:
             witnesses = fetch.swarm.witnesses(step, self._clock())
+            if not witnesses:
+                return self._believe(fetch, step, digest)
         for peer in witnesses:
             if self._has_heard(fetch, step.index, peer):
                 break
         with self._work:
-            return fetch.swarm.words.believe(step.index, step.source, digest, self._clock())
+            return self._believe(fetch, step, digest)
+
+    def _believe(self, fetch: Fetch, step: Step, digest: str) -> bool:
+        return fetch.swarm.words.believe(step.index, step.source, digest, self._clock())
 
     def settle(self, fetch: Fetch, index: int, digest: str, came: Came) -> None:
         """Leaves who said another digest of a chunk than what the origin gives now.

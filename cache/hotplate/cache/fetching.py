@@ -350,7 +350,7 @@ class Fetcher:
         self._came(fetch, step, took_s, answer)
 
     def _count_peer_bytes(self, fetch: Fetch, answer: PeerAnswer) -> None:
-        self._metrics.peer_bytes.labels("in").inc(answer.body_bytes)
+        self._metrics.peer_bytes_in.inc(answer.body_bytes)
         fetch.traffic.add(peers_bytes=answer.body_bytes)
 
     def _count(self, fetch: Fetch, body_bytes: int) -> None:

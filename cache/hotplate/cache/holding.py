@@ -1,9 +1,10 @@
-"""What this node has of one blob, and how its readers learn of news. Lives on the event loop."""
+"""What this node has of one blob, and how its readers learn of news. Lives on the event loop, but
+for `verified`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from hotplate.cache.arena import Region
 from hotplate.cache.errors import CacheError
@@ -54,11 +55,12 @@ class Holding:
     def in_arena(self) -> bool:
         return isinstance(self.place, Region)
 
-    def verified(self, indices: Iterable[int]) -> None:
-        for index in indices:
-            self.done.append(index)
-            self.verified_bytes += self.content.span(index)[1]
-        self.notify()
+    def verified(self, index: int) -> bool:
+        """Takes note of a chunk, on a fetcher's thread: one at a time. Whether to `notify` now; to
+        do so for each chunk costs the loop as much as the fetcher's own work on it."""
+        self.done.append(index)
+        self.verified_bytes += self.content.span(index)[1]
+        return self.complete or any(condition() for condition, _ in self._waiting)
 
     def restart(self) -> None:
         """Forget what was verified: it comes anew, to another place. Nobody has borrowed it."""
@@ -73,14 +75,15 @@ class Holding:
 
     def notify(self) -> None:
         """Wakes those in `until` for whom it is time; most wait for the last of many chunks."""
-        waiting, self._waiting = self._waiting, []
-        for condition, future in waiting:
+        still = []
+        for condition, future in self._waiting:
             if future.done():  # who waited was cancelled
                 continue
             if self.error is not None or condition():
                 future.set_result(None)
             else:
-                self._waiting.append((condition, future))
+                still.append((condition, future))
+        self._waiting = still  # until now `verified` has seen them all
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Returns once `condition()` holds, which is asked whenever there is news.
@@ -92,11 +95,19 @@ class Holding:
                 raise self.error
             future = asyncio.get_running_loop().create_future()
             self._waiting.append((condition, future))
-            await future
+            if not condition():  # or it came before `verified` saw that somebody waits
+                await future
 
     async def until_more(self, told: int) -> None:
         """Returns once more than `told` chunks are verified. Raises as `until`."""
         await self.until(lambda: len(self.done) > told)
+
+    async def until_more_landed(self, told: int) -> None:
+        """Returns once all is here, or more than `told` chunks lie in a file of the disk tier.
+
+        Raises as `until`.
+        """
+        await self.until(lambda: self.complete or (len(self.done) > told and not self.in_arena))
 
     async def until_on_disk(self) -> None:
         await self.until(lambda: self.on_disk or self.disk_error is not None)

@@ -335,7 +335,11 @@ class Holdings:
         outcome: asyncio.Future[None] = loop.create_future()
 
         def arrived(index: int) -> None:
-            holding.verified([index])
+            if holding.verified(index):
+                _call(loop, heard)
+
+        def heard() -> None:
+            holding.notify()
             if holding.complete and not outcome.done():
                 outcome.set_result(None)
 
@@ -351,7 +355,7 @@ class Holdings:
             origin=holding.origin,
             chunks=chunks,
             destination=place,
-            on_verified=lambda index: _call(loop, arrived, index),
+            on_verified=arrived,
             on_failed=lambda error: _call(loop, failed, error),
             urgent=urgent,
             local=local,
@@ -375,7 +379,7 @@ class Holdings:
         return max(0.0, at - asyncio.get_running_loop().time())
 
 
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
     """Calls on the loop, from a thread; says nothing when the loop has ended."""
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, argument)
+        loop.call_soon_threadsafe(function, *arguments)

@@ -22,12 +22,13 @@ class Metrics:
             ["source", "result"],
             registry=self.registry,
         )
-        self.peer_bytes = Counter(
+        peer_bytes = Counter(
             "hotplate_cache_peer_bytes",
             "Bytes of chunks moved between this node and its peers, by direction: in, out",
             ["direction"],
             registry=self.registry,
         )
+        self.peer_bytes_in, self.peer_bytes_out = map(peer_bytes.labels, ("in", "out"))
         self.bans = Counter(
             "hotplate_cache_bans",
             "Peers that gave wrong bytes and are not asked any more",

@@ -139,7 +139,7 @@ class PeerServer:
         try:
             _send_head(connection, 200, extra | {DIGEST: offer.digest}, len(offer.data))
             connection.sendall(offer.data)
-            self._metrics.peer_bytes.labels("out").inc(len(offer.data))
+            self._metrics.peer_bytes_out.inc(len(offer.data))
             self._shelf.gave(ask)
         finally:
             with self._lock:

@@ -203,9 +203,9 @@ class Pulls:
         """Notes what is on disk as it comes, so that a restart goes on from there."""
         told = 0
         while not holding.complete:
-            await holding.until_more(told)
+            await holding.until_more_landed(told)
             news, told = holding.done[told:], len(holding.done)
-            if not holding.in_arena and not holding.complete:
+            if not holding.complete:
                 digests = {index: holding.content.chunks[index] for index in news}
                 await asyncio.to_thread(self._ledger.note_chunks, version, digests)
 
