@@ -56,7 +56,11 @@ class _FaultyFile(MemoryFile):  # type: ignore[misc]  # fsspec has no types
         raise self.fs.fault
 
 
-class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+class OwnFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """What a file system of a test's own is made from."""
+
+
+class FaultyFileSystem(OwnFileSystem):
     """A remote that raises `fault` on whatever is asked of it."""
 
     protocol = "faulty"

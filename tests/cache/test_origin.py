@@ -10,6 +10,7 @@ import pytest
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest
 from hotplate.cache.origin import FsspecOrigin, Origin, checked_manifest
+from hotplate.cache.pace import Pace
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.web_origin import origin_at
 from tests.cache.fakes import blob_of, publish, random_bytes
@@ -25,7 +26,7 @@ def origin(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecOrigin:
         return FsspecOrigin(f"file://{tmp_path}")
     name = uuid.uuid4().hex
     fsspec.filesystem("memory").put(f"{tmp_path}/", f"/{name}/", recursive=True)
-    return FsspecOrigin(f"memory://{name}")
+    return FsspecOrigin(f"memory://{name}", Pace(lambda: 0.0))
 
 
 def test_a_range_is_read_into_place(origin: FsspecOrigin) -> None:
@@ -112,7 +113,7 @@ def web() -> Iterator[WebServer]:
 
 @pytest.fixture
 def store(web: WebServer) -> Iterator[Origin]:
-    schemes = Schemes()
+    schemes = Schemes(lambda: 0.0)
     yield origin_at(f"{web.url}/store", schemes)
     schemes.close()
 

@@ -122,12 +122,12 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         stack.enter_context(_sole_agent(data))
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
-        schemes = Schemes()
+        clock = asyncio.get_running_loop().time
+        schemes = Schemes(clock)
         origin = origin_at(settings.origin_url, schemes) if settings.origin_url else NoOrigin()
         mount = huge_mount(data)
         arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
-        clock = asyncio.get_running_loop().time
         listener = listen(settings.host, settings.port)
         stack.callback(listener.close)
         client = PeerClient(settings.token, clock)

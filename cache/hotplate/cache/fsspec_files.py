@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 
-from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
+from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.locations import Location, Version, changed
 from hotplate.cache.origin import Came, Source, unheard
+from hotplate.cache.pace import Pace, report
 
 _TAGS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "last_modified")
 """Where file systems of fsspec say what changes with the content; the first one counts."""
@@ -18,6 +20,10 @@ _TAGS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "last_
 
 class FsspecFiles:
     """Files at URLs of which fsspec knows the scheme."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._paces: dict[tuple[str, str], Pace] = {}
 
     def find(self, url: str) -> Location:
         try:
@@ -45,7 +51,9 @@ class FsspecFiles:
         return fs, path
 
     def source(self, version: Version) -> Source:
-        return FsspecSource(version)
+        parts = urlsplit(version.url)
+        origin = (parts.scheme, parts.netloc)
+        return FsspecSource(version, self._paces.setdefault(origin, Pace(self._clock)))
 
 
 @dataclass(frozen=True)
@@ -53,15 +61,20 @@ class FsspecSource:
     """One version of a file of an fsspec file system."""
 
     version: Version
+    pace: Pace
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+        report(self._read(offset, view), came)
+
+    def _read(self, offset: int, view: memoryview) -> Iterator[int]:
+        """The pieces of one version: it is looked for after the last one."""
+        got = 0
         try:
             fs, path = fsspec.url_to_fs(self.version.url)
-            data = fs.cat_file(path, start=offset, end=offset + len(view))
+            for got in self.pace.pieces(fs, path, offset, view):
+                yield got
             fs.invalidate_cache()
-            self._check(_version(fs, fs.info(path)), data, view)
-        except CacheError:
-            raise
+            now = _version(fs, fs.info(path))
         except FileNotFoundError as exc:
             raise UnknownUrl(f"{self.version.url} is no longer there") from exc
         except Exception as exc:
@@ -69,10 +82,7 @@ class FsspecSource:
                 f"{self.version.url} cannot be read ({exc or type(exc).__name__}); "
                 "check the URL and the agent's credentials"
             ) from exc
-        view[:] = data
-
-    def _check(self, now: Version, data: bytes, view: memoryview) -> None:
-        if now != self.version or len(data) != len(view):
+        if now != self.version or got != len(view):
             raise changed(self.version)
 
 

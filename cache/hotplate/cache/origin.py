@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import fsspec
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import Blob, Entry, Manifest, count_chunks
+from hotplate.cache.pace import Pace, report
 
 Came = Callable[[int], None]
 """Told, while bytes are read, how many have come so far."""
@@ -56,11 +57,13 @@ class NoOrigin:
 class FsspecOrigin:
     """A blob store at an fsspec URL: `blobs/<digest[:2]>/<digest>`, `manifests/<digest>.json`."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, pace: Pace | None = None) -> None:
+        """`pace` is that of reading blobs, which a folder of this machine needs none for."""
         self.url = url
-        self._fs, self._root = fsspec.url_to_fs(url.rstrip("/"), **options)
+        self._fs, self._root = fsspec.url_to_fs(url.rstrip("/"))
         protocol = self._fs.protocol
-        self._local = "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+        local = "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+        self._pace = None if local else pace
 
     def manifest(self, digest: str) -> Manifest:
         try:
@@ -76,15 +79,21 @@ class FsspecOrigin:
     def source(self, blob: Blob) -> Source:
         return BlobSource(self, blob.digest)
 
-    def read_into(self, blob_digest: str, offset: int, view: memoryview) -> None:
+    def read_into(
+        self, blob_digest: str, offset: int, view: memoryview, came: Came = unheard
+    ) -> None:
         """As `Source.read_into`, of that blob."""
+        report(self._read(blob_digest, offset, view), came)
+
+    def _read(self, blob_digest: str, offset: int, view: memoryview) -> Iterator[int]:
         path = f"{self._root}/blobs/{blob_digest[:2]}/{blob_digest}"
+        got = 0
         try:
-            got = self._read_file(path, offset, view) if self._local else None
-            if got is None:
-                data = self._fs.cat_file(path, start=offset, end=offset + len(view))
-                got = len(data)
-                view[:got] = data[: len(view)]
+            if self._pace is None:
+                got = self._read_file(path, offset, view)
+            else:
+                for got in self._pace.pieces(self._fs, path, offset, view):
+                    yield got
         except FileNotFoundError as exc:
             raise UnknownBlob(
                 f"origin {self.url} has no blob {blob_digest}; push the bento or model again"
@@ -119,7 +128,7 @@ class BlobSource:
     digest: str
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
-        self.origin.read_into(self.digest, offset, view)
+        self.origin.read_into(self.digest, offset, view, came)
 
 
 def read_at(fd: int, offset: int, view: memoryview) -> int:

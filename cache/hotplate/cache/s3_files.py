@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import fsspec
@@ -44,7 +45,8 @@ _SIGNED_S = 3600
 class S3Files(FsspecFiles):
     """Files at `s3://BUCKET/…`."""
 
-    def __init__(self, client: HttpClient) -> None:
+    def __init__(self, client: HttpClient, clock: Callable[[], float]) -> None:
+        super().__init__(clock)
         self._client = client
         self._making = threading.Lock()
         self._fs: Any = None

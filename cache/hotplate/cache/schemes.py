@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.fsspec_files import FsspecFiles
 from hotplate.cache.http_client import HttpClient
@@ -15,13 +17,14 @@ from hotplate.cache.s3_files import S3Files
 class Schemes:
     """The readers of one agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
         self._local = LocalFiles()
         self._client = client = HttpClient()
         self._http = HttpFiles(client)
-        self._s3 = S3Files(client)
+        self._s3 = S3Files(client, clock)
         self._hub = HubFiles(client)
-        self._others = FsspecFiles()
+        self._others = FsspecFiles(clock)
 
     def prepare(self) -> None:
         """Loads, behind everybody's back, what takes long and will probably be asked for."""

@@ -11,6 +11,7 @@ from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownUrl, Version
 from hotplate.cache.locations import Files, Version
 from hotplate.cache.manifest import Blob, Manifest
 from hotplate.cache.origin import Came, FsspecOrigin, Origin, Source, unheard
+from hotplate.cache.pace import Pace
 from hotplate.cache.schemes import Schemes
 
 _SCHEMES = ("http", "https", "s3", "s3a")
@@ -55,4 +56,4 @@ def origin_at(url: str, schemes: Schemes) -> Origin:
     """The blob store at a URL."""
     if url.partition("://")[0] in _SCHEMES:
         return WebOrigin(url, schemes.of(url))
-    return FsspecOrigin(url)
+    return FsspecOrigin(url, Pace(schemes.clock))
