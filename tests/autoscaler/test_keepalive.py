@@ -92,6 +92,15 @@ def test_gaps_of_weeks_fade_as_one_by_one_and_their_weights_stay_small() -> None
     assert keep_alive.to_json(now)["1"] == pytest.approx(weights, abs=1e-3)
 
 
+def test_after_years_nothing_is_left_of_what_was_learnt() -> None:
+    keep_alive = KeepAlive(0.0)
+    keep_alive.learn(1, 3000.0, 0.0)
+    years_s = 50 * 365 * HALF_LIFE_S
+    assert keep_alive.tau_s(1, 600.0, years_s) == KeepAlive(0.0).tau_s(1, 600.0, 0.0)
+    keep_alive.learn(1, 3000.0, years_s)
+    assert keep_alive.to_json(years_s)["1"][23] == 1.0
+
+
 def test_memory_survives_a_restart_with_a_new_clock() -> None:
     before = KeepAlive(0.0)
     for at in range(20):

@@ -15,6 +15,8 @@ SAME_PRICE = 0.2
 """And when the price has moved by more than this share: service times, on which it rests, vary."""
 REBASE = 1024.0
 """Weights are brought up to date when a new one weighs so much more than when they last were."""
+GONE = 1000.0
+"""Half-lives after which nothing is left; a float has no room for the weight of many more."""
 
 
 class FadingWeights:
@@ -65,4 +67,5 @@ class FadingWeights:
 
     def _weight(self, now: float) -> float:
         """Of what is added now."""
-        return math.exp2((now - self._as_of) / HALF_LIFE_S) if now > self._as_of else 1.0
+        half_lives = (now - self._as_of) / HALF_LIFE_S
+        return math.exp2(min(half_lives, GONE)) if half_lives > 0 else 1.0
