@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,18 @@ def test_files_are_merged_by_arrival_and_may_be_packed(tmp_path: Path) -> None:
     assert read([first, second], random.Random(0))["a"].service_s == [2.0, 1.0, 3.0]
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_a_spreadsheet_writes_is_read(
+    tmp_path: Path, pack: Callable[[bytes], bytes], mark: str, end: str
+) -> None:
+    rows = ['"more","arrival_s","service_s","deployment","organization"', '"x","0","1","a,b","é"']
+    path = tmp_path / "sheet.csv"
+    path.write_bytes(pack((mark + end.join([*rows, "", ""])).encode()))
+    assert read_one(path) == {"a,b": Arrivals("é", [0.0], [1.0])}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -50,6 +63,10 @@ def test_files_are_merged_by_arrival_and_may_be_packed(tmp_path: Path) -> None:
         (HEADER + "-1,1,a,acme\n", "line 2: arrival_s is -1.0"),
         (HEADER + "0,-1,a,acme\n", "line 2: service_s is -1.0"),
         (HEADER + "nan,1,a,acme\n", "line 2: arrival_s is nan"),
+        (HEADER + "1e12,1,a,acme\n", "line 2: arrival_s is .* from 0 to 10000000000"),
+        (HEADER + "0,1e9,a,acme\n", "line 2: service_s is .* from 0 to 10000000"),
+        (HEADER + '0,1,"a\nb",acme\nx,1,a,acme\n', "line 4: 'x,1,a,acme'"),
+        ("arrival_s," + HEADER + "0,0,1,a,acme\n", "column arrival_s is there twice"),
         (HEADER + "0,inf,a,acme\n", "line 2: service_s is inf"),
         (HEADER + "zero,1,a,acme\n", "line 2: 'zero,1,a,acme' is not a row"),
         (HEADER + "0,1,a\n", "line 2: '0,1,a' is not a row"),
@@ -103,7 +120,19 @@ def test_servegens_rates_are_drawn_from_their_distribution(tmp_path: Path) -> No
     assert sum(at >= 1200 for at in times) == pytest.approx(2400, rel=0.2)
 
 
-def test_a_wrong_line_of_a_public_trace_is_refused(tmp_path: Path) -> None:
-    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,many,10\n"
+@pytest.mark.parametrize(
+    ("first", "wrong"),
+    [
+        ("TIMESTAMP,ContextTokens,GeneratedTokens", "2023-11-16 18:17:03.9799600,many,10"),
+        ("0,2.0,1.5,Gamma,0.444,1.126", "600,inf,1.5,Gamma,0.444,1.126"),
+        ("0,2.0,1.5,Gamma,0.444,1.126", "600,2.0,1.5,Weibull,0,1.126"),
+        ('{"timestamp": 0, "input_length": 1, "output_length": 1}', "[1]"),
+        (
+            '{"timestamp": 0, "input_length": 1, "output_length": 1}',
+            '{"timestamp": 1, "input_length": 1, "output_length": 1' + "0" * 400 + "}",
+        ),
+    ],
+)
+def test_a_wrong_line_of_a_public_trace_is_refused(tmp_path: Path, first: str, wrong: str) -> None:
     with pytest.raises(TraceInvalid, match="line 2"):
-        read_one(written(tmp_path, text))
+        read_one(written(tmp_path, f"{first}\n{wrong}\n"))

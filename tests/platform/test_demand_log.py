@@ -121,6 +121,8 @@ def test_a_length_not_known_yet_is_the_one_known_next(tmp_path: Path) -> None:
     [
         ("not JSON", "line 1"),
         ('{"kind": "demand"}', "line 1: KeyError('deployment')"),
+        ('{"kind": "demand", "deployment": "a", "arrived": 1e400, "service_s": 1}', "Overflow"),
+        ('{"kind": "demand", "deployment": "a", "arrived": 1, "service_s": 1e9}', "at most 1e7"),
         ('{"kind": "decision"}', "no request has come in it"),
         ("", "no request has come in it"),
     ],

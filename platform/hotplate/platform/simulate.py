@@ -6,8 +6,8 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +17,7 @@ from rich.table import Table
 
 from hotplate.autoscaler.amounts import UNLIMITED
 from hotplate.autoscaler.grants import Quota
-from hotplate.autoscaler.simulator.arrivals import read
+from hotplate.autoscaler.simulator.arrivals import MOST_S, read
 from hotplate.autoscaler.simulator.demand_log import read_log
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
@@ -28,13 +28,17 @@ ALL = "all"
 OURS = "ours"
 WIDTH = 110
 """Columns that the table needs, also where nobody says how many there are."""
+MOST = 1_000_000
+"""Of what is counted: more are a slip."""
+MOST_STANDBY = 1000
+"""Empty instances are simulated one by one."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print. Raises BadSetting or TraceInvalid before anything is printed."""
     setup = _setup(arguments)
     names = _names(arguments.policy or [OURS])
-    if arguments.plot and Path(arguments.plot).suffix.lower() != ".svg":
+    if arguments.plot is not None and Path(arguments.plot).suffix.lower() != ".svg":
         raise BadSetting(f"--plot {arguments.plot}: the plot is an SVG; name a file *.svg")
     seed = _whole("--seed", arguments.seed, least=0)
     if arguments.log:
@@ -43,12 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
         trace = read(map(Path, arguments.trace), random.Random(seed))
     outcomes: dict[str, Outcome] = {}
     with ExitStack() as stack:
-        file = stack.enter_context(_written(arguments.decisions)) if arguments.decisions else None
+        file = None
+        if arguments.decisions is not None:
+            file = stack.enter_context(_written(arguments.decisions))
         for name in names:
             outcomes[name], fleets = simulate(
                 name, trace, setup, _noting(file, name) if file else None
             )
-            if arguments.plot and name == names[0]:
+            if arguments.plot is not None and name == names[0]:
                 from hotplate.platform.simulation_plot import plot
 
                 plot(Path(arguments.plot), name, fleets)
@@ -63,7 +69,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     """Of the flags that are given."""
     given: dict[str, Any] = {}
     if arguments.cold_start is not None:
-        given["cold_start_s"] = _number("--cold-start", arguments.cold_start)
+        given["cold_start_s"] = _number("--cold-start", arguments.cold_start, MOST_S["service_s"])
     if arguments.concurrency is not None:
         given["concurrency"] = _whole("--concurrency", arguments.concurrency)
     if arguments.instances is not None:
@@ -72,9 +78,11 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         given["price_gpu_s"] = _number("--price", arguments.price)
     if arguments.standby is not None:
         auto = arguments.standby == "auto"
-        given["standby"] = "auto" if auto else _whole("--standby", arguments.standby, least=0)
-    weights = _by_organization("--weight", arguments.weight or [])
-    limits = _by_organization("--quota", arguments.quota or [])
+        given["standby"] = (
+            "auto" if auto else _whole("--standby", arguments.standby, 0, MOST_STANDBY)
+        )
+    weights = _by_organization("--weight", arguments.weight or [], _positive)
+    limits = _by_organization("--quota", arguments.quota or [], _whole)
     given["quotas"] = {
         name: Quota(
             UNLIMITED._replace(gpus=limits.get(name, math.inf)), weight=weights.get(name, 1.0)
@@ -85,51 +93,61 @@ def _setup(arguments: argparse.Namespace) -> Setup:
 
 
 def _names(given: Sequence[str]) -> list[str]:
-    if ALL in given:
-        return list(POLICIES)
     for name in given:
-        if name not in POLICIES:
-            nearest = get_close_matches(name, POLICIES, n=1, cutoff=0.4)
+        if name not in (*POLICIES, ALL):
+            nearest = get_close_matches(name.lower(), POLICIES, n=1, cutoff=0.4)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             raise BadSetting(f"--policy {name} is not one of {', '.join(POLICIES)}, {ALL}{hint}")
-    return list(dict.fromkeys(given))
+    return list(POLICIES if ALL in given else dict.fromkeys(given))
 
 
-def _number(flag: str, value: str) -> float:
+def _number(flag: str, value: str, most: float = math.inf) -> float:
     """A finite number from 0 on."""
     try:
         number = float(value)
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and number >= 0):
-        raise BadSetting(f"{flag} {value} is not a number from 0 on")
+    if not (math.isfinite(number) and 0 <= number <= most):
+        bounds = "from 0 on" if math.isinf(most) else f"from 0 to {most:.0f}"
+        raise BadSetting(f"{flag} {value} is not a number {bounds}")
     return number
 
 
-def _by_organization(flag: str, given: Sequence[str]) -> dict[str, float]:
-    """`NAME=NUMBER`, each number above 0."""
+def _positive(flag: str, value: str) -> float:
+    number = _number(flag, value)
+    if not number:
+        raise BadSetting(f"{flag} {value} is not a number above 0")
+    return number
+
+
+def _by_organization(
+    flag: str, given: Sequence[str], number: Callable[[str, str], float]
+) -> dict[str, float]:
+    """`NAME=NUMBER`."""
     found = {}
     for text in given:
         name, _, value = text.rpartition("=")
-        if not name or _number(flag, value) == 0:
-            raise BadSetting(f"{flag} {text} is not ORGANIZATION=NUMBER, with a number above 0")
-        found[name] = _number(flag, value)
+        if not name:
+            raise BadSetting(f"{flag} {text} is not ORGANIZATION=NUMBER")
+        found[name] = number(f"{flag} of {name}:", value)
     return found
 
 
-def _whole(flag: str, value: str, least: int = 1) -> int:
+def _whole(flag: str, value: str, least: int = 1, most: int = MOST) -> int:
     try:
         number = int(value)
     except ValueError:
         number = least - 1
-    if number < least:
-        raise BadSetting(f"{flag} {value} is not a whole number from {least} on")
+    if not least <= number <= most:
+        raise BadSetting(f"{flag} {value} is not a whole number from {least} to {most}")
     return number
 
 
-def _written(path: str) -> IO[str]:
+@contextmanager
+def _written(path: str) -> Iterator[IO[str]]:
     try:
-        return open(path, "w")
+        with open(path, "w") as file:
+            yield file
     except OSError as error:
         raise BadSetting(f"--decisions {path} cannot be written: {error.strerror}") from error
 

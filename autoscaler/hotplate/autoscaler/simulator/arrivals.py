@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import math
 import random
 import zlib
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,9 @@ from hotplate.autoscaler.simulator import foreign_traces
 from hotplate.autoscaler.simulator.request import Request
 
 COLUMNS = ("arrival_s", "service_s", "deployment", "organization")
+MOST_S = {"arrival_s": 1e10, "service_s": 1e7}
+"""Seconds since 1970 are far below the first; a request of more than months would take hours to
+simulate, since some rules look at it every two seconds."""
 
 
 @dataclass
@@ -60,12 +62,12 @@ def _checked(path: Path, rng: random.Random) -> Iterator[Request]:
     try:
         with _opened(path) as file:
             for line, request in _rows(path, file, rng):
-                for name in ("arrival_s", "service_s"):
+                for name, most_s in MOST_S.items():
                     value = getattr(request, name)
-                    if not (math.isfinite(value) and value >= 0):
+                    if not 0 <= value <= most_s:
                         raise TraceInvalid(
                             f"{path}, line {line}: {name} is {value}; it must be a number of "
-                            "seconds from 0 on"
+                            f"seconds from 0 to {most_s:.0f}"
                         )
                 if request.arrival_s < before_s:
                     raise TraceInvalid(
@@ -87,7 +89,8 @@ def _checked(path: Path, rng: random.Random) -> Iterator[Request]:
 def _opened(path: Path) -> IO[str]:
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8", newline="") if packed else path.open(newline="")
+    opened = gzip.open if packed else open
+    return opened(path, "rt", encoding="utf-8-sig", newline="")
 
 
 def _rows(path: Path, file: IO[str], rng: random.Random) -> Iterator[tuple[int, Request]]:
@@ -97,7 +100,7 @@ def _rows(path: Path, file: IO[str], rng: random.Random) -> Iterator[tuple[int, 
     if read_line is not None:
         yield from _foreign(path, chain([first], file), read_line)
         return
-    header = tuple(name.strip() for name in first.removeprefix("\ufeff").split(","))
+    header = [name.strip() for name in next(csv.reader([first]), [])]
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise TraceInvalid(
@@ -105,10 +108,13 @@ def _rows(path: Path, file: IO[str], rng: random.Random) -> Iterator[tuple[int, 
             if first.strip()
             else f"{path} is empty; its first line must be {','.join(COLUMNS)}"
         )
+    if twice := [name for name in COLUMNS if header.count(name) > 1]:
+        raise TraceInvalid(f"{path}: column {twice[0]} is there twice; keep one of them")
     places = [header.index(name) for name in COLUMNS]
     rows = csv.reader(file)
-    for number, row in enumerate(rows, start=2):
+    for row in rows:
         if row:
+            number = rows.line_num + 1
             yield number, _request(path, number, row, places)
 
 
@@ -130,5 +136,5 @@ def _foreign(
         try:
             for request in read_line(line):
                 yield number, request
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise TraceInvalid(f"{path}, line {number}: {error}") from error

@@ -9,7 +9,6 @@ platform keeps a line a second at most, and to have lasted as long as the mean t
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.autoscaler.errors import TraceInvalid
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import MOST_S, Arrivals
 
 SAMPLE_S = 1.0
 """What came with a line came in this time before it."""
@@ -72,7 +71,7 @@ def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
                     yield str(entry["deployment"]), _sample(entry)
     except OSError as error:
         raise TraceInvalid(f"{path} cannot be read ({error}); give a log") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise TraceInvalid(
             f"{path}, line {number}: {error!r}; write the log with 'hotplate why NAME --log'"
         ) from error
@@ -81,8 +80,8 @@ def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
 def _sample(entry: dict[str, Any]) -> Sample:
     """Raises KeyError, TypeError or ValueError for what is no demand."""
     arrived, service_s = int(entry["arrived"]), float(entry["service_s"])
-    if arrived < 0 or not 0 <= service_s < math.inf:
-        raise ValueError("arrived and service_s must be numbers from 0 on")
+    if arrived < 0 or not 0 <= service_s <= MOST_S["service_s"]:
+        raise ValueError("arrived and service_s must be numbers from 0 on, service_s at most 1e7")
     at_s = datetime.fromisoformat(entry["at"]).timestamp()
     return Sample(at_s, str(entry["service"]), str(entry["organization"]), arrived, service_s)
 

@@ -22,9 +22,12 @@ CONTEXT_TOKENS, GENERATED_TOKENS = 1000, 200
 """Of every request, where a trace tells rates alone."""
 WINDOW_S = 600.0
 """ServeGen's: each line is the rate of such a window."""
+MOST_PER_S = 1e4
+"""No client asks more often."""
 
 Reader = Callable[[str], Iterator[Request]]
-"""Gives the requests of one line. Raises ValueError, KeyError or TypeError for a wrong one."""
+"""Gives the requests of one line. Raises ValueError, KeyError, TypeError or ArithmeticError for a
+wrong one."""
 
 
 def reader(first: str, name: str, rng: random.Random) -> Reader | None:
@@ -78,11 +81,14 @@ def _servegen(name: str, rng: random.Random, line: str) -> Iterator[Request]:
     Gaps between requests are drawn from the distribution, with the mean that the rate gives.
     """
     start, rate, _, distribution, shape, _ = line.strip().split(",")
-    if float(rate) <= 0:
+    per_s = float(rate)
+    if not per_s <= MOST_PER_S:
+        raise ValueError(f"{rate} requests/s are more than {MOST_PER_S:.0f}")
+    if per_s <= 0:
         return
     draw, at_s = _GAPS[distribution], 0.0
     worked_s = service_s(CONTEXT_TOKENS, GENERATED_TOKENS)
-    while (at_s := at_s + draw(rng, float(shape)) / float(rate)) < WINDOW_S:
+    while (at_s := at_s + draw(rng, float(shape)) / per_s) < WINDOW_S:
         yield Request(float(start) + at_s, worked_s, name, "servegen")
 
 
