@@ -26,7 +26,7 @@ from tests.fakes import FakeEngine
 from tests.platform.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.platform.cloud import Cloud, Refused
 from tests.platform.controller_fake import FakeController
-from tests.platform.controller_world import MANIFEST, World, running, until
+from tests.platform.controller_world import MANIFEST, World, config, running, until
 from tests.platform.quick_store import QuickStore
 
 
@@ -277,6 +277,28 @@ async def test_a_new_wish_takes_the_place_of_an_idle_replica_that_is_only_kept(
     store.close()
 
 
+async def test_who_has_to_give_way_is_told_though_nothing_changes_for_it(tmp_path: Path) -> None:
+    """The new one may start nothing until then, so no other word reaches the one that has all."""
+    store = QuickStore(tmp_path / "hotplate.db")
+    world = World(store, FakeEngine())
+    world.bento("v1")
+    store.set_quota("default", {"replicas": 2})
+    async with running(world):
+        bento = store.artifact(world.user.organization.id, Kind.BENTO, "echo", "v1").id
+        for name in ("one", "two"):
+            made = store.create_deployment(world.user, name, bento, config(0, 3))
+            world.controller.poke(made.id)
+            await until(partial(rolled_out, store, made))
+            await until(lambda: not world.engine.found)
+        await world.gateway.report(default__one=RouteDemand(in_flight=2, service_s=600))
+        await until(lambda: deployments(world.engine) == ["one", "one"])
+        await until(lambda: answering(world, "default/one") == 2)
+        await until(lambda: world.controller.gateways.in_force)
+        await world.gateway.report(default__two=RouteDemand(queued=1))
+        await until(lambda: deployments(world.engine) == ["one", "two"])
+    store.close()
+
+
 def current(store: Store, deployment: Deployment) -> Deployment:
     found = store.deployment(deployment.id)
     assert found is not None
@@ -285,6 +307,11 @@ def current(store: Store, deployment: Deployment) -> Deployment:
 
 def rolled_out(store: Store, deployment: Deployment) -> bool:
     return "RolloutReady" in [event.kind for event in store.events(deployment.id)]
+
+
+def answering(world: World, name: str) -> int:
+    route = world.gateway.route(name)
+    return len(route.replicas) if route else 0
 
 
 def deployments(engine: FakeEngine) -> list[str]:
