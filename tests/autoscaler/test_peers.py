@@ -27,8 +27,8 @@ class EachTick:
     def changed(self, total: int, live: int, now: float) -> float:
         return self._rule.changed(total, live, now)
 
-    def ready_after(self, cold_start_s: float) -> None:
-        self._rule.ready_after(cold_start_s)
+    def ready_after(self, cold_start_s: float, now: float) -> float:
+        return self._rule.ready_after(cold_start_s, now)
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
         self.asked += 1
@@ -69,3 +69,25 @@ def test_leaving_out_idle_ticks_changes_nothing(rule: type[Rule], concurrency: i
         told.append((outcome([fleet]).to_json(), fleet.changes, fleet.waits_s))
     assert told[0] == told[1]
     assert scalers[1].asked < 0.8 * scalers[0].asked
+
+
+@pytest.mark.parametrize(
+    ("rule", "steps"),
+    [
+        pytest.param(Hpa, [(0, 1), (15, 5), (30, 10), (45, 20)], id="HPA: +4 or +100 % in 15 s"),
+        pytest.param(RayServe, [(0, 1), (40, 20)], id="Ray Serve: above for 30 s since 10 s"),
+        pytest.param(
+            KubeAi,
+            [(0, 1), (10, 4), (20, 7), (30, 10), (40, 14), (50, 17), (60, 20)],
+            id="KubeAI: the mean of 600 s, every 10 s",
+        ),
+    ],
+)
+def test_a_replica_that_becomes_ready_does_not_make_a_rule_decide_before_its_tick(
+    rule: type[Rule], steps: list[tuple[float, int]]
+) -> None:
+    burst = Arrivals("acme", [0.0] * 200, [600.0] * 200)
+    found: list[tuple[float, int]] = []
+    fleet = Fleet("m", burst, 1, rule(1))
+    Simulation([fleet], Hardware(17.0), lambda it: found.append((it.at_s, it.desired))).run()
+    assert [(at, min(desired, 20)) for at, desired in found[: len(steps)]] == steps

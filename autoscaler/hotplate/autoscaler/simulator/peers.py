@@ -38,8 +38,9 @@ class Ticking:
             return now
         return self._next_tick(now)
 
-    def ready_after(self, cold_start_s: float) -> None:
-        """None of them learns that."""
+    def ready_after(self, cold_start_s: float, now: float) -> float:
+        """None of them learns that, nor looks at it before its time."""
+        return self._next_tick(now)
 
     def _next_tick(self, now: float) -> float:
         return (math.floor(now / self.tick_s + 1e-9) + 1) * self.tick_s
@@ -246,8 +247,9 @@ class ModalIdle:
     def changed(self, total: int, live: int, now: float) -> float:
         return now
 
-    def ready_after(self, cold_start_s: float) -> None:
+    def ready_after(self, cold_start_s: float, now: float) -> float:
         """It does not matter to it."""
+        return math.inf
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
         live = replicas.live

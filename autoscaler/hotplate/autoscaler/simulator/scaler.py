@@ -22,8 +22,8 @@ class Scaler(Protocol):
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision: ...
 
-    def ready_after(self, cold_start_s: float) -> None:
-        """A replica became ready this long after its start began."""
+    def ready_after(self, cold_start_s: float, now: float) -> float:
+        """A replica became ready this long after its start began: when to decide because of it."""
 
 
 class Ours:
@@ -43,5 +43,6 @@ class Ours:
         self._decider.observe(demand, now)
         return self._decider.decide(replicas, now)
 
-    def ready_after(self, cold_start_s: float) -> None:
+    def ready_after(self, cold_start_s: float, now: float) -> float:
         self._decider.ready_after(cold_start_s)
+        return now

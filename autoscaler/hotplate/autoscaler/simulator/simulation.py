@@ -130,8 +130,7 @@ class Simulation:
     def _ready(self, fleet: Fleet, replica: Replica, now: float) -> None:
         for begun in fleet.become_ready(replica, now):
             self._at(now + begun.service_s, FINISH, fleet, begun)
-        fleet.scaler.ready_after(now - replica.started_at)
-        self._due(fleet, now)
+        self._due(fleet, fleet.scaler.ready_after(now - replica.started_at, now))
 
     def _changed(self, fleet: Fleet, now: float) -> None:
         at = fleet.scaler.changed(fleet.total, fleet.live, now)
