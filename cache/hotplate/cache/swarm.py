@@ -372,6 +372,8 @@ class Swarm:
         it, and first who should have brought it from the origin."""
         known = set(self._participants.holders.get(step.index, ())) - self._out(now)
         known -= {step.source, *(peer for peer in known if self._standing.doubted(peer))}
+        if not known:
+            return []  # the usual case between two nodes
         return [peer for peer in self._orders.around(step.index) if peer in known][:WITNESSES]
 
     def damaged(self, step: Step) -> None:
