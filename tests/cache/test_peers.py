@@ -18,6 +18,7 @@ from hotplate.cache.locations import Version
 from hotplate.cache.manifest import CHUNK_BYTES, chunk_digest
 from hotplate.cache.peer_answer import PeerAnswer, PeerAsk
 from hotplate.cache.peer_client import PeerClient
+from hotplate.cache.peer_list import PeerList
 from hotplate.cache.step import Missed
 from hotplate.cache.uploads import UPLOAD_SLOTS
 from tests.cache.bad_peers import BadPeer, Kind
@@ -293,7 +294,7 @@ async def test_whatever_is_sent_to_the_port_is_answered_or_cut(
 
 async def test_the_list_of_peers_is_read_again_when_it_changes(tmp_path: Path) -> None:
     listed = tmp_path / "peers"
-    listed.write_text("not an address\n")
+    listed.write_bytes(b"not an address \xff\n")
     async with (
         agent(tmp_path / "0") as one,
         agent(tmp_path / "1", peers_from=str(listed)) as two,
@@ -304,6 +305,32 @@ async def test_the_list_of_peers_is_read_again_when_it_changes(tmp_path: Path) -
             tmp_path / "2", peers_from=f"localhost:{address(one).rpartition(':')[2]}"
         ) as three:
             await until_met([three], 2)
+
+
+async def test_a_list_of_peers_that_cannot_be_read_is_complained_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed, told = tmp_path / "peers", asyncio.Queue[list[str]]()
+    peers = PeerList((), str(listed), 7070, told.put_nowait)
+    watching = asyncio.create_task(peers.watch())
+    async with asyncio.timeout(PATIENCE_S):
+        await peers.told.wait()
+        peers.told.clear()
+        await peers.told.wait()
+        assert caplog.text.count("cannot be read (No such file or directory); give a file") == 1
+        listed.write_text("10.0.0.2:7900\n")
+        assert await told.get() == ["10.0.0.2:7900"]
+    watching.cancel()
+
+
+async def test_peers_behind_a_name_alone_have_the_agents_own_port() -> None:
+    told = list[list[str]]()
+    peers = PeerList((), "localhost", 7070, told.append)
+    watching = asyncio.create_task(peers.watch())
+    async with asyncio.timeout(PATIENCE_S):
+        await peers.told.wait()
+    watching.cancel()
+    assert "127.0.0.1:7070" in told[0]
 
 
 @pytest.mark.parametrize("peer", ["nowhere", "host:0", "host:http", ":1"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.platform.cli import main
 from tests.cache.fakes import random_bytes
+from tests.patience import PATIENCE_S
 
 CONTENT = random_bytes(100_000, 41)
 
@@ -65,6 +68,11 @@ async def test_a_failure_is_one_sentence_and_a_status(
         (("--disk", "-1"), "--disk '-1' is not a size"),
         (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines"),
         (("--peers", "nonsense"), "--peers nonsense is no HOST:PORT"),
+        (("--memory", "99999999999999999999GB"), "is more than any machine has: write less than"),
+        (("--port", "99999"), "--port 99999 is no port: write 1 to 65535, or 0 = any"),
+        (("--host", "nowhere.invalid"), "choose another --host"),
+        (("--origin", "foo://x"), "origin foo://x cannot be read: Protocol not known: foo"),
+        (("--token-file", "/dev/null"), "--token-file /dev/null holds no token: write one word"),
     ],
 )
 def test_an_agent_that_cannot_start_says_why(
@@ -72,3 +80,47 @@ def test_an_agent_that_cannot_start_says_why(
 ) -> None:
     assert main(["agent", "--data", str(tmp_path), "--port", "0", *flags]) == 1
     assert sentence in capsys.readouterr().err
+
+
+def test_an_agent_whose_port_is_taken_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["agent", "--data", str(tmp_path), "--port", port]) == 1
+    said = capsys.readouterr().err
+    assert f"port {port} of 127.0.0.1 cannot be had (Address already in use); choose" in said
+
+
+def test_a_token_that_no_header_can_carry_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content in (b"\xff\xfe", b"two\nlines\n", b"\n"):
+        (tmp_path / "token").write_bytes(content)
+        flags = ["--agent", "127.0.0.1:1", "--token-file", str(tmp_path / "token")]
+        assert main(["cache", "ls", *flags]) == 1
+        assert "holds no token: write one word of ASCII" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["pull", "rm", "warm"])
+async def test_an_empty_name_is_not_the_folder_that_one_is_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert await cache(action, "", "--agent", "127.0.0.1:1") == 1
+    assert "the name is empty: give a URL, a path or a digest" in capsys.readouterr().err
+
+
+def test_an_agent_is_named_by_host_and_port(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "ls", "--agent", "localhost"]) == 1
+    assert "--agent localhost is no HOST:PORT" in capsys.readouterr().err
+
+
+async def test_an_output_without_room_is_one_sentence(tmp_path: Path) -> None:
+    async with run(AgentSettings(tmp_path / "data")) as url:
+        listing = await asyncio.create_subprocess_shell(
+            f"{sys.executable} -m hotplate.platform.cli cache ls --agent {url[7:]} > /dev/full",
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await asyncio.wait_for(listing.communicate(), PATIENCE_S)
+    assert said == b"hotplate: [Errno 28] No space left on device\n" and listing.returncode == 1

@@ -66,7 +66,8 @@ class AgentSettings:
     peers: tuple[str, ...] = ()
     """`HOST:PORT` of other nodes' agents; they need not run yet."""
     peers_from: str = ""
-    """Where to read more of them: a file of `HOST:PORT` lines, or a DNS name with a port."""
+    """Where to read more of them: a file of `HOST:PORT` lines, or a DNS name, by default with
+    this agent's port."""
     arena_limit_bytes: int = field(default_factory=memory_limit_bytes)
     """Memory for files, in bytes; a quarter of what there is, since replicas need the rest."""
     spare_bytes: int = 0
@@ -97,7 +98,7 @@ async def serve(settings: AgentSettings, ready: Callable[[str], None]) -> None:
     """Runs until SIGTERM, SIGINT or cancellation; `ready` is called with the interface's URL.
 
     Complete files are on disk when it returns. Raises CacheError when another agent has the
-    data folder, OSError when the port is taken.
+    data folder or the port is taken.
     """
     stopped = asyncio.Event()
     async with run(settings) as url:
@@ -133,7 +134,7 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         client = PeerClient(settings.token, clock)
         port = listener.getsockname()[1]
         gossip = Gossip(secrets.token_hex(8), port, settings.token, client)
-        peers = PeerList(settings.peers, settings.peers_from, gossip.tell)
+        peers = PeerList(settings.peers, settings.peers_from, port, gossip.tell)
         fetcher = Fetcher(settings.fetch_threads, clock, metrics, gossip)
         holdings = Holdings(arena, disk, fetcher, settings.stall_s)
         ledger = Ledger(data / "ledger")
@@ -199,7 +200,12 @@ async def _check_reach(settings: AgentSettings) -> None:
     if settings.token:
         return
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    try:
+        found = await loop.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise CacheError(
+            f"{settings.host} is no address of this machine ({exc.strerror}); choose another --host"
+        ) from exc
     if not all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found):
         raise CacheError(
             f"{settings.host} can be reached from other machines, so the agent needs the cluster's "

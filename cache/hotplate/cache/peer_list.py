@@ -28,17 +28,25 @@ class PeerList:
     """Tells of the list at the start, and whenever it changes."""
 
     def __init__(
-        self, named: tuple[str, ...], source: str, tell: Callable[[list[str]], None]
+        self,
+        named: tuple[str, ...],
+        source: str,
+        own_port: int,
+        tell: Callable[[list[str]], None],
     ) -> None:
-        """`source`: a file's path, `NAME:PORT` for DNS, or empty. Raises CacheError."""
+        """`source`: a file's path, a DNS `NAME[:PORT]` (else `own_port`), or empty.
+
+        Raises CacheError.
+        """
         self._named = [checked(one) for one in named]
         self._source = source
+        self._behind = source if ":" in source else f"{source}:{own_port}"
         self._tell = tell
+        self._said = ""
         self.told = asyncio.Event()
         """Set once the list was told, or could not be read."""
-        self._file = Path(source) if source and _is_file(source) else None
-        if source and self._file is None:
-            checked(source)
+        if source and not self._is_file():
+            checked(self._behind)
 
     async def watch(self) -> None:
         """Runs until it is cancelled."""
@@ -51,38 +59,43 @@ class PeerList:
             self.told.set()
             if not self._source:
                 return
-            await asyncio.sleep(_FILE_S if self._file is not None else _DNS_S)
+            await asyncio.sleep(_FILE_S if self._is_file() else _DNS_S)
+
+    def _is_file(self) -> bool:
+        return "/" in self._source or Path(self._source).exists()
 
     async def _read(self) -> list[str] | None:
         """None when it cannot be read just now: then it is as it was."""
         if not self._source:
             return []
-        if self._file is not None:
-            return await asyncio.to_thread(_lines, self._file)
-        host, _, port = self._source.rpartition(":")
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, int(port))
+            if self._is_file():
+                return self._good(await asyncio.to_thread(Path(self._source).read_bytes))
+            found = await self._looked_up()
         except OSError as error:
-            log.warning("peers of %s cannot be looked up (%s)", self._source, error)
+            self._say(f"cannot be read ({error.strerror}); give a file, or NAME:PORT of DNS")
             return None
+        self._said = ""
+        return found
+
+    async def _looked_up(self) -> list[str]:
+        host, _, port = self._behind.rpartition(":")
+        found = await asyncio.get_running_loop().getaddrinfo(host, int(port))
         hosts = sorted({str(address[0]) for *_, address in found})
         return [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts]
 
+    def _good(self, text: bytes) -> list[str]:
+        good, complaint = [], ""
+        for line in text.decode(errors="replace").split():
+            try:
+                good.append(checked(line))
+            except CacheError as error:
+                complaint = str(error)
+        self._say(complaint)
+        return good
 
-def _is_file(source: str) -> bool:
-    return "/" in source or Path(source).exists() or ":" not in source
-
-
-def _lines(path: Path) -> list[str] | None:
-    try:
-        lines = path.read_text().split()
-    except OSError as error:
-        log.warning("peers of %s cannot be read (%s)", path, error.strerror)
-        return None
-    good = []
-    for line in lines:
-        try:
-            good.append(checked(line))
-        except CacheError as error:
-            log.warning("%s: %s", path, error)
-    return good
+    def _say(self, complaint: str) -> None:
+        """Once, as long as it is the same."""
+        if complaint and complaint != self._said:
+            log.warning("peers of %s: %s", self._source, complaint)
+        self._said = complaint

@@ -8,6 +8,7 @@ import ipaddress
 import socket
 from collections.abc import Callable
 
+from hotplate.cache.errors import CacheError
 from hotplate.cache.peer_server import PREFIX, PeerServer
 
 _FIRST_BYTES_S = 30.0
@@ -98,7 +99,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises OSError when the address is taken."""
+    """Raises CacheError when the address cannot be had."""
     family = socket.AF_INET6 if _is_ipv6(host) else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -106,6 +107,11 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
         listener.bind((host, port))
         listener.listen(1024)
+    except OSError as exc:
+        listener.close()
+        raise CacheError(
+            f"port {port} of {host} cannot be had ({exc.strerror}); choose another --host or --port"
+        ) from exc
     except BaseException:  # also when interrupted: cleaned up, and raised again
         listener.close()
         raise

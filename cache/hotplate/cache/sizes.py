@@ -23,4 +23,7 @@ def parse_size(text: str) -> int:
     units = {unit.lower(): factor for unit, factor in _UNITS.items()}
     if found is None or found[2].lower() not in units:
         raise ValueError(f"{text!r} is not a size: write bytes, or KB MB GB TB KiB MiB GiB TiB")
-    return int(Decimal(found[1]) * units[found[2].lower()])
+    size_bytes = int(Decimal(found[1]) * units[found[2].lower()])
+    if size_bytes >= 1 << 60:
+        raise ValueError(f"{text!r} is more than any machine has: write less than 1048576TiB")
+    return size_bytes

@@ -53,7 +53,10 @@ class _StoredBlob:
 
 
 def origin_at(url: str, schemes: Schemes) -> Origin:
-    """The blob store at a URL."""
+    """The blob store at a URL. Raises UnknownUrl for one of a kind that nobody here can read."""
     if url.partition("://")[0] in _SCHEMES:
         return WebOrigin(url, schemes.of(url))
-    return FsspecOrigin(url, Pace(schemes.clock))
+    try:
+        return FsspecOrigin(url, Pace(schemes.clock))
+    except (ImportError, ValueError) as exc:
+        raise UnknownUrl(f"origin {url} cannot be read: {exc}") from exc

@@ -165,5 +165,7 @@ def _say(arguments: argparse.Namespace, console: Console, count: int, what: str)
 
 def _whole(name: str) -> str:
     """A path as the agent must see it, which is in another folder; else as it is."""
+    if not name.strip():
+        raise PlatformError("the name is empty: give a URL, a path or a digest")
     is_path = "://" not in name and (name.startswith((".", "~", "/")) or Path(name).exists())
     return str(Path(name).expanduser().absolute()) if is_path else name

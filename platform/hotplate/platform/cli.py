@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
+_LAST_PORT = 65535
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status. A failure is one sentence on standard error."""
@@ -36,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # who read it has enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:  # standard output is a full disk's file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"hotplate: {error}", file=sys.stderr)
         return 1
 
 
@@ -318,6 +325,8 @@ def _cache(arguments: argparse.Namespace) -> int:
     agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
     if not agent:
         raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
+    if "://" not in agent and not _is_address(agent):
+        raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
     token_file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
     return answer(arguments, agent, _token(token_file) if token_file else "")
 
@@ -327,6 +336,8 @@ def _agent(arguments: argparse.Namespace) -> None:
     from hotplate.platform.roles import run_agent
 
     memory = {}
+    if not 0 <= arguments.port <= _LAST_PORT:
+        raise BadSetting(f"--port {arguments.port} is no port: write 1 to {_LAST_PORT}, or 0 = any")
     if arguments.memory is not None:
         memory["arena_limit_bytes"] = _size("--memory", arguments.memory)
     run_agent(
@@ -350,10 +361,15 @@ def _agent(arguments: argparse.Namespace) -> None:
 def _peers(text: str) -> tuple[str, ...]:
     peers = tuple(filter(None, (one.strip() for one in text.split(","))))
     for peer in peers:
-        host, _, port = peer.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
+        if not _is_address(peer):
             raise BadSetting(f"--peers {peer} is no HOST:PORT: write HOST:PORT,HOST:PORT,…")
     return peers
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is HOST:PORT."""
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) <= _LAST_PORT
 
 
 def _mount(arguments: argparse.Namespace) -> Path | None:
@@ -383,9 +399,14 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 def _token(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        token = Path(path).read_bytes().strip()
     except OSError as error:
         raise BadSetting(f"--token-file {path} cannot be read: {error.strerror}") from error
+    if not re.fullmatch(rb"[!-~]+", token):
+        raise BadSetting(
+            f"--token-file {path} holds no token: write one word of ASCII letters, digits and signs"
+        )
+    return token.decode()
 
 
 if __name__ == "__main__":
