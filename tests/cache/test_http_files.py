@@ -231,6 +231,33 @@ def test_a_refusal_is_one_sentence(
         read(files, version, 0, 10)
 
 
+def test_a_file_that_comes_encoded_is_refused_unless_its_name_says_so(
+    files: HttpFiles, web: WebServer
+) -> None:
+    for path in ("/plain.bin", "/a.tar.gz"):
+        web.files[path], web.tags[path] = CONTENT, '"packed"'
+        web.ways.headers[path] = {"Content-Encoding": "gzip"}
+    for web.ways.head in (True, False):
+        with pytest.raises(UnknownUrl, match=r"plain.bin comes encoded \('gzip'\)"):
+            files.find(f"{web.url}/plain.bin")
+        assert only(files, f"{web.url}/a.tar.gz").size_bytes == len(CONTENT)
+
+
+@pytest.mark.parametrize("length", ["-5", "²"])
+def test_a_length_that_is_no_number_is_refused(
+    files: HttpFiles, web: WebServer, length: str
+) -> None:
+    web.files["/odd"], web.tags["/odd"], web.ways.lengths = b"", '"odd"', False
+    web.ways.headers["/odd"] = {"Content-Length": length}
+    with pytest.raises(OriginUnavailable, match=f"answered with a body of '{length}' bytes"):
+        files.find(f"{web.url}/odd")
+
+
+def test_a_file_larger_than_any_is_refused_before_anybody_keeps_account_of_it() -> None:
+    with pytest.raises(UnknownUrl, match="said to have 1125899906842624 bytes; a file may have"):
+        Version("http://web/odd", 1 << 50, "")
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/x", "http://[::1]:9/x", "http://nowhere.invalid/x"]
 )

@@ -79,7 +79,9 @@ async def test_a_restart_reads_no_byte_again(tmp_path: Path, model: Path) -> Non
         assert (again["bytes"], again["from_origin_bytes"]) == (len(WEIGHTS) + len(CONFIG), 0)
 
 
-@pytest.mark.parametrize("url", ["file:///nowhere/at/all", "nowhere", "memory://x", "what://x"])
+@pytest.mark.parametrize(
+    "url", ["file:///nowhere/at/all", "nowhere", "memory://x", "what://x", "http://[what/x"]
+)
 async def test_a_url_with_nothing_behind_it_is_said_in_a_sentence(tmp_path: Path, url: str) -> None:
     async with agent(tmp_path / "data") as client:
         with pytest.raises(UnknownUrl, match=r"nowhere|memory|what"):
@@ -216,6 +218,15 @@ async def test_a_body_that_breaks_off_is_fetched_again_and_counted(tmp_path: Pat
         async with agent(tmp_path / "data") as client:
             found = await client.pull(f"{web.url}/m")
         assert web.sent_bytes == len(WEIGHTS) + 3 == found["from_origin_bytes"]
+
+
+async def test_an_origin_that_has_no_time_at_first_is_asked_again(tmp_path: Path) -> None:
+    with WebServer({"/a": CONFIG}, refuses=503) as web:
+        async with agent(tmp_path) as client:
+            pull = asyncio.create_task(client.pull(f"{web.url}/a"))
+            await asyncio.to_thread(web.wait_for, "/a", 0)
+            web.ways.refuses = 0
+            assert (await pull)["from_origin_bytes"] == len(CONFIG)
 
 
 async def test_a_slow_origin_is_waited_for_as_long_as_bytes_come(tmp_path: Path) -> None:

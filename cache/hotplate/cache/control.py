@@ -17,6 +17,7 @@ from hotplate.cache.errors import (
     ChunkCorrupt,
     Misled,
     NoSpace,
+    OriginBusy,
     OriginUnavailable,
     UnknownBlob,
     UnknownManifest,
@@ -42,6 +43,7 @@ _STATUS: dict[type[CacheError], int] = {
     ChunkCorrupt: 502,
     Misled: 502,
     OriginUnavailable: 503,
+    OriginBusy: 503,
     NoSpace: 507,
 }
 _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"

@@ -10,6 +10,7 @@
 ├── ChunkCorrupt       bytes that do not have the digest they should
 ├── Misled             bytes that were believed on the word of a peer that lied
 ├── OriginUnavailable  the origin does not answer, or not in time
+│   └── OriginBusy     it answers that it has no time just now
 └── NoSpace            arena, disk tier or blob store is full
 """
 
@@ -88,6 +89,12 @@ class OriginUnavailable(CacheError):
     """The origin does not answer, or not in time. Check its URL and credentials."""
 
     code = "origin_unavailable"
+
+
+class OriginBusy(OriginUnavailable):
+    """The origin has no time just now. Ask again later."""
+
+    code = "origin_busy"
 
 
 class NoSpace(CacheError):

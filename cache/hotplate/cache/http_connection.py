@@ -96,7 +96,11 @@ class Connection:
             if not rest.startswith("1"):
                 break
         fields = (line.partition(":") for line in lines[1:])
-        return int(rest[:3]), version, {name.lower(): value.strip() for name, _, value in fields}
+        headers = {name.lower(): value.strip() for name, _, value in fields}
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            raise ConnectionError(f"answered with a body of {length[:80]!r} bytes")
+        return int(rest[:3]), version, headers
 
     def read_line(self) -> str:
         return self._until(b"\r\n")

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl
+from hotplate.cache.errors import CacheError, OriginBusy, OriginUnavailable, UnknownUrl
 from hotplate.cache.http_client import Answer, HttpClient
 from hotplate.cache.locations import Location, Version, changed, hide
 from hotplate.cache.origin import Came, Source, unheard
@@ -20,6 +20,10 @@ _FOLDERS = 10_000
 """More are no folder of a model but a part of the web."""
 
 _ASKED_AT_ONCE = 16
+_PACKED = (".gz", ".tgz", ".br", ".zst")
+"""Files that some servers call encoded, though their bytes are what their name says."""
+
+_BUSY = (429, 500, 502, 503, 504)
 
 
 class HttpFiles:
@@ -52,6 +56,7 @@ class HttpFiles:
             if status == 200:
                 if urlsplit(answer.url).path.endswith("/"):
                     return answer.url
+                _check_plain(answer, url)
                 if answer.length is not None:
                     return Version(url, answer.length, tag_of(answer.headers))
         if status in (404, 410):
@@ -68,6 +73,7 @@ class HttpFiles:
         with self._client.ask("GET", url, {"Range": "bytes=0-0"}) as answer:
             tag = tag_of(answer.headers)
             span = _span(answer.headers)
+            _check_plain(answer, url)
             if answer.status == 206 and span is not None and span[2] is not None:
                 return Version(url, span[2], tag)
             if answer.status == 416:
@@ -235,7 +241,18 @@ def refusal(url: str, status: int) -> CacheError:
         return OriginUnavailable(
             f"{hide(url)} refuses (status {status}); check the agent's credentials for it"
         )
-    return OriginUnavailable(f"{hide(url)} answered with status {status}; try again later")
+    kind = OriginBusy if status in _BUSY else OriginUnavailable
+    return kind(f"{hide(url)} answered with status {status}; try again later")
+
+
+def _check_plain(answer: Answer, url: str) -> None:
+    """Raises UnknownUrl for bytes that are not the file's own: nobody asked for an encoding."""
+    encoding = answer.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity" and not urlsplit(url).path.endswith(_PACKED):
+        raise UnknownUrl(
+            f"{hide(url)} comes encoded ({encoding[:20]!r}), which nobody asked for; have its "
+            "server send the file as it is"
+        )
 
 
 def _links(page: str, folder: str) -> Iterable[str]:

@@ -13,8 +13,11 @@ from urllib.parse import urlsplit
 
 from blake3 import blake3
 
-from hotplate.cache.errors import VersionChanged
+from hotplate.cache.errors import UnknownUrl, VersionChanged
 from hotplate.cache.origin import Source
+
+_MOST_BYTES = 1 << 43
+"""Of a file. To keep account of more, which only a mistaken server has, would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,13 @@ class Version:
     size_bytes: int
     tag: str
     """What changes with the content: an ETag, or a time of modification."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size_bytes <= _MOST_BYTES:
+            raise UnknownUrl(
+                f"{self.name} is said to have {self.size_bytes} bytes; a file may have 0 to "
+                f"{_MOST_BYTES}"
+            )
 
     @property
     def name(self) -> str:

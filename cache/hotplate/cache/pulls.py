@@ -6,7 +6,13 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownUrl
+from hotplate.cache.errors import (
+    CacheError,
+    ChunkCorrupt,
+    OriginBusy,
+    OriginUnavailable,
+    UnknownUrl,
+)
 from hotplate.cache.holding import Holding
 from hotplate.cache.holdings import Holdings
 from hotplate.cache.ledger import Ledger
@@ -15,6 +21,9 @@ from hotplate.cache.manifest import Blob, Draft
 from hotplate.cache.peer_ledgers import PeerLedgers, agreed
 from hotplate.cache.schemes import Schemes
 from hotplate.cache.traffic import Traffic
+
+_PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Before an origin that has no time is asked again what lies there."""
 
 
 @dataclass(eq=False)
@@ -136,13 +145,17 @@ class Pulls:
         `read` counts what of the files had to be read to tell.
         """
         files = self._schemes.of(url)
-        try:
-            location = await asyncio.to_thread(files.find, url)
-        except OriginUnavailable:
-            known = self._ledger.location(url) or await self._ask_peers(url, read)
-            if known is None:
-                raise
-            return known
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                location = await asyncio.to_thread(files.find, url)
+                break
+            except OriginUnavailable as error:
+                known = self._ledger.location(url) or await self._ask_peers(url, read)
+                if known is not None:
+                    return known
+                if pause_s is None or not isinstance(error, OriginBusy):
+                    raise
+                await asyncio.sleep(pause_s)
         await asyncio.to_thread(self._ledger.set_location, location)
         if any(self._ledger.blob(version) is None for version in location.versions):
             await self._ask_peers(url, read, location)

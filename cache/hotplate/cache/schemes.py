@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.fsspec_files import FsspecFiles
@@ -39,6 +40,10 @@ class Schemes:
         scheme, separator, _ = url.partition("://")
         if not separator and not url.startswith("/"):
             raise UnknownUrl(f"{url!r} is neither a URL nor a path from /; write it whole")
+        try:
+            urlsplit(url)
+        except ValueError as exc:
+            raise UnknownUrl(f"{url} is no URL ({exc}); write SCHEME://HOST/PATH") from exc
         if not separator or scheme in ("file", "local"):
             return self._local
         if scheme == "memory":
