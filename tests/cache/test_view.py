@@ -232,6 +232,16 @@ def test_pulled_files_are_seen_by_their_url(bench: Bench, agent: AgentProcess) -
     until(lambda: (shown / "a.bin").read_bytes() == b"another")
 
 
+def test_a_pulled_file_is_seen_at_once(bench: Bench, agent: AgentProcess) -> None:
+    files = bench.folder / "one by one"
+    files.mkdir()
+    shown = bench.mount / "urls" / "file" / files.relative_to("/")
+    for name in ("a.bin", "b.bin", "c.bin"):
+        (files / name).write_bytes(name.encode())
+        ask(agent, "pull", f"file://{files}/{name}")
+        assert (shown / name).read_bytes() == name.encode()
+
+
 def test_what_others_have_mounted_stays_and_trees_are_made_of_files(
     bench: Bench, agent: AgentProcess
 ) -> None:

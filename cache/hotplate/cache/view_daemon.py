@@ -107,6 +107,8 @@ class View:
             self._loading.submit(self._lookup_urls, request.unique)
         elif parent.children is None:
             self._device.refuse(request.unique, errno.ENOTDIR)
+        elif parent.tree is None and name not in parent.children:
+            self._loading.submit(self._lookup_new, request.unique, parent.children, name)
         else:
             valid_s = wire.FOREVER_S if parent.tree else _NAME_VALID_S
             self._found(request.unique, parent.children.get(name), valid_s)
@@ -126,6 +128,11 @@ class View:
     def _lookup_urls(self, unique: int) -> None:
         self._learn_urls()
         self._found(unique, self._names.urls, _NAME_VALID_S)
+
+    def _lookup_new(self, unique: int, children: dict[bytes, Node], name: bytes) -> None:
+        """Of a name that nobody knows: it may have been pulled a moment ago."""
+        self._learn_urls()
+        self._found(unique, children.get(name), _NAME_VALID_S)
 
     def _learn_urls(self) -> None:
         """Takes from the agent what has been pulled meanwhile, or was forgotten."""
