@@ -275,8 +275,19 @@ def test_a_closed_file_raises_as_the_stock_one(three: ArrivingBlob) -> None:
         with pytest.raises(SafetensorError, match="File is closed"):
             call()
     assert part[:].shape == (4, CHUNK_BYTES)
-    with pytest.raises(SafetensorError, match="does not contain tensor nope"):
-        opened(three).get_tensor("nope")
+
+
+@pytest.mark.parametrize("name", ["nope", 5, None, b"a", ["a"], "\ud800"])
+def test_a_name_of_no_tensor_raises_what_the_stock_one_raises(
+    three: ArrivingBlob, tmp_path: Path, name: Any
+) -> None:
+    save_file({}, tmp_path / "none.safetensors")
+    with pytest.raises((SafetensorError, TypeError, UnicodeEncodeError)) as stock:
+        stock_safe_open(tmp_path / "none.safetensors", "pt").get_tensor(name)
+    for call in (opened(three).get_tensor, opened(three).get_slice):
+        with pytest.raises(stock.type) as ours:
+            call(name)
+        assert str(ours.value) == str(stock.value)
 
 
 def test_an_unaligned_tensor_is_copied(tmp_path: Path) -> None:

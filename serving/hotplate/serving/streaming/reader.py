@@ -19,6 +19,7 @@ from hotplate.serving.streaming.passage import passage
 from hotplate.serving.streaming.plan import Plan
 from hotplate.serving.streaming.source import Source
 from hotplate.serving.streaming.staging import Staging
+from hotplate.serving.streaming.stock import refuse_name
 from hotplate.serving.streaming.tensor import (
     TORCH_DTYPES,
     ForeignTensor,
@@ -82,9 +83,10 @@ class StreamedFile:
 
     def get_slice(self, name: str) -> StreamedTensor:
         """A stand-in for the tensor, which knows shape and dtype and can be indexed."""
-        entry = self._opened().tensors.get(name)
+        tensors = self._opened().tensors
+        entry = tensors.get(name) if isinstance(name, str) else None
         if entry is None:
-            raise SafetensorError(f"File does not contain tensor {name}")
+            refuse_name(name)
         assert self._lease is not None
         data = self._lease[entry.start : entry.stop]
         if self._framework in TORCH_FRAMEWORKS and entry.dtype in TORCH_DTYPES:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from safetensors._safetensors_rust import safe_open as stock_safe_open
 
@@ -25,6 +25,13 @@ def check_arguments(framework: Any, device: Any, options: Mapping[str, Any]) -> 
     """Raise what the installed safetensors raises for these arguments of `safe_open`."""
     with _memory_file({}, b"") as path:
         stock_safe_open(path, framework, device, **options)
+
+
+def refuse_name(name: Any) -> NoReturn:
+    """Raise what the installed safetensors raises for the name of a tensor that is not there."""
+    with _memory_file({}, b"") as path, stock_safe_open(path, "np") as file:
+        file.get_slice(name)
+    raise AssertionError(f"a file without tensors has {name!r}")
 
 
 @contextlib.contextmanager
