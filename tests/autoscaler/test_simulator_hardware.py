@@ -12,7 +12,7 @@ from hotplate.autoscaler.grants import Quota
 from hotplate.autoscaler.simulator.arrivals import Arrivals
 from hotplate.autoscaler.simulator.fleet import Fleet
 from hotplate.autoscaler.simulator.outcome import Outcome
-from hotplate.autoscaler.simulator.policies import STANDBY_SHARE, Setup, simulate
+from hotplate.autoscaler.simulator.policies import POLICIES, STANDBY_SHARE, Setup, simulate
 from hotplate.autoscaler.simulator.simulation import Decided
 
 Trace = Mapping[str, Arrivals]
@@ -92,6 +92,24 @@ def test_scarce_instances_are_shared_by_weight() -> None:
     assert [replicas_at(fleet, 500.0) for fleet in fleets] == [4, 2]
     _, fleets = run(flood(("acme", "beta")), instances=6)
     assert [replicas_at(fleet, 500.0) for fleet in fleets] == [3, 3]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_is_granted_is_told_and_in_the_order_of_telling_never_more_than_there_is(
+    name: str,
+) -> None:
+    decided: list[Decided] = []
+    setup = Setup(20.0, instances=6)
+    simulate(name, flood(("acme", "beta", "gama"), requests=40), setup, decided.append)
+    granted: dict[str, int] = {}
+    for one in decided:
+        assert one.granted <= one.desired
+        assert ("granted" in one.reason) or one.granted == one.desired
+        granted[one.deployment] = one.granted
+        assert sum(granted.values()) <= 6
+    assert set(granted.values()) == {0}, "each grant that ends is told, too"
+    taken = [one for one in decided if one.reason.startswith(f"{one.granted} of {one.desired} gr")]
+    assert taken or name != "ours", "who has to give way is told though it decided nothing"
 
 
 def test_a_quota_is_never_exceeded_and_the_loser_is_told_why() -> None:

@@ -94,6 +94,7 @@ def test_every_decision_is_written_with_its_reason(trace: str, tmp_path: Path) -
         "deployment": "m0",
         "live": 0,
         "desired": 1,
+        "granted": 1,
         "reason": "",
     }
     assert "no replica" in decided[0]["reason"]

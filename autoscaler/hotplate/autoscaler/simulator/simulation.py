@@ -10,7 +10,8 @@ from heapq import heappop, heappush
 from itertools import count
 
 from hotplate.autoscaler.amounts import UNLIMITED, Amounts
-from hotplate.autoscaler.grants import Ask, Quota, share
+from hotplate.autoscaler.grants import Ask, Grant, Quota, share
+from hotplate.autoscaler.policy import Decision
 from hotplate.autoscaler.simulator.fleet import Begun, Fleet, Replica
 from hotplate.autoscaler.simulator.pool import Pool
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
@@ -26,12 +27,16 @@ FINISH, READY, MADE, ARRIVE, DECIDE = range(5)
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision that changed the number of replicas, or its reason."""
+    """Another number of replicas is wished for, or granted, because of this or another deployment.
+
+    In the order in which they are told, `granted` is never more than there is.
+    """
 
     at_s: float
     deployment: str
     live: int
     desired: int
+    granted: int
     reason: str
 
 
@@ -142,10 +147,8 @@ class Simulation:
         step = fleet.scaler.decide(fleet.demand(), fleet.replicas(), now)
         desired, next_at = min(step.desired, MAX_REPLICAS), step.next_at
         if desired != fleet.desired:
-            live, fleet.desired = fleet.live, desired
-            limit = self._grant(fleet, now)
-            if self._decided is not None:
-                self._decided(Decided(now, fleet.name, live, desired, step.why() + limit))
+            fleet.desired = desired
+            self._grant(fleet, step, now)
         if fleet.live != fleet.granted:
             self._follow(fleet, now)
         if next_at is not None:
@@ -163,11 +166,12 @@ class Simulation:
                     self._lacking.append(fleet)
                 return
 
-    def _grant(self, fleet: Fleet, now: float) -> str:
-        """As much of all wishes as there is for each; why this fleet gets less than it wishes."""
+    def _grant(self, fleet: Fleet, step: Decision, now: float) -> None:
+        """As much of all wishes as there is for each, where this fleet has another wish."""
         if not self._hardware.scarce:
             fleet.granted = fleet.desired
-            return ""
+            self._tell(fleet, Grant(fleet.desired), now, step)
+            return
         each = Amounts(gpus=1, replicas=1)
         asks = [
             Ask(one, one.organization, each, one.desired, one.kept, one.live)
@@ -175,13 +179,24 @@ class Simulation:
             if one.desired or one.granted
         ]
         grants = share(asks, self._hardware.quotas, self._capacity)
-        for one, grant in grants.items():
-            one.granted = grant.replicas
+        grants.setdefault(fleet, Grant(0))
+        for one in sorted(grants, key=lambda one: grants[one].replicas - one.granted):
+            before, one.granted = one.granted, grants[one].replicas
+            if one is fleet:
+                self._tell(one, grants[one], now, step)
+            elif one.granted != before:
+                self._tell(one, grants[one], now)
         others = [one for one in grants if one is not fleet and one.live != one.granted]
         for one in sorted(others, key=lambda one: one.granted - one.live):
             self._follow(one, now)
-        why = grants[fleet].reason if fleet in grants else ""
-        return f"; {why}" if why else ""
+
+    def _tell(self, fleet: Fleet, grant: Grant, now: float, step: Decision | None = None) -> None:
+        """`step` is the decision that led to it; None = another deployment's."""
+        if self._decided is not None:
+            why = filter(None, (step.why() if step else "", grant.reason))
+            reason = "; ".join(why) or f"all {fleet.desired} granted"
+            name, live = fleet.name, fleet.live
+            self._decided(Decided(now, name, live, fleet.desired, grant.replicas, reason))
 
     def _start(self, fleet: Fleet, now: float) -> bool:
         """A replica starts, on an instance that is ready, or else a new one, if there is one."""
