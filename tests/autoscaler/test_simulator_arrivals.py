@@ -59,6 +59,7 @@ def test_what_a_spreadsheet_writes_is_read(
         (HEADER, "has no requests"),
         ("arrival_s,service_s,deployment\n0,1,a\n", "column organization is missing"),
         ("0,1,a,acme\n", "column arrival_s is missing"),
+        ("data/\0\0\0chunk-0.csv\0\0\n0,2.0,1.5,Gamma,0.4,1.1\n", "unpack it"),
         (HEADER + "2,1,a,acme\n1,1,a,acme\n", "line 3: arrival_s 1.0 is before 2.0"),
         (HEADER + "-1,1,a,acme\n", "line 2: arrival_s is -1.0"),
         (HEADER + "0,-1,a,acme\n", "line 2: service_s is -1.0"),

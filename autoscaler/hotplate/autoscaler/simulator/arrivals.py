@@ -96,6 +96,8 @@ def _opened(path: Path) -> IO[str]:
 def _rows(path: Path, file: IO[str], rng: random.Random) -> Iterator[tuple[int, Request]]:
     """Line number and request of each row, by the format that the first line shows."""
     first = file.readline()
+    if "\0" in first:
+        raise TraceInvalid(f"{path} is no text; unpack it if it is an archive, and give its files")
     read_line = foreign_traces.reader(first, path.name.partition(".")[0], rng)
     if read_line is not None:
         yield from _foreign(path, chain([first], file), read_line)
