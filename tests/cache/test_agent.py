@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -328,6 +329,17 @@ async def test_an_idle_agent_uses_no_processor_time(bench: Bench) -> None:
             await client.tree(bench.first.digest, wait="all")
         # Writing to disk and telling peers may end a little later; the same for ever is busy.
         assert min([await spent_s(agent.process.pid) for _ in range(3)]) < 0.01 * WATCHED_S
+
+
+async def test_who_sends_half_a_request_costs_no_processor_time(bench: Bench) -> None:
+    with bench.agent() as agent, contextlib.ExitStack() as stack:
+        host, _, port = agent.url.removeprefix("http://").rpartition(":")
+        for _ in range(50):
+            connection = stack.enter_context(socket.create_connection((host, int(port))))
+            connection.sendall(b"GET /v1/chu")
+        assert min([await spent_s(agent.process.pid) for _ in range(3)]) < 0.05 * WATCHED_S
+        connection.sendall(b"nks/x/0 HTTP/1.1\r\n\r\n")
+        assert (await asyncio.to_thread(connection.recv, 12)) == b"HTTP/1.1 400"
 
 
 async def spent_s(pid: int) -> float:

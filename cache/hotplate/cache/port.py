@@ -72,25 +72,25 @@ class Port:
 
 
 async def _peek(connection: socket.socket) -> bytes:
-    """The first bytes of a connection, left where they are, as far as they look like PREFIX.
+    """The first bytes of a connection, left where they are.
 
     Raises OSError when the other side leaves first.
     """
     connection.setblocking(False)
+    # Nobody is woken for less: who sends half a line would be looked at again and again.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(PREFIX))
     loop = asyncio.get_running_loop()
-    while True:
-        readable = loop.create_future()
-        loop.add_reader(connection, _set, readable)
-        try:
-            await readable
-        finally:
-            loop.remove_reader(connection)
-        seen = connection.recv(len(PREFIX), socket.MSG_PEEK)
-        if not seen:
-            raise ConnectionResetError
-        if seen == PREFIX or not PREFIX.startswith(seen):
-            return seen
-        await asyncio.sleep(0.001)  # the rest of a line that began right
+    readable = loop.create_future()
+    loop.add_reader(connection, _set, readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(connection)
+    seen = connection.recv(len(PREFIX), socket.MSG_PEEK)
+    if not seen:
+        raise ConnectionResetError
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    return seen
 
 
 def _set(future: asyncio.Future[None]) -> None:
