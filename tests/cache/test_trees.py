@@ -57,12 +57,12 @@ def test_a_tree_has_its_files_folders_modes_and_times(tree: TreeFolder) -> None:
         assert (tree.root / entry.path).stat().st_mtime == entry.mtime
 
 
-def test_a_streamed_file_cannot_be_opened_and_is_then_whole(tree: TreeFolder) -> None:
+def test_a_streamed_file_is_seen_cannot_be_opened_and_is_then_whole(tree: TreeFolder) -> None:
     tree.build(DIGESTS, WHOLE)
     path = tree.root / "sub/model.safetensors"
-    with pytest.raises((FileNotFoundError, PermissionError)):
+    assert path.is_file() and tree.absent == set(), "libraries look before they open"
+    with pytest.raises(PermissionError):
         path.read_bytes()
-    assert tree.absent == (set() if path.exists() else {"sub/model.safetensors"})
     tree.link(MANIFEST.entries[3], DIGESTS["sub/model.safetensors"])
     assert (path.read_bytes(), tree.absent) == (WEIGHTS, set())
     assert (tree.root / "sub").stat().st_mtime == 1.1e9
@@ -86,6 +86,19 @@ def test_an_ordinary_user_sees_the_file_and_may_not_open_it(tmp_path: Path, disk
     assert in_a_fork(place) == 0
     os.close(reached)
     assert (tmp_path / "model.safetensors").stat().st_mtime == 1e9
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="nobody else may open any file")
+@pytest.mark.parametrize("stand_in", ["/nowhere", "/proc/self/cmdline"])
+def test_a_streamed_file_is_not_there_where_root_could_open_what_stands_in_for_it(
+    tree: TreeFolder, monkeypatch: pytest.MonkeyPatch, stand_in: str
+) -> None:
+    monkeypatch.setattr("hotplate.cache.disk._CLOSED_TO_ROOT", stand_in)
+    tree.build(DIGESTS, WHOLE)
+    path = tree.root / "sub/model.safetensors"
+    assert tree.absent == {"sub/model.safetensors"} and not os.path.lexists(path)
+    tree.link(MANIFEST.entries[3], DIGESTS["sub/model.safetensors"])
+    assert (path.read_bytes(), tree.absent) == (WEIGHTS, set())
 
 
 def in_a_fork(work: Callable[[], None]) -> int:

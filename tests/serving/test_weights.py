@@ -190,7 +190,7 @@ async def test_tensors_of_a_real_agent_are_used_while_the_rest_is_held_back(
     agent: tuple[PacedOrigin, Path, Any],
 ) -> None:
     origin, path, _ = agent
-    assert not os.access(path, os.R_OK)
+    assert path.is_file() and not os.access(path, os.R_OK)
 
     stream = await asyncio.to_thread(weights.stream, path)
     for name in "ab":
@@ -219,6 +219,34 @@ async def test_a_worker_waits_for_a_file_that_is_not_seen_before_it_is_whole(
     origin.release()
     await waiting
     assert path.stat().st_size > 2 * CHUNK_BYTES
+
+
+async def test_a_start_that_fails_ends_when_the_next_one_finds_all_files_whole(
+    agent: tuple[PacedOrigin, Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin, path, _ = agent
+    monkeypatch.setenv("HOTPLATE_MODELS", str(path.parent))
+    program = """
+        import os
+        from hotplate.serving.replica import worker
+        path = os.path.join(os.environ["HOTPLATE_MODELS"], "model.safetensors")
+        worker._leave = lambda status: print(status, os.path.getsize(path))
+        worker.run(lambda: open("/nowhere").close())
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", textwrap.dedent(program)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    async for line in process.stderr:
+        if line.startswith(b"The service did not start: FileNotFoundError"):
+            break
+    origin.release()
+    status, size_bytes = (await process.stdout.read()).split()
+    assert int(status) == 1 and int(size_bytes) > 2 * CHUNK_BYTES
+    await process.wait()
 
 
 def test_a_streamed_file_has_what_the_library_has() -> None:

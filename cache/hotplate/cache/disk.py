@@ -19,6 +19,9 @@ from hotplate.cache.folder import PARTIAL, Folder
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.room import Room, is_full, mib
 
+_CLOSED_TO_ROOT = "/proc/sys/vm/compact_memory"
+"""Written only. Who writes there by mistake has the kernel tidy its memory, at worst."""
+
 _LEFT = re.compile(rf"{re.escape(PARTIAL)}([0-9a-f]{{64}})-")
 
 
@@ -181,13 +184,16 @@ class DiskTier:
     def place_closed(self, target: Path, mtime: float) -> bool:
         """Puts a file at `target` that nobody may open, atomically; whether that can be had.
 
-        Root may open any: then there is nothing at `target`.
+        Root may open any but a few of the kernel's: it is a link to one of those, if there is one.
         """
         with self._linking:
             self._spare.unlink(missing_ok=True)
             os.close(os.open(self._spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
             os.utime(self._spare, (mtime, mtime))
-            closed = not os.access(self._spare, os.R_OK)
+            if os.access(self._spare, os.R_OK):
+                self._spare.unlink()
+                self._spare.symlink_to(_CLOSED_TO_ROOT)
+            closed = self._spare.is_file() and not os.access(self._spare, os.R_OK)
             if closed:
                 os.replace(self._spare, target)
             else:

@@ -2,8 +2,8 @@
 
 A file that is not streamed is complete before the tree counts as ready. A streamed file is a link
 into the file view until it is complete on disk; then the file itself takes its place atomically.
-Without a view it is a file that nobody may open, or is not there at all where its reader is root,
-who may open any. So a reader that knows nothing of the agent sees right bytes or an error.
+Without a view it is a file that nobody may open, or is not there at all where root may open any.
+So a reader that knows nothing of the agent sees right bytes or an error.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -268,7 +269,18 @@ def run(work: Callable[[], int]) -> None:
     except BaseException as error:
         traceback.print_exc()
         _say_last(error)
+    if status:
+        _wait_for_models()
     _leave(status)
+
+
+def _wait_for_models() -> None:
+    """Native code cannot open a stand-in, and after a few failed starts a revision has failed: the
+    next one finds all files whole."""
+    from hotplate.serving.streaming.audit import wait_for_models
+
+    with contextlib.suppress(OSError):
+        wait_for_models()
 
 
 def _leave(status: int) -> None:

@@ -26,7 +26,7 @@ def _before(event: str, args: tuple[Any, ...]) -> None:
     if event == "open":
         _before_open(args[0], args[-1])
     elif event in _PROGRAMS and _name_models(_PROGRAMS[event](*args)):
-        _wait_for_models()
+        wait_for_models()
 
 
 def _before_open(path: Any, flags: Any) -> None:
@@ -42,7 +42,8 @@ def _wait_for(path: str) -> None:
         source.wait_linked()
 
 
-def _wait_for_models() -> None:
+def wait_for_models() -> None:
+    """Blocks until no file of the replica's models is a stand-in. Raises OSError."""
     for folder in _model_folders():
         for parent, _, names in os.walk(folder, followlinks=True):
             for name in names:
