@@ -29,6 +29,7 @@ class Remote:
 
     def __init__(self) -> None:
         self.content = CONTENT
+        self.tag_name = "ETag"
         self.tag = "first"
         self.bytes_per_s = 50e6
         self.latency_s = 0.05
@@ -54,7 +55,7 @@ class RangedFiles(OwnFileSystem):
     def info(self, path: str, **_: Any) -> Any:
         remote = self.remote
         size = len(remote.content)
-        return {"name": path, "size": size, "type": "file", "ETag": remote.tag}
+        return {"name": path, "size": size, "type": "file", remote.tag_name: remote.tag}
 
     def cat_file(self, path: str, start: int, end: int) -> bytes:
         return self.remote.read(start, end)
@@ -166,6 +167,18 @@ def test_a_file_that_changes_between_two_pieces_is_an_error(
 
     remote.before_answer = change
     with pytest.raises(VersionChanged, match="was changed while it was fetched"):
+        read(source)
+
+
+@pytest.mark.parametrize("tag_name", ["etag", "generation", "mtime", "modify", "modificationTime"])
+def test_a_change_is_known_by_whatever_the_file_system_says_of_it(
+    remote: Remote, tag_name: str
+) -> None:
+    """`az://`, `gs://`, `sftp://`, `ftp://` and `webhdfs://` each have a word of their own."""
+    remote.tag_name = tag_name
+    source = file_at(remote)
+    remote.content, remote.tag = bytes(len(CONTENT)), "second"
+    with pytest.raises(VersionChanged):
         read(source)
 
 

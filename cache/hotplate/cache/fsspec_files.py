@@ -14,7 +14,10 @@ from hotplate.cache.locations import Location, Version, changed
 from hotplate.cache.origin import Came, Source, unheard
 from hotplate.cache.pace import Pace, report
 
-_TAGS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "last_modified")
+_TAGS = (
+    *("ETag", "etag", "generation", "md5Hash", "content_md5"),
+    *("mtime", "last_modified", "modify", "modificationTime"),
+)
 """Where file systems of fsspec say what changes with the content; the first one counts."""
 
 
