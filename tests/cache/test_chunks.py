@@ -127,7 +127,7 @@ def test_a_corrupt_chunk_is_fetched_three_more_times_and_then_named() -> None:
     assert taken(chunks, 0.0) == 4
     error = chunks.failed(4, ChunkCorrupt("x"), 0.0)
     assert isinstance(error, ChunkCorrupt)
-    assert "model.safetensors: chunk 4 of 9 was corrupt 4 times" in str(error)
+    assert "model.safetensors: chunk 4 of 9 was corrupt 4 times; the origin has other" in str(error)
 
 
 def test_what_no_second_try_can_mend_fails_at_once() -> None:

@@ -229,6 +229,21 @@ async def test_an_origin_that_has_no_time_at_first_is_asked_again(tmp_path: Path
             assert (await pull)["from_origin_bytes"] == len(CONFIG)
 
 
+async def test_who_waits_for_a_pull_is_told_that_the_agent_stops(tmp_path: Path) -> None:
+    with WebServer({"/a": WEIGHTS}) as web:
+        web.hold("/a", 0)
+        async with contextlib.AsyncExitStack() as stack:
+            process = stack.enter_context(AgentProcess(tmp_path, ""))
+            client = AgentClient(process.url, "", patience_s=0)
+            stack.push_async_callback(client.close)
+            pull = asyncio.create_task(client.pull(f"{web.url}/a"))
+            await asyncio.to_thread(web.wait_for, "/a", 0)
+            await asyncio.to_thread(process.terminate)
+            with pytest.raises(CacheError, match="the agent is stopping; ask again when it runs"):
+                await pull
+        web.release()
+
+
 async def test_a_slow_origin_is_waited_for_as_long_as_bytes_come(tmp_path: Path) -> None:
     content = random_bytes(100_000, 22)
     with WebServer({"/m": content}, bytes_per_s=50_000) as web:

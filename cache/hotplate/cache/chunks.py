@@ -151,7 +151,7 @@ class Chunks:
             if times > CORRUPT_REFETCHES:
                 return ChunkCorrupt(
                     f"{self.name}: chunk {index} of {self.count} was corrupt {times} times; "
-                    "push it to the origin again"
+                    "the origin has other bytes than at first; put those back, or push it again"
                 )
             return None
         times = self._failures[index] = self._failures.get(index, 0) + 1

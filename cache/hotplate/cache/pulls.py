@@ -40,6 +40,8 @@ class Pull:
     asking: Traffic = field(default_factory=Traffic)
     """What was read to learn which digests are right."""
     task: asyncio.Task[None] = field(init=False)
+    ended_by: str = "no longer wanted on this node"
+    """Why it was cancelled, when it was."""
 
     @property
     def size_bytes(self) -> int | None:
@@ -119,6 +121,8 @@ class Pulls:
         return self.bring(location.versions[0], whole)
 
     async def close(self) -> None:
+        for pull in self._pulls.values():
+            pull.ended_by = "the agent is stopping; ask again when it runs"
         tasks = [pull.task for pull in self._pulls.values()] + list(self._settling.values())
         for task in tasks:
             task.cancel()
@@ -243,6 +247,6 @@ def failure(pull: Pull) -> CacheError | None:
     if not pull.task.done():
         return None
     if pull.task.cancelled():
-        return CacheError(f"{pull.url}: no longer wanted on this node")
+        return CacheError(f"{pull.url}: {pull.ended_by}")
     error = pull.task.exception()
     return error if error is None or isinstance(error, CacheError) else CacheError(repr(error))
