@@ -38,6 +38,8 @@ def test_a_plan_has_a_rule_for_each_tensor() -> None:
         ((0, -1, 2), (4,), "-1 to 2 is not within"),
         ((0, 1), (4,), r"\(0, 1\) is none of"),
         (5, (4,), "5 is none of"),
+        ((0, 0.5, 1), (4,), r"\(0, 0.5, 1\) is none of"),
+        (("0", 0, 2), (4,), r"\(.0., 0, 2\) is none of"),
     ],
 )
 def test_a_rule_that_does_not_fit_is_a_sentence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
@@ -69,7 +70,7 @@ class Plan:
         if rule is None or rule is WHOLE:
             return None if rule is None else ()
         try:
-            dim, start, stop = rule
+            dim, start, stop = map(operator.index, rule)
         except (TypeError, ValueError):
             raise ValueError(
                 f"plan for {name}: {rule!r} is none of (dim, start, stop), shard(…), WHOLE and None"
