@@ -14,7 +14,9 @@ from hotplate.autoscaler.policy import Behavior, Cause, Decision, Demand, Policy
 from tests.autoscaler.deciding import IDLE, ONE, after, asleep, idle_since, told
 
 
-@pytest.mark.parametrize("memory", [{"cold_starts_s": ["soon"]}, {"service_s": "long"}])
+@pytest.mark.parametrize(
+    "memory", [{"cold_starts_s": ["soon"]}, {"proven_replicas": -1}, {"service_s": "long"}]
+)
 def test_a_broken_memory_is_refused(memory: dict[str, object]) -> None:
     with pytest.raises(MemoryInvalid):
         Decider(Policy(), now=0.0, memory=memory)

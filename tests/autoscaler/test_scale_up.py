@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Behavior, Cause, Demand, Policy, Replicas
-from tests.autoscaler.deciding import ONE, after, asleep, told
+from tests.autoscaler.deciding import IDLE, ONE, after, asleep, told
 
 # From zero
 
@@ -23,17 +26,8 @@ def test_a_burst_at_zero_starts_as_many_as_its_queue_justifies() -> None:
     assert after(asleep(Policy(0, 9)), long, 0, 50.0).desired == 4
 
 
-def test_a_burst_starts_all_the_replicas_that_it_fills_at_once() -> None:
-    burst = Demand(queued=40, service_s=60.0)
-    assert after(asleep(Policy(0, 50)), burst, 0, 20.0).desired == 40
-    one_busy = asleep(Policy(0, 50))
-    after(one_busy, Demand(1, 0, service_s=60.0), 1, 20.0)
-    assert after(one_busy, Demand(1, 39, service_s=60.0), 1, 21.0).desired == 40
-
-
-def test_fast_as_the_user_writes_it_goes_in_steps_of_four_or_double_per_fifteen_seconds() -> None:
-    decider = asleep(Policy(0, 50, scale_up_behavior=Behavior.FAST))
-    burst = Demand(queued=40, service_s=60.0)
+def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None:
+    decider, burst = asleep(Policy(0, 50)), Demand(queued=40, service_s=60.0)
     decider.observe(burst, 20.0)
     first = decider.decide(Replicas(), 20.0)
     assert (first.desired, first.cause) == (4, Cause.WAKE)
@@ -45,18 +39,42 @@ def test_fast_as_the_user_writes_it_goes_in_steps_of_four_or_double_per_fifteen_
     assert desired == [4, 8, 8, 16, 32]
 
 
-def test_what_is_only_foreseen_starts_no_more_than_what_is_there() -> None:
-    """Long requests come to a sleeping model, four in 3 s, and a start takes a minute."""
-    decider, desired = Decider(Policy(0, 50), now=0.0), 0
-    decider.ready_after(60.0)
-    found = []
-    for turn in range(6):
-        now, held = 100.0 + 3.0 * turn, Demand(queued=1 + 4 * turn, service_s=60.0)
-        decision = told(decider, held, Replicas(0, (100.0,) * desired), now)
-        desired = decision.desired
-        found.append((desired, decision.reason))
-    assert [replicas for replicas, _ in found] == [1, 5, 9, 23, 34, 42]
-    assert "61 wanted, at most 2 x what the requests that are there fill" in found[-1][1]
+def bursts(policy: Policy, memory: dict[str, Any] | None = None) -> list[list[int]]:
+    """Replicas wished at 0, 0.2 and 15 s of three bursts of twenty long requests, hours apart."""
+    decider, found = Decider(policy, now=0.0, memory=memory), []
+    decider.ready_after(4.0)
+    for hour in (1, 2, 3):
+        now, live = 3600.0 * hour, 0
+        wished = []
+        for after_s in (0.0, 0.2, 15.0):
+            queue = Demand(queued=20, service_s=60.0)
+            live = told(decider, queue, Replicas(0, (now,) * live), now + after_s).desired
+            wished.append(live)
+        after(decider, Demand(in_flight=20, service_s=60.0), 20, now + 60.0)
+        after(decider, Demand(in_flight=19, service_s=60.0), 20, now + 70.0)
+        after(decider, IDLE, 20, now + 120.0)
+        found.append(wished)
+        memory = json.loads(json.dumps(decider.memory(now + 120.0)))
+        decider = Decider(policy, now=0.0, memory=memory)
+    return found
+
+
+def test_a_burst_as_large_as_one_before_is_met_at_once_also_after_a_restart() -> None:
+    assert bursts(Policy(0, 50)) == [[4, 4, 8], [20, 20, 20], [20, 20, 20]]
+
+
+def test_what_has_not_been_seen_or_what_the_user_wrote_goes_in_steps() -> None:
+    assert bursts(Policy(0, 50), {"proven_replicas": 6})[0] == [6, 6, 12]
+    fast = Policy(0, 50, scale_up_behavior=Behavior.FAST)
+    assert bursts(fast) == [[4, 4, 8]] * 3
+
+
+def test_the_steps_hold_while_a_demand_goes_on() -> None:
+    """One that ends among many says nothing of the next burst."""
+    decider = asleep(Policy(0, 50))
+    after(decider, Demand(1, 0, service_s=60.0), 1, 100.0)
+    assert after(decider, Demand(1, 39, service_s=60.0), 1, 101.0).desired == 4
+    assert after(decider, Demand(1, 38, service_s=60.0), 4, 102.0).desired == 4
 
 
 @pytest.mark.parametrize(

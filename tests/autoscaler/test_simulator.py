@@ -111,9 +111,9 @@ def test_one_long_request_gets_one_replica_of_ours_and_two_of_knatives() -> None
     assert max(one.desired for one in decisions("knative-kpa", long, Setup(20.0))) == 2
 
 
-@pytest.mark.parametrize("most", [3, 5, 9])
+@pytest.mark.parametrize("most", [3, 5])
 def test_a_jump_of_demand_is_one_decision_and_no_replica_too_many(most: int) -> None:
-    """From one busy replica."""
+    """From one busy replica, as far as the step limits allow: +100 % or +4."""
     steady = [(60.0 * turn, 50.0) for turn in range(40)]
     jump = [(1021.0 + turn / 1000, 900.0) for turn in range(most - 1)]
     found = decisions("ours", one(*sorted(steady + jump)), Setup(10.0))

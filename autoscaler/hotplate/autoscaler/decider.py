@@ -51,10 +51,10 @@ class Decider:
         self._window_s, self._down_source = policy.down_window_s, policy.down_source
         self._ours, self._documented = policy.is_ours, policy.says_how_to_go_up
         memory = memory or {}
-        self._keep_alive, cold_starts_s, service_s = _recall(memory, now)
+        self._keep_alive, cold_starts_s, service_s, proven = _recall(memory, now)
         self._spare = Spare.from_json(memory.get("spare", {}), now, policy.max_replicas)
         self._wishes = Wishes(policy, cold_starts_s, service_s)
-        self._levels = Levels(self._keep_s, self._keep_alive)
+        self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
         self._restarted_at = -math.inf
         self._least = _Least(policy.min_replicas, f"min_replicas is {policy.min_replicas}")
@@ -104,6 +104,7 @@ class Decider:
         return {
             "keep_alive": self._keep_alive.to_json(now),
             "spare": self._spare.to_json(now),
+            "proven_replicas": self._levels.proven,
             "cold_starts_s": [round(s, 3) for s in self._wishes.cold_starts_s],
             "service_s": round(self._wishes.service_s, 4),
         }
@@ -175,7 +176,7 @@ class Decider:
         # The first replica is never held back: a window or `disabled` says how to scale, and a
         # deployment at zero that nothing wakes could not answer at all.
         floor = max(live, self._desired, 1 if self._wishes.total else 0)
-        granted = restraint.grant(wish, floor, self._wishes.level, now)
+        granted = restraint.grant(wish, floor, self._levels.proven, now)
         claim = granted
         if self._least.replicas > claim.replicas:
             claim = self._minimum()
@@ -246,7 +247,7 @@ def _demand_fits() -> str:
     return "demand fits"
 
 
-def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], float]:
+def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[float], float, int]:
     """What `Decider.memory` wrote."""
     cold_starts_s = memory.get("cold_starts_s", [])
     if not isinstance(cold_starts_s, list) or not all(
@@ -256,4 +257,8 @@ def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[floa
     service_s = memory.get("service_s", 0.0)
     if not isinstance(service_s, int | float) or not 0 <= service_s < math.inf:
         raise MemoryInvalid(f"service_s {service_s!r} is no number of seconds; start without it")
-    return KeepAlive.from_json(memory.get("keep_alive", {}), now), cold_starts_s, service_s
+    proven = memory.get("proven_replicas", 0)
+    if not isinstance(proven, int) or proven < 0:
+        raise MemoryInvalid(f"proven_replicas {proven!r} is no number of replicas; start without")
+    keep_alive = KeepAlive.from_json(memory.get("keep_alive", {}), now)
+    return keep_alive, cold_starts_s, service_s, proven

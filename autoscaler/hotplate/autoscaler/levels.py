@@ -43,8 +43,13 @@ class Levels:
     k is kept exactly while some wish of the last `keep_s` seconds was k or more.
     """
 
-    def __init__(self, keep_s: Callable[[int, float], float], keep_alive: KeepAlive) -> None:
+    def __init__(
+        self, keep_s: Callable[[int, float], float], keep_alive: KeepAlive, proven: int = 0
+    ) -> None:
         self.wanted = 0
+        self.proven = proven
+        """The highest level that an earlier demand has reached; earlier = half of it has left."""
+        self._peak = 0
         self._keep_s = keep_s
         self._keep_alive = keep_alive
         self._idle: dict[int, Idle] = {}
@@ -60,6 +65,11 @@ class Levels:
         for level in range(wanted + 1, self.wanted + 1):
             self._leave(level, now, seen=True)
         self.wanted = wanted
+        if wanted > self._peak:
+            self._peak = wanted
+        elif 2 * wanted <= self._peak:
+            self.proven = max(self.proven, self._peak)
+            self._peak = wanted
 
     def kept(self, current: int, now: float) -> Kept:
         """How many of `current` replicas have demand or are kept for it.

@@ -1,4 +1,4 @@
-"""How much of a wish for more replicas is granted: windows, step limits, `disabled`."""
+"""How fast a wish for more replicas is granted: windows, step limits, `disabled`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ STEP_S = 15.0
 """Period of the step limits; Kubernetes' and BentoCloud's."""
 STEP_REPLICAS = 4
 """At least this many replicas may be added in a period, however few there are; as theirs."""
-FORESEEN = 2
-"""Of our own wishes, at most so many times what the requests that are there fill: what is only
-foreseen counts no more than what is there."""
 
 
 class Restraint:
@@ -28,29 +25,22 @@ class Restraint:
         """From `now` on there should be this many replicas."""
         self._decided.record(replicas, now)
 
-    def grant(self, wish: Claim, floor: int, filled: int, now: float) -> Claim:
+    def grant(self, wish: Claim, floor: int, proven: int, now: float) -> Claim:
         """As much of the wish as may be had now; up to `floor` replicas nothing holds it back.
 
-        `filled` is how many the requests that are there fill. Where the user wrote nothing, there
-        are no steps: each would be a wait for a replica that has work already.
+        Nor do our own steps up to `proven`, as many as an earlier demand had work for: they are
+        there against a demand that nobody has seen, and a burst that comes back is none.
         """
         if self._window_s:
             self._wishes.record(wish.replicas, now)
         if wish.replicas <= floor or floor >= self._policy.max_replicas:
             return wish
-        if not self._policy.says_how_to_go_up:
-            return self._within_sight(wish, max(floor, FORESEEN * filled))
         if self._policy.scale_up_behavior is Behavior.DISABLED:
             return wish.held_to(floor, "scale_up_behavior is disabled")
+        free = floor if self._policy.says_how_to_go_up else max(floor, proven)
         if self._window_s:
             wish = self._within_window(wish, floor, now)
-        return self._within_step(wish, floor, now)
-
-    def _within_sight(self, wish: Claim, limit: int) -> Claim:
-        if limit >= wish.replicas:
-            return wish
-        why = f"{wish.replicas} wanted, at most {FORESEEN} x what the requests that are there fill"
-        return wish.held_to(limit, why, wish.next_at)
+        return self._within_step(wish, free, now)
 
     def _within_window(self, wish: Claim, floor: int, now: float) -> Claim:
         least = max(floor, int(self._wishes.min(now)))
