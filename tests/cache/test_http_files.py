@@ -140,6 +140,21 @@ def test_a_change_of_the_tag_alone_is_an_error(files: HttpFiles, web: WebServer)
         read(files, version, 0, 10)
 
 
+def test_a_server_that_minds_no_condition_or_range_gives_no_wrong_byte(
+    files: HttpFiles, web: WebServer
+) -> None:
+    path = "/m/model.safetensors"
+    version = only(files, web.url + path)
+    web.ways.headers[path] = {"ETag": '"other"'}
+    with pytest.raises(VersionChanged):
+        read(files, version, 0, 10)
+    web.ways.headers[path] = {"Content-Range": f"bytes 5-14/{len(CONTENT)}"}
+    with pytest.raises(
+        OriginUnavailable, match=r"was asked for bytes 0-9 and answered 'bytes 5-14"
+    ):
+        read(files, version, 0, 10)
+
+
 def test_a_body_that_ends_early_is_an_error_that_says_what_was_read(
     files: HttpFiles, web: WebServer
 ) -> None:

@@ -186,6 +186,14 @@ async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
         assert loop.time() - sent_s < PATIENCE_S
 
 
+async def test_who_has_said_more_than_it_may_is_read_later(tmp_path: Path) -> None:
+    door, loop = Door(tmp_path / "door", None, limit=1), asyncio.get_running_loop()
+    began_s = loop.time()
+    await door.pace(5100 << 10)
+    assert loop.time() - began_s >= 0.1, "beyond a burst of 5000 lines or KiB, 1000 a second"
+    door.close()
+
+
 def test_a_door_counts_who_is_inside(tmp_path: Path) -> None:
     door = Door(tmp_path / "door", None, limit=1)
     refusal = pytest.raises(TooMany, match=r"1 files are open at .*door already")
