@@ -15,7 +15,15 @@ from tests.autoscaler.deciding import IDLE, ONE, after, asleep, idle_since, told
 
 
 @pytest.mark.parametrize(
-    "memory", [{"cold_starts_s": ["soon"]}, {"proven_replicas": -1}, {"service_s": "long"}]
+    "memory",
+    [
+        {"cold_starts_s": ["soon"]},
+        {"cold_starts_s": [float("inf")]},
+        {"proven_replicas": -1},
+        {"service_s": "long"},
+        {"keep_alive": []},
+        {"spare": None},
+    ],
 )
 def test_a_broken_memory_is_refused(memory: dict[str, object]) -> None:
     with pytest.raises(MemoryInvalid):

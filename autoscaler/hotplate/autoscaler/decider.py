@@ -52,7 +52,7 @@ class Decider:
         self._ours, self._documented = policy.is_ours, policy.says_how_to_go_up
         memory = memory or {}
         self._keep_alive, cold_starts_s, service_s, proven = _recall(memory, now)
-        self._spare = Spare.from_json(memory.get("spare", {}), now, policy.max_replicas)
+        self._spare = Spare.from_json(_by_level(memory, "spare"), now, policy.max_replicas)
         self._wishes = Wishes(policy, cold_starts_s, service_s)
         self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
@@ -251,7 +251,7 @@ def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[floa
     """What `Decider.memory` wrote."""
     cold_starts_s = memory.get("cold_starts_s", [])
     if not isinstance(cold_starts_s, list) or not all(
-        isinstance(s, int | float) and s > 0 for s in cold_starts_s
+        isinstance(s, int | float) and 0 < s < math.inf for s in cold_starts_s
     ):
         raise MemoryInvalid("cold_starts_s is not a list of seconds; start without it")
     service_s = memory.get("service_s", 0.0)
@@ -260,5 +260,12 @@ def _recall(memory: Mapping[str, Any], now: float) -> tuple[KeepAlive, list[floa
     proven = memory.get("proven_replicas", 0)
     if not isinstance(proven, int) or proven < 0:
         raise MemoryInvalid(f"proven_replicas {proven!r} is no number of replicas; start without")
-    keep_alive = KeepAlive.from_json(memory.get("keep_alive", {}), now)
+    keep_alive = KeepAlive.from_json(_by_level(memory, "keep_alive"), now)
     return keep_alive, cold_starts_s, service_s, proven
+
+
+def _by_level(memory: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = memory.get(name, {})
+    if not isinstance(found, dict):
+        raise MemoryInvalid(f"{name} is not weights by level; start without it")
+    return found
