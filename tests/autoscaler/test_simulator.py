@@ -120,6 +120,13 @@ def test_a_jump_of_demand_is_one_decision_and_no_replica_too_many(most: int) -> 
     assert [step.desired for step in found if step.at_s < 1900.0] == [1, most]
 
 
+def test_no_spare_is_started_again_and_again_for_requests_that_stay_alone() -> None:
+    """The second one came while the first waited for its replica; none has met another since."""
+    alone = one(*[(5.0 * turn, 0.5) for turn in range(200)])
+    outcome, _ = simulate("ours", alone, Setup(cold_start_s=5.0))
+    assert outcome.starts < 10
+
+
 def test_a_burst_starts_its_replicas_in_one_decision() -> None:
     burst = one(*[(5.0, 30.0)] * 4)
     found = decisions("ours", burst, Setup(20.0))

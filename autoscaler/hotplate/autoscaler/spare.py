@@ -53,6 +53,7 @@ def worth_for(weights: list[float], price_s: float, *, start_s: float) -> float:
     """The edge that minimises what idling, and rises to a missing replica, cost; 0 = none.
 
     A spare that is still starting when demand rises saves the part of the price that has passed.
+    One that is begun costs its start, however soon demand falls.
     """
     rises = weights[:SIZE]
     rising = sum(rises)
@@ -64,11 +65,11 @@ def worth_for(weights: list[float], price_s: float, *, start_s: float) -> float:
     falling = sum(falls)
     best_s, best_cost, over = 0.0, rising * price_s, 0.0
     for spare_s, stay_s, rise, fall in zip(EDGES, MIDDLES, rises, falls, strict=True):
-        cost = over + (rising + falling) * spare_s + rising * price_s
+        cost = over + rising * spare_s + falling * max(spare_s, start_s) + rising * price_s
         if cost < best_cost:
             best_s, best_cost = spare_s, cost
         missing = 1 - stay_s / start_s if stay_s < start_s else 0.0
-        over += (rise + fall) * stay_s + rise * price_s * missing
+        over += rise * stay_s + fall * max(stay_s, start_s) + rise * price_s * missing
         rising -= rise
         falling -= fall
     return best_s
