@@ -155,6 +155,22 @@ def test_a_server_that_minds_no_condition_or_range_gives_no_wrong_byte(
         read(files, version, 0, 10)
 
 
+@pytest.mark.parametrize("lengths", [True, False])
+def test_a_stream_of_another_length_is_an_error(
+    files: HttpFiles, web: WebServer, lengths: bool
+) -> None:
+    web.ways.ranges, web.ways.tags, web.ways.lengths = False, False, lengths
+    path = "/m/model.safetensors"
+    version = only(files, web.url + path)
+    web.files[path] = CONTENT[:-1]
+    with pytest.raises(VersionChanged if lengths else OriginUnavailable):
+        read(files, version, len(CONTENT) - 10, 10)
+    if lengths:
+        web.files[path] = CONTENT + b"longer"
+        with pytest.raises(VersionChanged):
+            read(files, version, 0, 10)
+
+
 def test_a_body_that_ends_early_is_an_error_that_says_what_was_read(
     files: HttpFiles, web: WebServer
 ) -> None:

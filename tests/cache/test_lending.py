@@ -194,6 +194,18 @@ async def test_who_has_said_more_than_it_may_is_read_later(tmp_path: Path) -> No
     door.close()
 
 
+async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    door = Door(tmp_path / "door", None, limit=1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(bytes(doors.LINE_BYTES))
+        theirs.send(b"x")
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(ValueError, match="a line of more than 65536 bytes"):
+            await doors.Lines(ours, door).receive()
+    door.close()
+
+
 def test_a_door_counts_who_is_inside(tmp_path: Path) -> None:
     door = Door(tmp_path / "door", None, limit=1)
     refusal = pytest.raises(TooMany, match=r"1 files are open at .*door already")

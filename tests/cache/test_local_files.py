@@ -10,12 +10,13 @@ from hotplate.cache.local_files import LocalFiles
 
 
 def test_a_file_that_is_replaced_by_one_of_its_size_is_another(tmp_path: Path) -> None:
-    path, files, view = tmp_path / "model.safetensors", LocalFiles(), memoryview(bytearray(3))
+    path, files, got = tmp_path / "model.safetensors", LocalFiles(), bytearray(3)
+    view = memoryview(got)
     path.write_bytes(b"first")
     (version,) = files.find(f"file://{path}").versions
     source = files.source(version)
     source.read_into(1, view)
-    assert view == b"irs"
+    assert got == b"irs"
     path.write_bytes(b"other")
     os.utime(path, (1e9, 1e9))
     with pytest.raises(VersionChanged, match="was changed while it was fetched"):
