@@ -160,6 +160,20 @@ async def test_what_is_damaged_is_named_dropped_and_comes_anew(tmp_path: Path, m
         assert (await client.verify())["bad"] == []
 
 
+@pytest.mark.parametrize("arena_bytes", [0, 100_000_000])
+@pytest.mark.parametrize("size_bytes", [0, CHUNK_BYTES, len(WEIGHTS) + 1])
+async def test_a_file_of_another_length_on_disk_is_damaged(
+    tmp_path: Path, model: Path, arena_bytes: int, size_bytes: int
+) -> None:
+    url = f"file://{model}/model.safetensors"
+    async with agent(tmp_path / "data", arena_limit_bytes=arena_bytes) as client:
+        await client.pull(url)
+        os.truncate((await client.pull_to_disk(url))[url], size_bytes)
+        assert (await client.verify())["bad"] == [url]
+        assert (await client.pull(url))["from_origin_bytes"] == len(WEIGHTS)
+        assert (await client.verify())["bad"] == []
+
+
 def damage(folder: Path, size: int) -> int:
     """Flips a bit of each file of that size; how many there were."""
     found = [path for path in folder.iterdir() if path.stat().st_size == size]

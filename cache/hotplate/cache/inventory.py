@@ -108,7 +108,7 @@ class Inventory:
         for digest, (name, blob) in blobs.items():
             holding = held.get(digest)
             region = holding.place if holding is not None else None
-            found = [isinstance(region, Region), self._holdings.disk.has(digest, blob.size_bytes)]
+            found = [isinstance(region, Region), self._holdings.disk.path(digest).exists()]
             if not any(found):
                 continue
             count, read_bytes = count + 1, read_bytes + sum(found) * blob.size_bytes
@@ -187,7 +187,7 @@ class Inventory:
             return False
         try:
             scratch = memoryview(bytearray(min(CHUNK_BYTES, blob.size_bytes)))
-            return all(
+            return os.fstat(fd).st_size == blob.size_bytes and all(
                 read_at(fd, offset, part) == len(part) and chunk_digest(part) == expected
                 for expected, offset, part in _parts(blob, scratch)
             )
