@@ -127,6 +127,14 @@ def test_no_spare_is_started_again_and_again_for_requests_that_stay_alone() -> N
     assert outcome.starts < 10
 
 
+def test_a_steady_stream_that_fills_most_of_a_replica_starts_no_second_one_again_and_again() -> (
+    None
+):
+    steady = one(*[(float(second), 3.6) for second in range(1500)])  # 3.6 of 4 slots
+    found = decisions("ours", steady, Setup(60.0, concurrency=4))
+    assert [step.desired for step in found if 150.0 < step.at_s < 1500.0] == [2]
+
+
 def test_a_burst_starts_its_replicas_in_one_decision() -> None:
     burst = one(*[(5.0, 30.0)] * 4)
     found = decisions("ours", burst, Setup(20.0))

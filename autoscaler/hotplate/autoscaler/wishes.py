@@ -51,6 +51,8 @@ class Wishes:
         self._above_since = math.inf
         self._sustained = math.inf
         """The least mean demand since then, once the mean has had the time to follow."""
+        self._averaged = 0
+        """Replicas that the mean has claimed, for as long as it goes on to say so."""
         self.total = self.level = 0
         """Requests in flight and held; how many replicas have work if each is full, at most
         `max_replicas`."""
@@ -88,7 +90,7 @@ class Wishes:
         """
         total = self.total
         if not total:
-            self._above_since = math.inf
+            self._above_since, self._averaged = math.inf, 0
             return _NO_DEMAND
         if self._documented:
             return self._by_formula(demand, live)
@@ -96,7 +98,8 @@ class Wishes:
         wish = Claim(fit, Cause.FITS, lambda: f"{counts(demand)} fit")
         if demand.queued or not live:
             wish = larger(wish, self._late(demand, replicas, now))
-        if total <= live * self._capacity and self._above_since == math.inf:
+        rests = self._above_since == math.inf and not self._averaged
+        if rests and total <= live * self._capacity:
             return wish
         return larger(wish, self._average(demand, replicas, now))
 
@@ -107,6 +110,8 @@ class Wishes:
         the mean follows demand, and once it has, it may be above what replicas carry for long.
         """
         total = self.total
+        if self._averaged and now < self._mean.settled_at:
+            return now + TICK_S
         if not total or (not demand.queued and total <= live * self._capacity):
             return math.inf
         if self._documented or replicas.starting_at or live >= self._most:
@@ -172,7 +177,9 @@ class Wishes:
         longer than most, and replicas that are merely full.
         """
         mean, capacity, live = self._mean.mean(now), self._capacity, replicas.live
-        if replicas.starting_at or _ceil(mean / capacity) <= live:
+        carried = _ceil(mean / capacity)
+        self._averaged = min(self._averaged, carried)
+        if replicas.starting_at or carried <= live:
             self._above_since = self._sustained = math.inf
         elif self._above_since > now:
             self._above_since = now
@@ -181,7 +188,10 @@ class Wishes:
         since, sustained = self._above_since, min(mean, self._sustained)
         wanted = _ceil(min(sustained, demand.total) / capacity)
         if now < since + HORIZON * self.cold_start_s:
-            return Claim(min(wanted, live), Cause.FITS, lambda: f"{counts(demand)} fit")
+            fit = Claim(min(wanted, live), Cause.FITS, lambda: f"{counts(demand)} fit")
+            goes_on = f"demand still averages {mean:.1f} over {MEAN_S:.0f} s"
+            return larger(fit, Claim(self._averaged, Cause.FITS, lambda: goes_on))
+        self._averaged = wanted
         return Claim(
             wanted,
             Cause.DEMAND,
