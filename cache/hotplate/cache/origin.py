@@ -58,12 +58,13 @@ class FsspecOrigin:
     """A blob store at an fsspec URL: `blobs/<digest[:2]>/<digest>`, `manifests/<digest>.json`."""
 
     def __init__(self, url: str, pace: Pace | None = None) -> None:
-        """`pace` is that of reading blobs, which a folder of this machine needs none for."""
+        """`pace` is that of reading blobs; who reads manifests alone, or a folder of this machine,
+        needs none."""
         self.url = url
         self._fs, self._root = fsspec.url_to_fs(url.rstrip("/"))
         protocol = self._fs.protocol
-        local = "file" in ((protocol,) if isinstance(protocol, str) else protocol)
-        self._pace = None if local else pace
+        self._local = "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+        self._pace = pace
 
     def manifest(self, digest: str) -> Manifest:
         try:
@@ -86,10 +87,11 @@ class FsspecOrigin:
         report(self._read(blob_digest, offset, view), came)
 
     def _read(self, blob_digest: str, offset: int, view: memoryview) -> Iterator[int]:
+        assert self._local or self._pace is not None, self.url
         path = f"{self._root}/blobs/{blob_digest[:2]}/{blob_digest}"
         got = 0
         try:
-            if self._pace is None:
+            if self._pace is None or self._local:
                 got = self._read_file(path, offset, view)
             else:
                 for got in self._pace.pieces(self._fs, path, offset, view):
