@@ -178,8 +178,7 @@ def test_requests_of_no_length_are_served_too() -> None:
 def test_a_timelines_means_are_the_whole(name: str) -> None:
     outcome, fleets = simulate(name, busy_trace(requests=300), Setup(20.0))
     line = timeline(fleets)
-    width_s = line.at_s[1] - line.at_s[0]
-    assert sum(line.replicas) * width_s == pytest.approx(outcome.gpu_hours.total * HOUR_S)
+    assert sum(line.replicas) * line.bin_s == pytest.approx(outcome.gpu_hours.total * HOUR_S)
     occupancy = outcome.occupancy
     requests_s = (occupancy.queued + occupancy.running) * occupancy.span_s
-    assert sum(line.demand) * width_s == pytest.approx(requests_s)
+    assert sum(line.demand) * line.bin_s == pytest.approx(requests_s)

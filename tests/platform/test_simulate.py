@@ -10,11 +10,19 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 from hotplate.platform.cli import main
 
 HEADER = "arrival_s,service_s,deployment,organization\n"
 POLICIES = ["ours", "knative-kpa", "hpa", "bentocloud", "ray-serve", "kubeai", "modal-idle"]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def darkest(image: Image.Image, x: float, y: float, around: int) -> int:
+    """Of the pixels that are so near, 0 to 255."""
+    box = (int(x) - around, int(y) - around, int(x) + around, int(y) + around)
+    return min(image.crop(box).convert("L").tobytes())
 
 
 @pytest.fixture
@@ -122,9 +130,10 @@ def test_every_decision_is_written_with_its_reason(trace: str, tmp_path: Path) -
         (["--decisions", "/nowhere/at/all"], "cannot be written"),
         (["--decisions", "/dev/full"], "--decisions /dev/full cannot be written: No space"),
         (["--decisions", ""], "cannot be written"),
-        (["--plot", ""], "the plot is an SVG"),
+        (["--plot", ""], "the plot is an SVG or a PNG"),
         (["--plot", "/nowhere/at/all.svg"], "cannot be written"),
-        (["--plot", "run.png"], "the plot is an SVG"),
+        (["--plot", "/nowhere/at/all.png"], "cannot be written"),
+        (["--plot", "run.jpg"], "--plot run.jpg: the plot is an SVG or a PNG; name a file *.svg"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(
@@ -146,11 +155,57 @@ def test_a_wrong_trace_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     assert "line 3" in printed.err and printed.err.count("\n") == 1
 
 
+def test_figures_of_a_run_without_end_are_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(HEADER + "0,9999999,a,acme\n" * 20000)
+    assert main(["simulate", "--trace", str(path), "--policy", "modal-idle"]) == 0
+    said = capsys.readouterr().out
+    assert "55555550.00" in said and "…" not in said
+
+
 def test_a_run_can_be_seen(trace: str, tmp_path: Path) -> None:
     path = tmp_path / "run.svg"
     assert main(["simulate", "--trace", trace, "--plot", str(path)]) == 0
     root = ElementTree.parse(path).getroot()
-    curves = [one.get("points", "") for one in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    lines = list(root.iter(f"{SVG}polyline"))
+    curves = [one.get("points", "") for one in lines if one.get("fill") != "none"]
     assert len(curves) == 3
     heights = [{point.split(",")[1] for point in curve.split()} for curve in curves]
-    assert all(len(some) > 5 for some in heights), "demand, replicas and waits move"
+    assert all(len(some) > 3 for some in heights), "demand, replicas and waits move"
+    words = [one.text or "" for one in root.iter(f"{SVG}text")]
+    assert words[0] == "ours: 60 requests to 3 deployments"
+    assert words[-1].startswith("minutes since the first request")
+
+
+def test_a_png_shows_what_the_svg_shows(trace: str, tmp_path: Path) -> None:
+    vector, pixels = tmp_path / "run.svg", tmp_path / "run.PNG"
+    assert main(["simulate", "--trace", trace, "--plot", str(vector)]) == 0
+    assert main(["simulate", "--trace", trace, "--plot", str(pixels)]) == 0
+    root = ElementTree.parse(vector).getroot()
+    with Image.open(pixels) as image:
+        assert image.format == "PNG"
+        assert image.size == tuple(2 * int(root.get(side, "")) for side in ("width", "height"))
+        for line in root.iter(f"{SVG}polyline"):
+            for point in line.get("points", "").split():
+                x, y = (2 * float(part) for part in point.split(","))
+                assert darkest(image, x, y, 4) < 250, "a line goes there"
+        for words in root.iter(f"{SVG}text"):
+            x, y = (2 * float(words.get(part, "")) for part in ("x", "y"))
+            assert darkest(image, x, y - 8, 16) < 100, words.text
+
+
+def test_a_png_without_what_paints_it_is_one_sentence(
+    trace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)  # as where it is not installed
+    assert main(["simulate", "--trace", trace, "--plot", str(tmp_path / "run.svg")]) == 0
+    capsys.readouterr()
+    assert main(["simulate", "--trace", trace, "--plot", str(tmp_path / "run.png")]) != 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "needs the Python package pillow" in printed.err and printed.err.count("\n") == 1

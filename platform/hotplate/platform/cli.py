@@ -229,7 +229,7 @@ def _add_simulate(commands: Commands) -> None:
     )
     simulate.add_argument("--json", action="store_true", help="figures as JSON")
     simulate.add_argument("--decisions", metavar="FILE", help="gets a line of JSON for each")
-    simulate.add_argument("--plot", metavar="FILE", help="SVG of the first policy's run")
+    simulate.add_argument("--plot", metavar="FILE", help="SVG or PNG of the first policy's run")
     simulate.set_defaults(run=_simulate)
 
 

@@ -19,6 +19,7 @@ from hotplate.autoscaler.amounts import UNLIMITED
 from hotplate.autoscaler.grants import Quota
 from hotplate.autoscaler.simulator.arrivals import MOST_S, read
 from hotplate.autoscaler.simulator.demand_log import read_log
+from hotplate.autoscaler.simulator.fleet import Fleet
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
 from hotplate.autoscaler.simulator.simulation import Decided
@@ -26,8 +27,8 @@ from hotplate.platform.errors import BadSetting
 
 ALL = "all"
 OURS = "ours"
-WIDTH = 110
-"""Columns that the table needs, also where nobody says how many there are."""
+WIDTH = 1000
+"""Columns that the table may have: no figure is cut, however wide the terminal is."""
 MOST = 1_000_000
 """Of what is counted: more are a slip."""
 MOST_STANDBY = 1000
@@ -38,8 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate and print. Raises BadSetting or TraceInvalid before anything is printed."""
     setup = _setup(arguments)
     names = _names(arguments.policy or [OURS])
-    if arguments.plot is not None and Path(arguments.plot).suffix.lower() != ".svg":
-        raise BadSetting(f"--plot {arguments.plot}: the plot is an SVG; name a file *.svg")
+    plot = _plot(Path(arguments.plot)) if arguments.plot is not None else None
     seed = _whole("--seed", arguments.seed, least=0)
     if arguments.log:
         trace = read_log(map(Path, arguments.log))
@@ -54,10 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
             outcomes[name], fleets = simulate(
                 name, trace, setup, _noting(file, name) if file else None
             )
-            if arguments.plot is not None and name == names[0]:
-                from hotplate.platform.simulation_plot import plot
-
-                plot(Path(arguments.plot), name, fleets)
+            if plot is not None and name == names[0]:
+                plot(name, fleets)
     if arguments.json:
         print(json.dumps({"policies": {name: one.to_json() for name, one in outcomes.items()}}))
     else:
@@ -152,6 +150,21 @@ def _written(path: str) -> Iterator[IO[str]]:
         raise BadSetting(f"--decisions {path} cannot be written: {error.strerror}") from error
 
 
+def _plot(path: Path) -> Callable[[str, Sequence[Fleet]], None]:
+    """What writes the picture there."""
+    from hotplate.platform.simulation_plot import drawn, form
+
+    write = form(path)
+
+    def plot(name: str, fleets: Sequence[Fleet]) -> None:
+        try:
+            path.write_bytes(write(drawn(name, fleets)))
+        except OSError as error:
+            raise BadSetting(f"--plot {path} cannot be written: {error.strerror}") from error
+
+    return plot
+
+
 def _noting(file: IO[str], name: str) -> Callable[[Decided], None]:
     def note(decided: Decided) -> None:
         file.write(json.dumps({"policy": name, **vars(decided)}) + "\n")
@@ -176,4 +189,4 @@ def _show(outcomes: Mapping[str, Outcome]) -> None:
             *(f"{share:.1%}" for share in (one.share_over_1s, one.share_over_5s)),
             str(one.cold_hits),
         )
-    Console(highlight=False, width=max(Console().width, WIDTH)).print(table)
+    Console(highlight=False, width=WIDTH).print(table)

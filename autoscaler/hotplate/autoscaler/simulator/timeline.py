@@ -12,8 +12,8 @@ from hotplate.autoscaler.simulator.fleet import Fleet
 class Timeline:
     """One figure per bin."""
 
-    at_s: list[float]
-    """The middle of each bin."""
+    bin_s: float
+    """How long a bin is; the first begins with the first arrival."""
     demand: list[float]
     """Requests in flight and queued, the mean."""
     replicas: list[float]
@@ -38,7 +38,7 @@ def timeline(fleets: Sequence[Fleet], bins: int = 600) -> Timeline:
             waits[min(bins - 1, int((at - began) / width_s))].append(wait_s)
     changes = [change for fleet in fleets for change in fleet.changes]
     return Timeline(
-        at_s=[began + (number + 0.5) * width_s for number in range(bins)],
+        bin_s=width_s,
         demand=_means(demand, began, width_s, bins),
         replicas=_means(changes, began, width_s, bins),
         wait_s=[sum(some) / len(some) if some else 0.0 for some in waits],
