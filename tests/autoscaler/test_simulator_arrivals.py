@@ -121,6 +121,21 @@ def test_servegens_rates_are_drawn_from_their_distribution(tmp_path: Path) -> No
     assert sum(at >= 1200 for at in times) == pytest.approx(2400, rel=0.2)
 
 
+def test_files_of_one_name_in_several_folders_are_several_deployments(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "chunk-1-trace.csv" for folder in ("m-mid", "m-large")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text("0,2.0,1.5,Gamma,0.444,1.126\n")
+    other = written(tmp_path, "0,2.0,1.5,Gamma,0.444,1.126\n", "chunk-2-trace.csv")
+    found = read([*paths, other, other], random.Random(0))
+    assert set(found) == {"chunk-2-trace", *map(str, paths)}
+    counts = {name: len(arrivals.arrival_s) for name, arrivals in found.items()}
+    assert counts[str(paths[0])] == pytest.approx(1200, rel=0.2)
+    assert counts["chunk-2-trace"] == pytest.approx(2400, rel=0.2), (
+        "a file that is given twice counts twice"
+    )
+
+
 @pytest.mark.parametrize(
     ("first", "wrong"),
     [

@@ -10,6 +10,7 @@ import csv
 import gzip
 import random
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -42,7 +43,9 @@ def read(paths: Iterable[Path], rng: random.Random) -> dict[str, Arrivals]:
     that tell rates alone. Raises TraceInvalid, whose message names the file, the line and what is
     wrong.
     """
-    requests = [request for path in paths for request in _checked(path, rng)]
+    paths = list(paths)
+    names = _names(paths)
+    requests = [request for path in paths for request in _checked(path, names[path], rng)]
     requests.sort(key=lambda request: request.arrival_s)
     deployments: dict[str, Arrivals] = {}
     for request in requests:
@@ -54,14 +57,22 @@ def read(paths: Iterable[Path], rng: random.Random) -> dict[str, Arrivals]:
     return deployments
 
 
-def _checked(path: Path, rng: random.Random) -> Iterator[Request]:
+def _names(paths: Iterable[Path]) -> dict[Path, str]:
+    """What the deployment of a foreign file is called: as the file, or where another file is called
+    so, by the whole path."""
+    stems = {path: path.name.partition(".")[0] for path in paths}
+    counts = Counter(stems.values())
+    return {path: stem if counts[stem] == 1 else str(path) for path, stem in stems.items()}
+
+
+def _checked(path: Path, name: str, rng: random.Random) -> Iterator[Request]:
     """The file's requests, each of them usable, in order of arrival, at least one."""
     before_s = 0.0
     request = None
     line = 1
     try:
         with _opened(path) as file:
-            for line, request in _rows(path, file, rng):
+            for line, request in _rows(path, name, file, rng):
                 for name, most_s in MOST_S.items():
                     value = getattr(request, name)
                     if not 0 <= value <= most_s:
@@ -93,12 +104,14 @@ def _opened(path: Path) -> IO[str]:
     return opened(path, "rt", encoding="utf-8-sig", newline="")
 
 
-def _rows(path: Path, file: IO[str], rng: random.Random) -> Iterator[tuple[int, Request]]:
+def _rows(
+    path: Path, name: str, file: IO[str], rng: random.Random
+) -> Iterator[tuple[int, Request]]:
     """Line number and request of each row, by the format that the first line shows."""
     first = file.readline()
     if "\0" in first:
         raise TraceInvalid(f"{path} is no text; unpack it if it is an archive, and give its files")
-    read_line = foreign_traces.reader(first, path.name.partition(".")[0], rng)
+    read_line = foreign_traces.reader(first, name, rng)
     if read_line is not None:
         yield from _foreign(path, chain([first], file), read_line)
         return
