@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,15 @@ def test_files_are_merged_by_arrival_and_may_be_packed(tmp_path: Path) -> None:
     second = tmp_path / "second.csv.gz"
     second.write_bytes(gzip.compress((HEADER + "0,2,a,acme\n3,3,a,acme\n").encode()))
     assert read([first, second], random.Random(0))["a"].service_s == [2.0, 1.0, 3.0]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_pipe_is_read_once(pack: Callable[[bytes], bytes]) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "wb") as file:
+        file.write(pack((HEADER + "0,2,a,acme\n").encode()))
+        file.close()
+        assert read_one(Path(f"/dev/fd/{reader}")) == {"a": Arrivals("acme", [0.0], [2.0])}
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

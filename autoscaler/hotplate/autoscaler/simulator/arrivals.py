@@ -12,7 +12,9 @@ import random
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -25,6 +27,9 @@ COLUMNS = ("arrival_s", "service_s", "deployment", "organization")
 MOST_S = {"arrival_s": 1e10, "service_s": 1e7}
 """Seconds since 1970 are far below the first; a request of more than months would take hours to
 simulate, since some rules look at it every two seconds."""
+
+MOST_CHARACTERS = 1_000_000
+"""Of the first line: more are no header, perhaps no lines at all."""
 
 
 @dataclass
@@ -97,18 +102,22 @@ def _checked(path: Path, name: str, rng: random.Random) -> Iterator[Request]:
         raise TraceInvalid(f"{path} has no requests; give at least one row below the header")
 
 
-def _opened(path: Path) -> IO[str]:
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """The text of a file or pipe, unpacked."""
     with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    opened = gzip.open if packed else open
-    return opened(path, "rt", encoding="utf-8-sig", newline="")
+        packed = file.peek(2).startswith(b"\x1f\x8b")
+        with TextIOWrapper(
+            gzip.open(file) if packed else file, encoding="utf-8-sig", newline=""
+        ) as text:
+            yield text
 
 
 def _rows(
     path: Path, name: str, file: IO[str], rng: random.Random
 ) -> Iterator[tuple[int, Request]]:
     """Line number and request of each row, by the format that the first line shows."""
-    first = file.readline()
+    first = file.readline(MOST_CHARACTERS)
     if "\0" in first:
         raise TraceInvalid(f"{path} is no text; unpack it if it is an archive, and give its files")
     read_line = foreign_traces.reader(first, name, rng)
