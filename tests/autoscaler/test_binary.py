@@ -102,3 +102,19 @@ def test_a_short_restart_goes_on_with_the_state_and_the_silence_and_a_long_one_b
     assert silent.decide([Reading(0, at=ends_at)], busy=0, live=2, now=ends_at).desired == 2
     off = Binary(POLICY, 2, 5.0, {"on": False, "silent_s": None}, away_s=3000.0)
     assert off.decide([Reading(None, "down")], busy=0, live=2, now=6.0).desired == 0
+
+
+def test_a_state_that_is_kept_is_one_of_all_replicas_and_never_of_more() -> None:
+    """They were stopped with the platform; or the operator says fewer now."""
+    unknown = [Reading(None, "down")]
+    stopped = Binary(POLICY, 0, 5.0, {"on": True, "silent_s": None}, away_s=3000.0)
+    assert stopped.decide(unknown, busy=0, live=0, now=6.0).desired == 2
+    fewer = Binary(POLICY, 5, 5.0)
+    assert fewer.decide(unknown, busy=0, live=5, now=6.0).desired == 2
+    assert fewer.decide(unknown, busy=3, live=5, now=6.0).desired == 3
+
+
+@pytest.mark.parametrize("silent_s", [math.nan, math.inf, -1.0, "long"])
+def test_a_silence_that_is_no_time_begins_anew(silent_s: object) -> None:
+    after = Binary(POLICY, 2, 5.0, {"on": True, "silent_s": silent_s}, away_s=1.0)
+    assert after.decide([Reading(0, at=6.0)], busy=0, live=2, now=6.0).desired == 2

@@ -17,10 +17,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from hotplate.autoscaler.binary import Reading
+from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
+from hotplate.deploy.engine import WorkloadKey
 from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller import chronicle, query_watch
+from hotplate.platform.controller.scaling import Scaling, Wish
 from hotplate.platform.label_settings import check_label_settings
-from hotplate.platform.prometheus import Prometheus
+from hotplate.platform.prometheus import MOST_BYTES, Prometheus
 from tests.fakes import FakeEngine
 from tests.patience import PATIENCE_S
 from tests.platform.cloud import Cloud, Refused
@@ -38,6 +41,9 @@ SEED = {
     "autoscaling/max_replicas": "1",
     "autoscaling/queries": f"{UNACKED}&{READY}&{RAY}",
 }
+
+
+ELSEWHERE = {"Location": "/elsewhere"}
 
 
 def labels(**more: str) -> list[dict[str, str]]:
@@ -134,6 +140,48 @@ async def test_a_real_prometheus_is_believed_only_in_what_it_knows(
     await asyncio.gather(prometheus.close(), nobody.close())
 
 
+def refused(kind: str) -> web.Response:
+    return web.json_response({"status": "error", "errorType": kind, "error": "why"}, status=503)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (lambda: web.Response(text="<html>It works</html>"), "answers 200 without a result"),
+        (lambda: web.Response(text="[" * 100_000), "answers 200 without a result"),
+        (lambda: vector({"value": []}), "answers 200 without a result"),
+        (lambda: vector({"histogram": [0, {}]}), "answers 200 without a result"),
+        (lambda: web.Response(text="null"), "answers 200 without a result"),
+        (lambda: web.Response(status=503, text="Starting"), "answers 503 without a result"),
+        (lambda: web.Response(status=302, headers=ELSEWHERE), "answers 302 without a result"),
+        (lambda: web.Response(text=" " * (MOST_BYTES + 1)), "with more than 4 MiB"),
+        (lambda: refused("timeout"), "could not answer 'x': why"),
+        (lambda: refused("bad_data"), "QueryInvalid: Prometheus refuses 'x': why"),
+    ],
+)
+async def test_whatever_answers_in_place_of_a_prometheus_is_not_known_and_not_raised(
+    answer: Callable[[], web.Response], problem: str
+) -> None:
+    async def query(_: web.Request) -> web.Response:
+        return answer()
+
+    async def elsewhere(_: web.Request) -> web.Response:
+        return vector({"value": [0, "1"]})
+
+    app = web.Application()
+    app.router.add_post("/api/v1/query", query)
+    app.router.add_get("/elsewhere", elsewhere)
+    async with TestServer(app) as server:
+        prometheus = Prometheus(str(server.make_url("/")))
+        assert problem in (await prometheus.read("x", "up")).problem
+        await prometheus.close()
+
+
+def vector(*samples: dict[str, Any]) -> web.Response:
+    data = {"resultType": "vector", "result": samples}
+    return web.json_response({"status": "success", "data": data})
+
+
 async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +259,34 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     async with running(world):
         await until(lambda: not world.engine.found)
         await until(lambda: "all queries are 0 for 18" in store.decisions(made.id)[0].reason)
+        store.update_deployment(made.id, bento, config(1, 3), labels=[])
+        world.controller.poke(made.id)
+        await until(lambda: bool(world.engine.found) and not silence(store, name))
     store.close()
+
+
+@pytest.mark.parametrize("at", [None, "then", math.nan, math.inf])
+def test_what_is_kept_from_a_time_that_is_none_is_not_used(at: object) -> None:
+    """JSON has NaN and Infinity, too."""
+    found = switched(Scaling(), {"binary": {"on": True, "queries": ["x"], "at": at}})
+    assert found.decision.desired == 0
+
+
+def test_queries_that_are_taken_away_and_come_back_do_not_go_on_with_their_silence() -> None:
+    scaling = Scaling()
+    switched(scaling, {}, live=1, now=0.0)
+    assert switched(scaling, {}, live=1, now=1800.0).decision.desired == 0
+    scaling.unswitch(1)
+    assert switched(scaling, {}, live=1, now=9000.0).decision.desired == 1
+
+
+def switched(scaling: Scaling, memory: dict[str, Any], live: int = 0, now: float = 0.0) -> Wish:
+    """The wish while the query says 0."""
+    key = WorkloadKey("acme", "train", 1, "Train")
+    binary = binary_of(labels(**{"autoscaling/queries": "x"}))
+    assert binary is not None
+    wish = Wish(key, Decision(live, lambda: "", Cause.KEPT, None), Demand(), Replicas(live))
+    return scaling.switch(1, binary, [Reading(0.0, at=now)], 0, wish, now, memory, 1e9)
 
 
 class Silent(Prometheus):

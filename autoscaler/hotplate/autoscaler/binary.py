@@ -59,12 +59,16 @@ class Binary:
         self._policy = policy
         self._on = live > 0
         self._silent_since = math.inf
-        self._desired = live
+        self._desired = min(live, policy.replicas)
         self._resumed_until = -math.inf
         if memory is not None:
             self._on = memory.get("on") is True
+            if self._on and not live:  # they were stopped with the platform
+                self._desired = policy.replicas
             silent_s = memory.get("silent_s")
-            if isinstance(silent_s, int | float) and away_s <= RESUMED_S:
+            if not isinstance(silent_s, int | float) or not 0 <= silent_s < math.inf:
+                return
+            if away_s <= RESUMED_S:
                 self._silent_since = now - away_s - silent_s
                 self._resumed_until = now + RESUMED_S - away_s
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
 from hotplate.autoscaler.binary import Reading
 
 TIMEOUT_S = 5.0
 """For one answer; later ones are as good as none."""
 
+MOST_BYTES = 4 << 20
+"""Of one answer, which is to be a few numbers; it is read by the process that runs everything."""
+
 QUERY_INVALID = "QueryInvalid"
 """How the problem of a query begins that no waiting will cure."""
+
+_PASSING = ("timeout", "canceled", "unavailable", "internal")
+"""Errors of Prometheus that say nothing of the query."""
 
 
 class Prometheus:
@@ -56,18 +63,41 @@ class Prometheus:
             self._http = ClientSession(timeout=ClientTimeout(TIMEOUT_S))
         try:
             url = f"{self._url}/api/v1/query"
-            async with self._http.post(url, data={"query": query}) as response:
-                answer = await response.json(content_type=None)
-            return _values(answer, query)
+            # Followed, a POST would lose its query.
+            async with self._http.post(
+                url, data={"query": query}, allow_redirects=False
+            ) as response:
+                body, status = await _body(response), response.status
         except TimeoutError:
             return [], f"Prometheus at {self._url} did not answer in {TIMEOUT_S:g} s"
-        except (ClientError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ClientError, ValueError) as error:
             return [], f"Prometheus at {self._url} cannot be asked ({error})"
+        if len(body) > MOST_BYTES:
+            limit = f"{MOST_BYTES >> 20} MiB"
+            return [], f"'{query}' is answered with more than {limit}: let it sum up its series"
+        try:
+            return _values(json.loads(body), query)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            problem = f"Prometheus at {self._url} answers {status} without a result"
+            return [], f"{problem}: see whether it is one (prometheus_url), and ready"
+
+
+async def _body(response: ClientResponse) -> bytes:
+    """Of an answer, no more than a little over `MOST_BYTES`."""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > MOST_BYTES:
+            break
+    return bytes(body)
 
 
 def _values(answer: Any, query: str) -> tuple[list[float], str]:
     if answer["status"] != "success":
-        return [], f"{QUERY_INVALID}: Prometheus refuses '{query}': {answer['error']}"
+        said = f"'{query}': {answer['error']}"
+        if answer.get("errorType") in _PASSING:
+            return [], f"Prometheus could not answer {said}"
+        return [], f"{QUERY_INVALID}: Prometheus refuses {said}"
     data = answer["data"]
     if data["resultType"] == "vector":
         return [float(sample["value"][1]) for sample in data["result"]], ""

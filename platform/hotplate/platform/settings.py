@@ -13,6 +13,7 @@ In the environment the same is `HOTPLATE_PLATFORM__PORT=8080`.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -79,6 +80,9 @@ class PlatformSettings:
         _check("task_results_s", results_s, results_s > 0, "more than 0")
         spare = self.spare_environments
         _check("spare_environments", spare, spare >= 0, "0 or more")
+        url = self.prometheus_url
+        good = not url or re.match("https?://[^/]", url) is not None
+        _check("prometheus_url", url, good, "a URL, e.g. http://127.0.0.1:9090")
         _check("tls_key", self.tls_key, not self.tls_key or bool(self.tls_certificate), "empty")
         first, last = self.port_range()
         _check(

@@ -207,6 +207,7 @@ class Reconciler:
             return wish
         readings = self.queries.follow(deployment.id, binary)
         if binary is None:
+            self.scaling.unswitch(deployment.id)
             return wish
         # While no gateway says what runs where, a job may run on each.
         known = self._gateways.connected
@@ -246,6 +247,7 @@ class Reconciler:
         await self._store.run(self._store.forget_deployment, deployment.id)
         self.tracked.pop(deployment.id)
         self.scaling.forget(tracked.owns)
+        self.scaling.unswitch(deployment.id)
         name = public_name(deployment)
         if all(public_name(other.deployment) != name for other in self.tracked.values()):
             self._metrics.forget(name)

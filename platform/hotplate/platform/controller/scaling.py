@@ -115,14 +115,14 @@ class Scaling:
         known, binary = self._binaries.get(deployment_id, (None, None))
         live = wish.replicas.live
         if binary is None or known != said:
-            before = memory.get("binary") or {}
-            if known is not None or before.get("queries") != list(said.queries):
-                binary = Binary(said.policy, live, now)
-            else:
-                away_s = max(0.0, wall - before["at"])
-                binary = Binary(said.policy, live, now, before, away_s)
+            before, away_s = _before(memory, said, wall) if known is None else (None, 0.0)
+            binary = Binary(said.policy, live, now, before, away_s)
             self._binaries[deployment_id] = said, binary
         return replace(wish, decision=binary.decide(readings, busy=busy, live=live, now=now))
+
+    def unswitch(self, deployment_id: int) -> None:
+        """It has no queries now: should it have some again, what they said is long past."""
+        self._binaries.pop(deployment_id, None)
 
     def ready_after(self, key: WorkloadKey, cold_start_s: float) -> None:
         """Teach the length of a cold start, seconds."""
@@ -157,6 +157,19 @@ def _decider(service: Service, memory: Mapping[str, Any] | None, now: float) -> 
     except MemoryInvalid as error:
         log.warning("%s: what was learnt is not used: %s", service.workload.key, error)
         return Decider(service.policy, now=now)
+
+
+def _before(
+    memory: Mapping[str, Any], said: Annotated, wall: float
+) -> tuple[Mapping[str, Any] | None, float]:
+    """What is kept of the same queries, None if nothing that can be used, and how old it is."""
+    kept = memory.get("binary")
+    if not isinstance(kept, dict) or kept.get("queries") != list(said.queries):
+        return None, 0.0
+    at = kept.get("at")
+    if not isinstance(at, int | float) or not 0 <= at < math.inf:
+        return None, 0.0
+    return kept, max(0.0, wall - at)
 
 
 def counts(
