@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 
 import pytest
@@ -112,7 +113,15 @@ def test_memory_survives_a_restart_with_a_new_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"1": [1.0]}, {"one": [0.0] * 25}, {"1": ["x"] * 25}, {"1": [-1.0] * 25}]
+    "data",
+    [
+        {"1": [1.0]},
+        {"one": [0.0] * 25},
+        {"1": ["x"] * 25},
+        {"1": [-1.0] * 25},
+        {"1": [math.inf] * 25},
+        {"1": [math.nan] * 25},
+    ],
 )
 def test_a_foreign_memory_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(MemoryInvalid, match="start without it"):

@@ -129,5 +129,5 @@ def are_weights(value: object, size: int) -> bool:
     return (
         isinstance(value, list)
         and len(value) == size
-        and all(isinstance(w, int | float) and w >= 0 for w in value)
+        and all(isinstance(w, int | float) and 0 <= w < math.inf for w in value)
     )
