@@ -122,6 +122,20 @@ def test_a_quota_is_never_exceeded_and_the_loser_is_told_why() -> None:
     assert any("quota of 3 GPUs" in one.reason for one in decided if one.deployment == "acme-m")
 
 
+@pytest.mark.parametrize("standby", [0, 2])
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_drains_counts_in_its_quota_until_it_is_gone(name: str, standby: int) -> None:
+    trace = {
+        "m0": Arrivals("acme", [0.0] * 8, [300.0] * 8),
+        "m1": Arrivals("acme", [120.0], [1.0]),
+    }
+    setup = Setup(20.0, quotas={"acme": Quota(UNLIMITED._replace(gpus=2))}, standby=standby)
+    outcome, fleets = simulate(name, trace, setup)
+    assert outcome.requests == 9
+    assert most_at_once(fleets) == 2
+    assert fleets[1].waits_s[0] > 190, "m0's replica ends its request before m1 has one"
+
+
 def test_the_same_seedless_run_gives_the_same_figures() -> None:
     first, second = (run(visits(), standby="auto", instances=3)[0] for _ in range(2))
     assert first == second

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
 from hotplate.autoscaler.amounts import UNLIMITED, Amounts
-from hotplate.autoscaler.grants import Ask, Grant, Quota, share
+from hotplate.autoscaler.grants import NO_QUOTA, Ask, Grant, Quota, share
 from hotplate.autoscaler.policy import Decision
 from hotplate.autoscaler.simulator.fleet import Begun, Fleet, Replica
 from hotplate.autoscaler.simulator.pool import Pool
@@ -67,8 +67,8 @@ class Hardware:
 class Simulation:
     """One policy over some deployments, which share the hardware.
 
-    Wishes for more than there is are granted as the product grants them; what is granted and finds
-    no free instance, because another's replica still drains, waits for one.
+    Wishes for more than there is are granted as the product grants them; what is granted and has
+    no room, because another's replica still drains, waits for it.
     """
 
     def __init__(
@@ -84,8 +84,10 @@ class Simulation:
         self._capacity = UNLIMITED._replace(gpus=hardware.instances)
         self._used = 0
         """Instances that replicas have, or that are empty and kept ready."""
-        self._lacking: deque[Fleet] = deque()
-        """Those with a grant that no instance was free for."""
+        self._held: Counter[str] = Counter()
+        """Replicas of each organization; what drains counts until it is gone."""
+        self._lacking: dict[Fleet, None] = {}
+        """Those with a grant that there is no room for yet, who has waited longest first."""
         self._standby_s = 0.0
         self._events: list[tuple[float, int, int, Fleet, object]] = []
         self._order = count()
@@ -162,9 +164,9 @@ class Simulation:
                 self._released(fleet, now)
         while fleet.live < fleet.granted:
             if not self._start(fleet, now):
-                if fleet not in self._lacking:
-                    self._lacking.append(fleet)
+                self._lacking.setdefault(fleet)
                 return
+        self._lacking.pop(fleet, None)
 
     def _grant(self, fleet: Fleet, step: Decision, now: float) -> None:
         """As much of all wishes as there is for each, where this fleet has another wish."""
@@ -200,12 +202,16 @@ class Simulation:
 
     def _start(self, fleet: Fleet, now: float) -> bool:
         """A replica starts, on an instance that is ready, or else a new one, if there is one."""
+        limit = self._hardware.quotas.get(fleet.organization, NO_QUOTA).limit
+        if self._held[fleet.organization] >= min(limit.gpus, limit.replicas):
+            return False
         pool = self._pool
         hit = pool is not None and pool.take(now)
         if not hit:
             if self._used >= self._hardware.instances:
                 return False
             self._used += 1
+        self._held[fleet.organization] += 1
         cold_start_s = self._hardware.standby_start_s if hit else self._hardware.cold_start_s
         replica = fleet.start(now, cold_start_s)
         self._at(replica.ready_at, READY, fleet, replica)
@@ -217,6 +223,7 @@ class Simulation:
 
     def _released(self, fleet: Fleet, now: float) -> None:
         """A replica has left its instance: it is parked, or free."""
+        self._held[fleet.organization] -= 1
         if self._pool is None:
             self._used -= 1
         else:
@@ -233,11 +240,9 @@ class Simulation:
             self._refill(self._pool, fleet, now)
 
     def _supply(self, now: float) -> None:
-        """Who has waited longest for an instance has what there is, if it is still granted."""
-        while self._lacking and (
-            self._used < self._hardware.instances or (self._pool and self._pool.ready)
-        ):
-            self._follow(self._lacking.popleft(), now)
+        """Who has waited longest has what there is, if it is still granted."""
+        for fleet in tuple(self._lacking):
+            self._follow(fleet, now)
 
     def _refill(self, pool: Pool, fleet: Fleet, now: float) -> None:
         """As many empty instances are ordered and given back as the planner says."""
