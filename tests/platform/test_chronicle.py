@@ -15,7 +15,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling
 from hotplate.platform.controller.tracked import Tracked
 from hotplate.platform.store.artifacts import ArtifactDraft
-from hotplate.platform.store.records import DecisionRecord, Kind
+from hotplate.platform.store.records import DecisionRecord, Kind, Wanted
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import RouteDemand
 from tests.platform.situations import service
@@ -30,8 +30,8 @@ class Decided:
     scaling: Scaling
     chronicle: Chronicle
 
-    async def at(self, now: float, demand: RouteDemand | None) -> None:
-        wish = self.scaling.wish(service(1, least=1), demand, Replicas(1), now, None)
+    async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
+        wish = self.scaling.wish(service(revision, least=1), demand, Replicas(1), now, None)
         wall = datetime.now(UTC).timestamp()
         self.tracked.demands.note(wish.key, demand, wish.replicas, wall)
         await self.chronicle.decided(self.tracked, [wish], now)
@@ -74,6 +74,29 @@ async def test_a_decision_is_kept_with_what_it_was_made_from(decided: Decided) -
     figures = {"in_flight": 1, "queued": 9, "service_s": 60, "ready": 1, "starting": 0}
     assert told == figures | {"heard": True}
     assert silent["heard"] is False
+
+
+async def test_a_decision_is_over_when_another_revision_decides(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    decided.tracked.deployment = replace(
+        decided.tracked.deployment, serving=replace(decided.tracked.deployment.latest, number=2)
+    )
+    await decided.at(1.0, RouteDemand(), revision=2)
+    await decided.at(2.0, RouteDemand(), revision=2)
+    found = [(one.revision, one.desired, one.reason) for one in reversed(decided.records)]
+    assert found[1] == (1, 0, "1 of 0: revision 2 has taken its place")
+    assert [(revision, desired) for revision, desired, _ in found] == [(1, 1), (1, 0), (2, 1)]
+
+
+async def test_a_decision_is_over_when_its_deployment_is_terminated(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    ended = replace(decided.tracked.deployment, wanted=Wanted.TERMINATED)
+    decided.tracked.deployment = ended
+    for now in (1.0, 2.0):
+        await decided.chronicle.decided(decided.tracked, [], now)
+    found = [(one.desired, one.reason) for one in decided.records]
+    assert found[0] == (0, "1 of 0: the deployment was terminated")
+    assert len(found) == 2, "once"
 
 
 async def test_demand_is_kept_with_each_decision_and_within_a_minute_without(

@@ -46,6 +46,12 @@ def test_the_decision_in_force_comes_first_and_what_led_to_it_after() -> None:
     ]
 
 
+def test_a_revision_that_was_replaced_is_not_shown_as_in_force() -> None:
+    found = said(decided(9, "Chat", 0, 1) | {"revision": 2}, decided(8, "Chat", 3, 0))
+    assert found[0] == "chat, Chat (revision 2): 1 wanted since 2026-01-31 15:09:00"
+    assert found[3:] == ["    before, 2026-01-31 15:08:00: 3 → 0  because [8]"]
+
+
 def test_what_a_decision_was_made_from_is_said() -> None:
     inputs = {"in_flight": 1, "queued": 6, "service_s": 2.5, "ready": 1, "starting": 1}
     found = said(decided(9, "Chat", 2, 3) | {"inputs": inputs})

@@ -37,10 +37,10 @@ def show_why(
         console.print(f"no decision on {name} is kept from before {_time(now)}")
     by_service = defaultdict(list)
     for one in decisions:
-        by_service[one["service"], one["revision"]].append(one)
-    for (service, revision), (last, *before) in sorted(by_service.items()):
+        by_service[one["service"]].append(one)
+    for service, (last, *before) in sorted(by_service.items()):
         console.print(
-            f"[bold]{name}[/], {service} (revision {revision}): {last['desired']} wanted "
+            f"[bold]{name}[/], {service} (revision {last['revision']}): {last['desired']} wanted "
             f"since {_time(datetime.fromisoformat(last['at']).astimezone(now.tzinfo))}"
         )
         console.print(f"  {escape(last['reason'])}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hotplate.autoscaler.binary import Reading
@@ -19,7 +20,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling, Wish
 from hotplate.platform.controller.tracked import Tracked
 from hotplate.platform.prometheus import QUERY_INVALID
-from hotplate.platform.store.records import ColdStart, DecisionRecord
+from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Wanted
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import RouteDemand
 
@@ -41,16 +42,19 @@ class Chronicle:
 
     async def decided(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
         """Keep the decisions that differ from the ones before them, and what deciders learn."""
+        before, tracked.wishes = tracked.wishes, {wish.key: wish for wish in wishes}
+        over = [wish for key, wish in before.items() if key not in tracked.wishes]
         changed = []
+        for wish in over:
+            self._metrics.desired.labels(*_labels(wish)).set(0)
         for wish in wishes:
-            before = tracked.wishes.get(wish.key)
-            tracked.wishes[wish.key] = wish
-            labels = (f"{wish.key.organization}/{wish.key.deployment}", wish.key.service)
-            self._metrics.desired.labels(*labels).set(wish.decision.desired)
-            if before is None or before.outline != wish.outline:
+            self._metrics.desired.labels(*_labels(wish)).set(wish.decision.desired)
+            last = before.get(wish.key)
+            if last is None or last.outline != wish.outline:
                 changed.append(wish)
-        if changed:
-            records = [_decision_record(wish) for wish in changed]
+        if over or changed:
+            ends = [_end_record(wish, tracked.deployment) for wish in over]
+            records = ends + [_decision_record(wish) for wish in changed]
             await self._backlog.write(self._store.add_decisions, tracked.deployment.id, records)
         await self._demand(tracked, bool(changed), now)
         for wish in wishes:
@@ -191,6 +195,21 @@ def _decision_record(wish: Wish) -> DecisionRecord:
             "heard": wish.decision.cause is not Cause.NO_REPORT,
         },
     )
+
+
+def _end_record(last: Wish, deployment: Deployment) -> DecisionRecord:
+    """That a service's last decision is none any more, for nothing decides on it now."""
+    why = "nothing of the deployment serves"
+    if deployment.wanted is not Wanted.RUNNING:
+        why = "the deployment was terminated"
+    elif deployment.serving is not None:
+        why = f"revision {deployment.serving.number} has taken its place"
+    record = _decision_record(last)
+    return replace(record, desired=0, reason=f"{record.replicas} of 0: {why}")
+
+
+def _labels(wish: Wish) -> tuple[str, str]:
+    return f"{wish.key.organization}/{wish.key.deployment}", wish.key.service
 
 
 def _cold_start(replica: Replica) -> ColdStart:

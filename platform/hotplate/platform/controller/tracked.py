@@ -132,7 +132,6 @@ class Tracked:
     def keep_only(self, numbers: Collection[int]) -> None:
         """Forget what is known of other revisions: every roll-out makes one more."""
         self.services = {n: s for n, s in self.services.items() if n in numbers}
-        self.wishes = {k: w for k, w in self.wishes.items() if k.revision in numbers}
         self.learnt_at = {k: t for k, t in self.learnt_at.items() if k.revision in numbers}
 
     def find(self, key: WorkloadKey) -> Service | None:
