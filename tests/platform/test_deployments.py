@@ -269,6 +269,8 @@ async def test_our_own_pages_tell_what_happened_and_why(cloud: Cloud) -> None:
     assert await cloud.call("GET", f"{own}/echo/decisions?until=2026-01-31T14:05:30") == []
     with pytest.raises(Refused, match="until: 'noon' is not a time"):
         await cloud.call("GET", f"{own}/echo/decisions?until=noon")
+    with pytest.raises(Refused, match="is not a time"):
+        await cloud.call("GET", f"{own}/echo/decisions?until=0001-01-01T00:00:00%2B14:00")
     assert await cloud.call("GET", f"{own}/echo/log") == []
     assert await cloud.call("GET", f"{own}/echo/cold_starts") == []
     logs = await cloud.call("GET", f"{own}/echo/logs?replica=r7&lines=5")

@@ -81,5 +81,5 @@ def test_a_time_is_of_today_unless_it_has_a_day(text: str, moment: datetime) -> 
 
 @pytest.mark.parametrize("text", ["noon", "25:00", "2026-13-01T00:00", ""])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(BadSetting, match="is not a time: write 14:05"):
+    with pytest.raises(BadSetting, match=f"--at {text} is not a time: write 14:05"):
         moment_of(text, NOW)

@@ -19,9 +19,8 @@ SHOWN = 10
 def moment_of(text: str, now: datetime) -> datetime:
     """ISO 8601, or a time of today as `HH:MM[:SS]`, in `now`'s time zone. Raises BadSetting."""
     try:
-        if len(text) <= len("HH:MM:SS"):
-            text = f"{now.date().isoformat()}T{text}"
-        moment = datetime.fromisoformat(text)
+        today = f"{now.date().isoformat()}T" if len(text) <= len("HH:MM:SS") else ""
+        moment = datetime.fromisoformat(today + text)
     except ValueError:
         raise BadSetting(
             f"--at {text} is not a time: write 14:05, 14:05:30 or 2026-01-31T14:05:30"

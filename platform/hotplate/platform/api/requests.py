@@ -69,9 +69,9 @@ def query_time(request: web.Request, name: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter: in UTC it is before the year 1
         raise Invalid(f"{name}: {text!r} is not a time in ISO 8601") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def query_labels(request: web.Request) -> dict[str, str]:
