@@ -116,6 +116,25 @@ def test_a_length_not_known_yet_is_the_one_known_next(tmp_path: Path) -> None:
     assert trace == {"chat": Arrivals("acme", [0.0], [7.0])}
 
 
+def test_a_length_is_the_mean_that_the_request_is_in(tmp_path: Path) -> None:
+    """Else a burst of long requests after a short one is played as short ones."""
+    told = [
+        (0.0, RouteDemand(in_flight=1)),
+        (1.5, RouteDemand(in_flight=1, queued=8, completed=1, service_s=0.2)),
+        (6.0, RouteDemand(in_flight=1, queued=4, completed=5, service_s=2.4)),
+        (9.0, RouteDemand(in_flight=1, completed=9, service_s=2.9)),
+        (12.0, RouteDemand(in_flight=1, completed=10, service_s=2.7)),
+    ]
+    log = written(tmp_path / "log", *lines_of(noted(*told)))
+    assert read_log([log])["chat"].service_s == [0.2] + 10 * [2.7]
+
+
+def test_what_is_no_text_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\x1f\x8b" + 9 * b"packed")
+    with pytest.raises(TraceInvalid, match=r"log, after line 0: not UTF-8 \(invalid start byte\);"):
+        read_log([tmp_path / "log"])
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

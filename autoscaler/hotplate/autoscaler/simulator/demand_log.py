@@ -3,7 +3,8 @@
 A log is JSON lines, as `hotplate why NAME --log` prints them, of one deployment or of several.
 Those of the kind `demand` count: at a time, how many requests had come since the line before, and
 how long one lasts on average. They are taken to have come evenly in the second before, as the
-platform keeps a line a second at most, and to have lasted as long as the mean that was known next.
+platform keeps a line a second at most, and to have lasted as long as the mean that was known when
+they had ended: before, they are not in it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ class Sample:
     organization: str
     arrived: int
     service_s: float
+    there: int
+    """Requests in flight or queued."""
 
 
 def read_log(paths: Iterable[Path]) -> dict[str, Arrivals]:
@@ -62,7 +66,7 @@ def read_log(paths: Iterable[Path]) -> dict[str, Arrivals]:
 
 
 def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
-    number = 1
+    number = 0
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):  # noqa: B007 - the handlers name it
@@ -71,6 +75,10 @@ def _samples(path: Path) -> Iterator[tuple[str, Sample]]:
                     yield str(entry["deployment"]), _sample(entry)
     except OSError as error:
         raise TraceInvalid(f"{path} cannot be read ({error}); give a log") from error
+    except UnicodeDecodeError as error:
+        raise TraceInvalid(
+            f"{path}, after line {number}: not UTF-8 ({error.reason}); unpack it if it is packed"
+        ) from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise TraceInvalid(
             f"{path}, line {number}: {error!r}; write the log with 'hotplate why NAME --log'"
@@ -83,21 +91,18 @@ def _sample(entry: dict[str, Any]) -> Sample:
     if arrived < 0 or not 0 <= service_s <= MOST_S["service_s"]:
         raise ValueError("arrived and service_s must be numbers from 0 on, service_s at most 1e7")
     at_s = datetime.fromisoformat(entry["at"]).timestamp()
-    return Sample(at_s, str(entry["service"]), str(entry["organization"]), arrived, service_s)
+    there = int(entry["in_flight"]) + int(entry["queued"])
+    return Sample(
+        at_s, str(entry["service"]), str(entry["organization"]), arrived, service_s, there
+    )
 
 
 def _arrivals(name: str, samples: list[Sample], began: float) -> Arrivals:
-    known = [sample.service_s for sample in samples if sample.service_s]
-    if not known and any(sample.arrived for sample in samples):
+    if any(one.arrived for one in samples) and not any(one.service_s for one in samples):
         raise TraceInvalid(f"{name}: no request has ended in the log, so none's length is known")
-    service_s = known[-1] if known else 0.0
-    lengths = []
-    for sample in reversed(samples):
-        service_s = sample.service_s or service_s
-        lengths.append(service_s)
     arrivals = Arrivals(samples[0].organization)
     before = 0.0
-    for sample, length_s in zip(samples, reversed(lengths), strict=True):
+    for sample, length_s in zip(samples, _lengths_s(samples), strict=True):
         at_s = sample.at_s - began
         since = max(before, at_s - SAMPLE_S)
         for turn in range(sample.arrived):
@@ -105,3 +110,20 @@ def _arrivals(name: str, samples: list[Sample], began: float) -> Arrivals:
             arrivals.service_s.append(length_s)
         before = at_s
     return arrivals
+
+
+def _lengths_s(samples: list[Sample]) -> list[float]:
+    """Of the requests of each line; the last known of those whose end the log does not have."""
+    came = list(accumulate(sample.arrived for sample in samples))
+    known = [
+        (total - sample.there, sample.service_s)
+        for total, sample in zip(came, samples, strict=True)
+    ]
+    last_s = next((sample.service_s for sample in reversed(samples) if sample.service_s), 0.0)
+    lengths, turn = [], 0
+    for line, total in enumerate(came):
+        turn = max(turn, line)
+        while turn < len(known) and not (known[turn][0] >= total and known[turn][1]):
+            turn += 1
+        lengths.append(known[turn][1] if turn < len(known) else last_s)
+    return lengths
