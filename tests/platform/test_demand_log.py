@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,18 @@ def test_one_record_a_second_has_the_arrivals_of_those_left_out() -> None:
     records = noted(*reports)
     assert len(records) <= 5
     assert sum(record.arrived for record in records) == 20
+
+
+def test_one_record_a_second_of_each_of_two_services() -> None:
+    log, other = DemandLog(), replace(KEY, service="Embed")
+    for turn in range(20):
+        for key in (KEY, other):
+            demand = RouteDemand(1, 0, completed=turn)
+            log.note(key, demand, Replicas(1, (0.0,)), START + 0.2 * turn)
+    for service in ("Chat", "Embed"):
+        records = [record for record in log.unwritten if record.service == service]
+        assert len(records) <= 5
+        assert sum(record.arrived for record in records) == 20
 
 
 def test_a_gateway_that_counts_anew_tells_no_arrivals_below_zero() -> None:

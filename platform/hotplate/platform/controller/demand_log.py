@@ -57,13 +57,21 @@ class DemandLog:
             starting=len(there.starting_at),
         )
         since = wall
-        last = self.unwritten[-1] if self.unwritten else None
-        same = last is not None and (last.revision, last.service) == (key.revision, key.service)
-        if same and heard is not None and 0 <= wall - heard.since < SAMPLE_S:
-            record = replace(record, arrived=arrived + self.unwritten.pop().arrived)
-            since = heard.since
+        if heard is not None and 0 <= wall - heard.since < SAMPLE_S:
+            last = self._last(key)
+            if last is not None:
+                record = replace(record, arrived=arrived + self.unwritten.pop(last).arrived)
+                since = heard.since
         self.unwritten.append(record)
         self._heard[key] = _Heard(demand.completed, demand.demand, since)
+
+    def _last(self, key: WorkloadKey) -> int | None:
+        """Where the last record of a service is, if it is unwritten yet."""
+        for turn in range(len(self.unwritten) - 1, -1, -1):
+            record = self.unwritten[turn]
+            if (record.revision, record.service) == (key.revision, key.service):
+                return turn
+        return None
 
     def due(self, wall: float) -> float | None:
         """When what is unwritten is to be written; None = there is nothing."""
