@@ -120,11 +120,33 @@ def test_a_jump_of_demand_is_one_decision_and_no_replica_too_many(most: int) -> 
     assert [step.desired for step in found if step.at_s < 1900.0] == [1, most]
 
 
-def test_no_spare_is_started_again_and_again_for_requests_that_stay_alone() -> None:
-    """The second one came while the first waited for its replica; none has met another since."""
-    alone = one(*[(5.0 * turn, 0.5) for turn in range(200)])
-    outcome, _ = simulate("ours", alone, Setup(cold_start_s=5.0))
-    assert outcome.starts < 10
+@pytest.mark.parametrize(
+    "period_s, service_s, cold_start_s",
+    [
+        pytest.param(5.0, 1.5, 5.0, id="the second came while the first waited for its replica"),
+        pytest.param(30.0, 15.0, 20.0, id="and once it had begun"),
+    ],
+)
+def test_requests_that_met_only_once_have_no_spare_started_again_and_again(
+    period_s: float, service_s: float, cold_start_s: float
+) -> None:
+    alone = one(*[(period_s * turn, service_s) for turn in range(200)])
+    outcome, _ = simulate("ours", alone, Setup(cold_start_s))
+    assert outcome.starts <= 2
+
+
+def test_a_steady_stream_of_short_requests_keeps_its_replica() -> None:
+    """Each is over before the next report; that there is work again is told at once."""
+    steady = one(*[(float(second), 0.1) for second in range(600)])
+    found = decisions("ours", steady, Setup(60.0))
+    assert [step.desired for step in found if 150.0 < step.at_s < 600.0] == []
+
+
+def test_what_starts_for_a_growing_queue_is_not_given_up_before_it_is_ready() -> None:
+    growing = one(*[(float(second), 10.0) for second in range(300)])
+    found = [step for step in decisions("ours", growing, Setup(60.0, 4)) if step.at_s < 60.0]
+    assert len(found) > 5
+    assert all(step.desired > step.live for step in found)
 
 
 def test_a_steady_stream_that_fills_most_of_a_replica_starts_no_second_one_again_and_again() -> (

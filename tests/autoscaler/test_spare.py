@@ -43,6 +43,19 @@ def test_where_a_request_stays_alone_it_has_one_replica() -> None:
             assert told(decider, ONE, Replicas(1), now + second).desired == 1
 
 
+def test_requests_that_pile_up_while_others_wait_tell_nothing() -> None:
+    decider, now = Decider(Policy(0, 5), now=0.0), 0.0
+    decider.ready_after(20.0)
+    for _ in range(40):
+        after(decider, Demand(0, 1, SERVICE_S), 0, now)
+        after(decider, Demand(0, 2, SERVICE_S), 0, now + 10.0)
+        after(decider, TWO, 2, now + 20.0)
+        after(decider, IDLE, 2, now + 80.0)
+        now += 7200.0
+    after(decider, IDLE, 0, now)
+    assert told(decider, ONE, Replicas(1), now + 1.0).desired == 1
+
+
 def test_a_spare_is_no_more_than_may_be_and_none_where_the_user_wrote_how_to_scale() -> None:
     for policy in (Policy(0, 1), Policy(0, 5, scale_up_window_s=0.0), Policy(0, 5, price_gpu_s=0)):
         decider, now = used(policy, rises=True)

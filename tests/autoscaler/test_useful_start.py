@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from hotplate.autoscaler.policy import Demand, Replicas
-from hotplate.autoscaler.useful_start import Pace, begin_within, late_requests, useful_starts
+from hotplate.autoscaler.useful_start import (
+    Pace,
+    begin_within,
+    enough,
+    late_requests,
+    useful_starts,
+)
 
 
 def test_a_free_slot_begins_one_request_more_than_it_can_finish() -> None:
@@ -35,3 +41,9 @@ def test_long_requests_need_a_slot_each() -> None:
 def test_a_starting_replica_counts_from_when_it_is_due(age_s: float, begun: int) -> None:
     pace = Pace(concurrency=1, service_s=10.0, cold_start_s=10.0)
     assert begin_within(Demand(0, 5), Replicas(0, (0.0,)), pace, age_s) == begun
+
+
+def test_no_more_replicas_are_enough_than_begin_what_is_held() -> None:
+    pace, starting = Pace(1, service_s=10.0, cold_start_s=10.0), Replicas(1, (0.0, 8.0, 4.0))
+    found = [enough(Demand(1, held), starting, pace, 8.0) for held in range(6)]
+    assert found == [1, 1, 2, 2, 3, 4]  # by 20.5 s each begins one, the first start two

@@ -29,8 +29,9 @@ from hotplate.autoscaler.useful_start import Pace
 from hotplate.autoscaler.worth import price_of
 
 SIZE = BUCKETS + 1
-PRIOR_FALLS = 1.0
-"""Stays that ended with a fall, spread evenly, before the first is seen."""
+PRIOR_FALLS = 20.0
+"""Stays that ended with a fall, spread evenly, before the first is seen: with fewer, one rise made
+a steady stream start and stop a spare for minutes, and more saved nothing less."""
 
 
 class Stays:
@@ -89,17 +90,20 @@ class Spare:
         self._until: dict[int, float] = {}
         """Until when each of the levels passed on the way up has its spare."""
 
-    def demand(self, level: int, now: float) -> None:
-        """Demand reaches this level from `now` on."""
+    def demand(self, level: int, now: float, *, piled: bool = False) -> None:
+        """Demand reaches this level from `now` on.
+
+        `piled` = requests were held before: what piles up while a replica is missing tells nothing.
+        """
         before, since = self._level, self._since
         if level == before:
             return
-        if since > -math.inf and before:
+        if since > -math.inf and before and not piled:
             stays = self._stays.get(before)
             if stays is None:
                 stays = self._stays[before] = Stays(now)
             stays.add(now - since, level > before, now)
-        self._since = now if level > before else -math.inf
+        self._since = now if level > before and not piled else -math.inf
         self._level = level
         if level < self._asked:
             self._asked = level

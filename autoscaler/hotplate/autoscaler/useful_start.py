@@ -49,14 +49,32 @@ def begin_within(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> 
     rounds = horizon_s / pace.service_s
     begun = math.floor(busy * rounds + 0.5) + (slots - busy) * (math.floor(rounds) + 1)
     for started_at in replicas.starting_at:
-        due_in_s = due_in(started_at, pace, now)
-        begun += pace.concurrency * (math.floor((horizon_s - due_in_s) / pace.service_s) + 1)
+        begun += begun_by(started_at, pace, now)
     return begun
+
+
+def begun_by(started_at: float, pace: Pace, now: float) -> int:
+    """How many requests a replica begins within the horizon that began to start then."""
+    left_s = pace.horizon_s - due_in(started_at, pace, now)
+    return pace.concurrency * (math.floor(left_s / pace.service_s) + 1)
 
 
 def late_requests(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
     """Held requests that cannot begin within the horizon on what is live or starting."""
     return max(0, demand.queued - begin_within(demand, replicas, pace, now))
+
+
+def enough(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
+    """How many of the replicas suffice for no held request to be late; the newest start is left out
+    first, and none that is ready."""
+    spare = begin_within(demand, replicas, pace, now) - demand.queued
+    live = replicas.live
+    for started_at in sorted(replicas.starting_at, reverse=True):
+        spare -= begun_by(started_at, pace, now)
+        if spare < 0:
+            break
+        live -= 1
+    return live
 
 
 def useful_starts(late: int, pace: Pace) -> int:

@@ -10,7 +10,7 @@ from statistics import median
 from hotplate.autoscaler.claim import Claim, count, counts, larger, seconds
 from hotplate.autoscaler.growth import Growth
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
-from hotplate.autoscaler.useful_start import HORIZON, Pace, late_requests, useful_starts
+from hotplate.autoscaler.useful_start import HORIZON, Pace, enough, late_requests, useful_starts
 from hotplate.autoscaler.windows import WindowMean
 from hotplate.autoscaler.worth import worthwhile_starts
 
@@ -159,8 +159,14 @@ class Wishes:
                     f"worth more than a start of {seconds(pace.cold_start_s)}"
                 ),
             )
+        if not useful:
+            return Claim(
+                enough(demand, replicas, pace, now) if replicas.starting_at else 0,
+                Cause.FITS,
+                lambda: f"{count(held, 'request')} held{more} fit",
+            )
         return Claim(
-            live + useful if useful else 0,
+            live + useful,
             Cause.HELD,
             lambda: (
                 f"{count(held, 'request')} held{more}, {late} would wait longer than "

@@ -8,7 +8,7 @@ from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Decision, Demand, Policy, Replicas
 
 REPORT_S = 0.2
-"""The gateway tells a change of demand this late; work for a sleeping deployment at once."""
+"""The gateway tells a change of demand this late; at once, where none was known of."""
 MAX_REPLICAS = 20
 """Of each deployment, under every policy."""
 
@@ -35,11 +35,14 @@ class Ours:
     def __init__(self, policy: Policy, cold_start_s: float, now: float) -> None:
         self._decider = Decider(policy, now=now)
         self._decider.ready_after(cold_start_s)
+        self._told = 0
+        """Requests that the decider knows of."""
 
     def changed(self, total: int, live: int, now: float) -> float:
-        return now + REPORT_S if live or not total else now
+        return now if total and not self._told else now + REPORT_S
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
+        self._told = demand.total
         self._decider.observe(demand, now)
         return self._decider.decide(replicas, now)
 
