@@ -91,3 +91,10 @@ def test_a_replica_that_becomes_ready_does_not_make_a_rule_decide_before_its_tic
     fleet = Fleet("m", burst, 1, rule(1))
     Simulation([fleet], Hardware(17.0), lambda it: found.append((it.at_s, it.desired))).run()
     assert [(at, min(desired, 20)) for at, desired in found[: len(steps)]] == steps
+
+
+@pytest.mark.parametrize(("total", "desired"), [(9, 10), (10, 10), (11, 10), (12, 12)])
+def test_the_hpa_leaves_alone_what_is_within_a_tenth(total: int, desired: int) -> None:
+    rule = Hpa(1)
+    rule.changed(total, 10, 0.0)
+    assert rule.decide(Demand(total, 0), Replicas(10), 15.0).desired == desired

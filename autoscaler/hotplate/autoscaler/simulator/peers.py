@@ -149,7 +149,7 @@ class Hpa(Ticking):
         if now >= self._idle_since + self._down_s:
             return self._step(0, live, now, lambda: f"idle for {self._down_s:.0f} s")
         ratio = total / (live * self.concurrency)
-        near = abs(ratio - 1) <= self.TOLERANCE
+        near = abs(ratio - 1) <= self.TOLERANCE + ROUNDING
         wish = live if near else max(1, _ceil(total / self.concurrency))
         wish = min(wish, max(2 * live, live + self.STEP_REPLICAS))
         self._wishes = [(at, one) for at, one in self._wishes if at > now - self._down_s]
