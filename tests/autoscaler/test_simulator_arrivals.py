@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.autoscaler.errors import TraceInvalid
+from hotplate.autoscaler.simulator import arrivals
 from hotplate.autoscaler.simulator.arrivals import Arrivals, read
 
 HEADER = "arrival_s,service_s,deployment,organization\n"
@@ -89,6 +90,20 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, text: str, said: str) ->
     with pytest.raises(TraceInvalid, match=said) as refused:
         read_one(path)
     assert str(path) in str(refused.value)
+
+
+def test_more_requests_than_memory_holds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "MOST_REQUESTS", 1000)
+    paths = [
+        written(tmp_path, HEADER + "0,1,a,acme\n" * 500, "first.csv"),
+        written(tmp_path, HEADER + "0,1,a,acme\n" * 500, "second.csv"),
+    ]
+    assert len(read(paths, random.Random(0))["a"].arrival_s) == 1000
+    endless = written(tmp_path, "0,9999,1.5,Gamma,0.444,1.126\n" * 10_000, "rates.csv")
+    with pytest.raises(TraceInvalid, match="more than 1000 requests"):
+        read([*paths, endless], random.Random(0))
 
 
 def test_a_file_that_is_not_there_or_broken_is_refused(tmp_path: Path) -> None:

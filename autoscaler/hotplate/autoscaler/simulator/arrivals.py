@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,8 @@ MOST_S = {"arrival_s": 1e10, "service_s": 1e7}
 """Seconds since 1970 are far below the first; a request of more than months would take hours to
 simulate, since some rules look at it every two seconds."""
 
+MOST_REQUESTS = 10_000_000
+"""A million take 0.3 GB to read; some of ServeGen's clients would send a thousand millions."""
 MOST_CHARACTERS = 1_000_000
 """Of the first line: more are no header, perhaps no lines at all."""
 
@@ -50,7 +52,12 @@ def read(paths: Iterable[Path], rng: random.Random) -> dict[str, Arrivals]:
     """
     paths = list(paths)
     names = _names(paths)
-    requests = [request for path in paths for request in _checked(path, names[path], rng)]
+    found = chain.from_iterable(_checked(path, names[path], rng) for path in paths)
+    requests = list(islice(found, MOST_REQUESTS + 1))
+    if len(requests) > MOST_REQUESTS:
+        raise TraceInvalid(
+            f"the trace has more than {MOST_REQUESTS} requests; give fewer files or a part of one"
+        )
     requests.sort(key=lambda request: request.arrival_s)
     deployments: dict[str, Arrivals] = {}
     for request in requests:
