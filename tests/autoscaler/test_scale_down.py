@@ -115,3 +115,13 @@ def test_the_keep_alive_learns_from_gaps_and_outlives_the_decider() -> None:
     stranger = asleep(policy)
     after(stranger, ONE, 1, 2.0)
     assert after(stranger, IDLE, 1, 3.0).next_at == pytest.approx(3.0 + 90.5, abs=0.1)
+
+
+@pytest.mark.parametrize("ready", [0, 1])
+def test_a_replica_that_was_never_made_is_not_kept(ready: int) -> None:
+    """For want of room, or of quota: made later it would start for callers who have left."""
+    decider = asleep(Policy(0, 5, 1))
+    assert after(decider, Demand(ready, 3, service_s=60.0), ready, 1.0).desired > ready
+    decision = after(decider, IDLE, ready, 10.0)
+    assert decision.desired == ready
+    assert "kept until" in decision.reason if ready else decision.reason == "0 of 0: no demand"

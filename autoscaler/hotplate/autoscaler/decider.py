@@ -144,6 +144,9 @@ class Decider:
         if wanted != levels.wanted:
             levels.want(wanted, now)
         current = live if live > self._desired else self._desired
+        if self._ours and current > live and current > wanted:
+            # Some were never made, for want of room: nobody keeps what is not there.
+            current = live if live > wanted else wanted
         kept = self._kept(current, now)
         if self._ours and self._spare.is_due:
             spare = self._spare.claim(live, wishes.pace, self._policy.price_gpu_s, now)
