@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -21,36 +19,14 @@ from hotplate.autoscaler.grants import Ask
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
 from hotplate.autoscaler.shares import Shares
 from hotplate.autoscaler.simulator.arrivals import Arrivals
-from hotplate.autoscaler.simulator.outcome import Outcome
-from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
 from loadtests.many_models import rows
-from loadtests.report import column
+from loadtests.price_sweep import OURS, Line, sweep
 
 COLD_STARTS_S = {"20s": 20.0, "60s": 60.0, "180s": 180.0}
 TICK = "tick"
 PARTS = [*COLD_STARTS_S, TICK]
 SERVICES, ORGANIZATIONS = 1000, 20
 TICK_GPUS = (math.inf, 100)
-PRICES_GPU_S = (75.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0)
-"""Of ours: each is one trade of hours for waits."""
-OURS = "ours"
-
-Point = tuple[float, float]
-"""Mean wait in seconds, GPU-hours."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One policy at one length of cold starts."""
-
-    policy: str
-    cold_start_s: float | None = column("cold start s")
-    gpu_hours: float | None = column("GPU-h", 1)
-    starts: float | None = column("starts")
-    wait_s: float | None = column("mean wait s", 2)
-    p99_s: float | None = column("p99 s", 1)
-    saved_percent: float | None = column("% saved by ours at that wait", 1)
-    cpu_ms: float | None = column("CPU ms", 1)
 
 
 async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Line]:
@@ -60,7 +36,7 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Line]:
         if part == TICK:
             lines += [_tick(gpus) for gpus in TICK_GPUS]
         else:
-            lines += await asyncio.to_thread(_lines, trace, COLD_STARTS_S[part])
+            lines += await asyncio.to_thread(sweep, trace, COLD_STARTS_S[part])
     return lines
 
 
@@ -71,29 +47,6 @@ def many_models(models: int, days: float, seed: int = 1) -> dict[str, Arrivals]:
         arrivals.arrival_s.append(arrival_s)
         arrivals.service_s.append(service_s)
     return trace
-
-
-def _lines(trace: Mapping[str, Arrivals], cold_start_s: float) -> list[Line]:
-    ours = {
-        price: simulate(OURS, trace, Setup(cold_start_s, price_gpu_s=price))[0]
-        for price in PRICES_GPU_S
-    }
-    curve = sorted(_point(outcome) for outcome in ours.values())
-    peers = {
-        name: simulate(name, trace, Setup(cold_start_s))[0] for name in POLICIES if name != OURS
-    }
-    lines = [_line(name, outcome, cold_start_s, curve) for name, outcome in peers.items()]
-    return lines + [
-        _line(f"{OURS}, price {price:.0f}", outcome, cold_start_s)
-        for price, outcome in ours.items()
-    ]
-
-
-def _line(name: str, outcome: Outcome, cold_start_s: float, curve: Sequence[Point] = ()) -> Line:
-    wait_s, hours = _point(outcome)
-    at = hours_at(curve, wait_s)
-    saved = None if at is None else 100 * (1 - at / hours)
-    return Line(name, cold_start_s, hours, float(outcome.starts), wait_s, outcome.wait_s.p99, saved)
 
 
 def _tick(gpus: float) -> Line:
@@ -117,16 +70,3 @@ def _tick(gpus: float) -> Line:
         costs_ms.append(1000 * (time.process_time() - began))
     scarce = "enough GPUs" if gpus == math.inf else f"{gpus} GPUs"
     return Line(f"{OURS}, tick of {SERVICES} services, {scarce}", cpu_ms=median(costs_ms))
-
-
-def _point(outcome: Outcome) -> Point:
-    return outcome.wait_s.mean, outcome.gpu_hours.total
-
-
-def hours_at(curve: Sequence[Point], wait_s: float) -> float | None:
-    """GPU-hours at that wait, between the neighbouring points; None outside of the curve."""
-    for (below_s, dear), (above_s, cheap) in pairwise(curve):
-        if below_s <= wait_s <= above_s:
-            share = (wait_s - below_s) / (above_s - below_s) if above_s > below_s else 0.0
-            return dear + share * (cheap - dear)
-    return None

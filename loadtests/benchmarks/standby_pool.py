@@ -16,7 +16,8 @@ from pathlib import Path
 
 from hotplate.autoscaler.simulator.policies import Setup, simulate
 from hotplate.autoscaler.standby import StandbyPlanner, StandbyPolicy, Stock
-from loadtests.benchmarks.scaling import OURS, many_models
+from loadtests.benchmarks.scaling import many_models
+from loadtests.price_sweep import OURS
 from loadtests.report import column
 
 COLD_START_S = 60.0
