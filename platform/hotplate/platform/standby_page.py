@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,8 @@ def answer(arguments: argparse.Namespace) -> int:
     """
     ask = Asker.of(arguments)
     path = "/standby"
-    shown = ask.put(path, {"settings": wish_of(arguments)}) if arguments.action else ask(path)
+    wish = wish_of(arguments)
+    shown = ask.put(path, {"settings": wish}) if arguments.action else ask(path)
     if arguments.json:
         print(json.dumps(shown))
     else:
@@ -34,10 +36,22 @@ def answer(arguments: argparse.Namespace) -> int:
 
 
 def wish_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """The settings that `set` asks for; None = back to file and environment. Raises BadSetting."""
+    """The settings that `set` asks for; None = back to file and environment, or there is no `set`.
+
+    Raises BadSetting.
+    """
     flags = {name: getattr(arguments, name) for name in FLAGS}
     wish = {name: value for name, value in flags.items() if value is not None}
     how = arguments.how
+    if not arguments.action:
+        if wish:
+            raise BadSetting("standby shows what there is: change it with hotplate standby set …")
+        return None
+    for name, value in wish.items():
+        if not math.isfinite(value):
+            raise BadSetting(
+                f"standby set --{name.replace('_', '-')} {value} is not a finite number"
+            )
     if how == "default":
         if wish:
             raise BadSetting("standby set default takes no flags: it takes back all that was set")
