@@ -128,6 +128,12 @@ def test_without_replicas_or_wishes_it_sleeps() -> None:
     assert step.status == "scaled-to-zero"
 
 
+def test_what_queries_turn_off_does_not_sleep_for_want_of_requests() -> None:
+    labels = ({"key": "autoscaling/enabled", "value": "true"},)
+    step = plan(situation(deployment(OLD, OLD, labels=labels)))
+    assert (step.status, step.reason) == ("scaled-to-zero", "its queries keep it off")
+
+
 def test_waking_is_not_unhealthy() -> None:
     step = plan(
         situation(

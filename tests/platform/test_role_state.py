@@ -10,6 +10,7 @@ import pytest
 
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.role_state import ROLES, SUPERVISOR, RoleState, end_of, role_states
+from hotplate.platform.up import last_words
 
 
 def test_a_role_that_is_started_again_counts_and_keeps_why(tmp_path: Path) -> None:
@@ -48,3 +49,13 @@ def test_every_roles_end_says_what_it_cut_and_what_happens_next(role: str) -> No
     assert said.startswith(f"the {role} has ended: killed by signal 9; ")
     assert "cut" in said
     assert said.endswith("it is started again")
+
+
+def test_the_last_words_of_a_role_are_its_error_whatever_frames_them(tmp_path: Path) -> None:
+    log = tmp_path / "gateway.log"
+    log.write_text("")
+    assert last_words(log) == "it logged nothing"
+    log.write_text("hotplate: the port is taken\n\n")
+    assert last_words(log) == "the port is taken"
+    log.write_text("    | OSError: no room\n    +------------------------------------\n")
+    assert last_words(log) == "OSError: no room"

@@ -77,6 +77,8 @@ def test_a_secret_is_kept_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     assert DataDir.at(tmp_path / "data").secret("admin-token") == made
     assert data.secret("admin-token", "given") == "given"
     assert data.secret("admin-token") == "given"
+    # A command takes what begins with a hyphen for a flag.
+    assert all(data.secret(f"secret-{number}").isalnum() for number in range(50))
     assert stat.S_IMODE((data.root / "admin-token").stat().st_mode) == 0o600
     assert stat.S_IMODE(data.root.stat().st_mode) == 0o700
 

@@ -211,6 +211,8 @@ def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
 def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
     store = Store(database_url)
     user = store.ensure_user("acme", "ada", "ada@example.com")
+    secrets = [store.add_token(user.id, f"laptop {number}") for number in range(20)]
+    assert all(secret.isalnum() for secret in secrets), "a hyphen before one would make it a flag"
     token = store.find_token(store.add_token(user.id, "laptop"))
     assert token is not None
     assert token.user == user

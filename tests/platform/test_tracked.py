@@ -57,6 +57,14 @@ def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(tracked: Tra
     assert tracked.overdue(replicas, TASKS_S) == {"a", "b"}
 
 
+def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: Tracked) -> None:
+    said = {"autoscaling/enabled": "true", "autoscaling/max_replicas": "2"}
+    labels = tuple({"key": key, "value": value} for key, value in said.items())
+    tracked.deployment = replace(tracked.deployment, labels=labels)
+    (shown,) = live_json(tracked, [])["services"]
+    assert (shown["min_replicas"], shown["max_replicas"]) == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("said", "ends"),
     [(None, 3600.0), ("7200", 7200.0), ("60", STREAMS_S), ("0", STREAMS_S), ("soon", 3600.0)],

@@ -87,7 +87,7 @@ class DataDir:
         """The secret kept under this name: the given one, else the one kept, else a new one."""
         path = self.root / name
         kept = path.read_text().strip() if path.exists() else ""
-        value = given or kept or secrets.token_urlsafe(24)
+        value = given or kept or secrets.token_hex(24)
         if value != kept:
             self._write(path, value + "\n")
         return value

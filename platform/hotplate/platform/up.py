@@ -271,5 +271,6 @@ class Supervisor:
 
 def last_words(log: Path) -> str:
     """The last line of a role's log that says something."""
-    said = [line for line in logfile.tail(log, 20) if line.strip()]
+    # A traceback of several ends with a rule, and has one before each line.
+    said = [line.strip("| ") for line in logfile.tail(log, 20) if any(map(str.isalnum, line))]
     return said[-1].removeprefix("hotplate: ") if said else "it logged nothing"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import Replica
+from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller import sentences
 from hotplate.platform.controller.scaling import Wish
 from hotplate.platform.controller.tracked import Tracked
@@ -15,6 +16,7 @@ from hotplate.platform.controller.tracked import Tracked
 def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
     """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in Unix seconds."""
     services = []
+    binary = binary_of(tracked.deployment.labels)
     for revision in tracked.kept():
         for service in tracked.services[revision.number]:
             policy = service.policy
@@ -25,6 +27,8 @@ def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
                 "max_replicas": policy.max_replicas,
                 "concurrency": policy.concurrency,
             }
+            if binary is not None and service.workload.entry:
+                about |= {"min_replicas": 0, "max_replicas": binary.policy.replicas}
             route = tracked.route_of(service.workload.key)
             about["unserved"] = tracked.traffic.unserved.get(route, "")
             refusals = tracked.traffic.refusals.get(route)

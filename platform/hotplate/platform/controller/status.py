@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller.sentences import counted, failed, ill
 from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.store.records import Outcome, Revision
@@ -51,7 +52,8 @@ def _steady(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> tuple[st
         if wishes.get(key) and not any(r.key == key and r.state is ReplicaState.READY for r in mine)
     ]
     if not mine and not any(wishes.get(key) for key in keys):
-        return "scaled-to-zero", "no requests"
+        switched = binary_of(situation.deployment.labels) is not None
+        return "scaled-to-zero", "its queries keep it off" if switched else "no requests"
     unwell = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
     if unwell:
         return "unhealthy", f"service '{unwell[0].key.service}': {ill(unwell[0])}"

@@ -65,7 +65,7 @@ class Identities(Database):
         `secret` empty = a random one. A secret that this user already has is kept as it is.
         Raises Conflict where somebody else has it.
         """
-        secret = secret or secrets.token_urlsafe(KEY_BYTES)
+        secret = secret or secrets.token_hex(KEY_BYTES)
         digest = token_digest(secret)
         with self._session() as session:
             row = session.scalar(select(TokenRow).where(TokenRow.digest == digest))
