@@ -9,6 +9,7 @@ from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
 from hotplate.autoscaler.spare import SIZE, Spare
+from hotplate.autoscaler.useful_start import Pace
 from tests.autoscaler.deciding import IDLE, after, told
 
 SERVICE_S = 60.0
@@ -54,6 +55,29 @@ def test_requests_that_pile_up_while_others_wait_tell_nothing() -> None:
         now += 7200.0
     after(decider, IDLE, 0, now)
     assert told(decider, ONE, Replicas(1), now + 1.0).desired == 1
+
+
+@pytest.mark.parametrize("ended", ["demand fell", "its time had passed"])
+def test_after_a_spare_for_nothing_none_is_started_for_five_minutes(ended: str) -> None:
+    spare, pace, now = Spare(0.0, most=5), Pace(1, SERVICE_S, 20.0), 0.0
+    for _ in range(30):
+        for level, after_s in ((1, 0.0), (2, 25.0), (0, 90.0)):
+            spare.demand(level, now + after_s)
+            spare.claim(2, pace, 600.0, now + after_s)
+        now += 7200.0
+    spare.demand(1, now)
+    begun = spare.claim(1, pace, 600.0, now)
+    assert begun.replicas == 2
+    if ended == "demand fell":
+        now += 5.0
+    else:
+        now = begun.next_at
+        assert spare.claim(1, pace, 600.0, now).replicas == 0
+    spare.demand(0, now)
+    for later_s, live, replicas in ((10.0, 1, 0), (299.0, 1, 0), (301.0, 1, 2), (310.0, 2, 2)):
+        spare.demand(1, now + later_s)
+        assert spare.claim(live, pace, 600.0, now + later_s).replicas == replicas
+        spare.demand(0, now + later_s + 5.0)
 
 
 def test_a_spare_is_no_more_than_may_be_and_none_where_the_user_wrote_how_to_scale() -> None:

@@ -32,6 +32,9 @@ SIZE = BUCKETS + 1
 PRIOR_FALLS = 20.0
 """Stays that ended with a fall, spread evenly, before the first is seen: with fewer, one rise made
 a steady stream start and stop a spare for minutes, and more saved nothing less."""
+REST_S = 300.0
+"""After a spare that was for nothing, none is started at its level for so long, lest one come and
+go; HPA's window."""
 
 
 class Stays:
@@ -89,6 +92,8 @@ class Spare:
         """Levels up to here have been asked for a spare since demand was last below them."""
         self._until: dict[int, float] = {}
         """Until when each of the levels passed on the way up has its spare."""
+        self._rests: dict[int, float] = {}
+        """Until when none is started at each level, since its last was for nothing."""
 
     def demand(self, level: int, now: float, *, piled: bool = False) -> None:
         """Demand reaches this level from `now` on.
@@ -105,10 +110,11 @@ class Spare:
             stays.add(now - since, level > before, now)
         self._since = now if level > before and not piled else -math.inf
         self._level = level
-        if level < self._asked:
-            self._asked = level
-            if self._until:
-                self._until = {one: until for one, until in self._until.items() if one <= level}
+        self._asked = min(self._asked, level)
+        for one in [one for one in self._until if one != level]:
+            del self._until[one]
+            if one > level:
+                self._rests[one] = now + REST_S
 
     def forget(self) -> None:
         """Demand was not known for a while: nobody knows how long it has been where it is."""
@@ -129,7 +135,7 @@ class Spare:
         """
         for level in range(self._asked + 1, min(self._level, self._most - 1) + 1):
             stays = self._stays.get(level)
-            if stays is not None:
+            if stays is not None and (live > level or now >= self._rests.get(level, now)):
                 start_s = 0.0 if live > level else pace.cold_start_s
                 spare_s = stays.spare_s(price_of(level + 1, pace, price_s), start_s, now)
                 if spare_s > start_s:
@@ -141,6 +147,7 @@ class Spare:
             if now < until:
                 return _claim(level, until, now)
             del self._until[level]
+            self._rests[level] = now + REST_S
         return NONE
 
     def to_json(self, now: float) -> dict[str, Any]:
