@@ -402,3 +402,12 @@ async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) 
     await until(lambda: len(world.engine.found) == 2)
     said = "no demand for more, the schedule '* * * * *=2' says 2"
     await until(lambda: said in world.store.decisions(made.id)[0].reason)
+
+
+async def test_at_a_price_of_nothing_no_idle_replica_is_kept(world: World) -> None:
+    ours = {"services": {"Echo": {"scaling": {"min_replicas": 0}}}}
+    labels = [{"key": "hotplate/price", "value": "0"}]
+    made = world.store.create_deployment(world.user, "echo", world.bento("v1"), ours, labels)
+    world.controller.poke(made.id)
+    await until(lambda: world.status(made) == "scaled-to-zero")  # in one second; at 600 in 91
+    assert world.store.decisions(made.id)[0].reason.endswith("kept for 1 s (priced keep-alive)")

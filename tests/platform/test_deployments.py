@@ -128,6 +128,11 @@ async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
             "hotplate/task-drain-s is a number of seconds from 0 to 86400, not '1h'",
         ),
         (
+            "hotplate/price",
+            "-1",
+            "hotplate/price is a number of GPU-seconds from 0 on, not '-1'",
+        ),
+        (
             "hotplate/organization-header",
             "X Organization",
             "hotplate/organization-header is the name of a header field, not 'X Organization'",

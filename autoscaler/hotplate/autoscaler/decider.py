@@ -50,6 +50,7 @@ class Decider:
         self._most = policy.max_replicas
         self._window_s, self._down_source = policy.down_window_s, policy.down_source
         self._ours, self._documented = policy.is_ours, policy.says_how_to_go_up
+        self._price_s = policy.price_gpu_s
         memory = memory or {}
         self._keep_alive, cold_starts_s, service_s, proven = _recall(memory, now)
         self._spare = Spare.from_json(_by_level(memory, "spare"), now, policy.max_replicas)
@@ -88,6 +89,10 @@ class Decider:
             self._least = _Least(replicas, f"the schedule '{rule}' says {replicas}", until)
         else:
             self._least = _Least(least, f"min_replicas is {least}", until)
+
+    def price(self, price_gpu_s: float) -> None:
+        """From now on one avoided cold start is worth so many GPU-seconds; at least 0."""
+        self._price_s = self._wishes.price_s = price_gpu_s
 
     def gateway_restarted(self, now: float) -> None:
         """The gateway lost its counts and its clients; for a minute the count does not fall."""
@@ -149,7 +154,7 @@ class Decider:
             current = live if live > wanted else wanted
         kept = self._kept(current, now)
         if self._ours and self._spare.is_due:
-            spare = self._spare.claim(live, wishes.pace, self._policy.price_gpu_s, now)
+            spare = self._spare.claim(live, wishes.pace, self._price_s, now)
             if spare.replicas > current:
                 levels.renew(spare.replicas, now)
             kept = larger(kept, spare)
@@ -243,7 +248,7 @@ class Decider:
     def _keep_s(self, level: int, now: float) -> float:
         if self._window_s is not None:
             return self._window_s
-        price_s = price_of(level, self._wishes.pace, self._policy.price_gpu_s)
+        price_s = price_of(level, self._wishes.pace, self._price_s)
         return self._keep_alive.tau_s(level, price_s, now)
 
 

@@ -43,7 +43,8 @@ class Wishes:
         self._documented = policy.says_how_to_go_up
         self._concurrency = policy.concurrency
         self._most = policy.max_replicas
-        self._price_s = policy.price_gpu_s
+        self.price_s = policy.price_gpu_s
+        """GPU-seconds that one avoided cold start is worth."""
         self._capacity = _capacity(policy.concurrency)
         self._mean = WindowMean(MEAN_S)
         self._growth = Growth()
@@ -143,7 +144,7 @@ class Wishes:
             demand = demand._replace(queued=held + coming)
         late = late_requests(demand, replicas, pace, now)
         useful = useful_starts(late, pace)
-        worth = worthwhile_starts(demand, replicas, pace, self._price_s, now, self._most - live)
+        worth = worthwhile_starts(demand, replicas, pace, self.price_s, now, self._most - live)
         more = f" and {coming} coming" if coming else ""
         if live == 0:
             wanted = max(1, useful, worth)

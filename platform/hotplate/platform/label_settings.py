@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.autoscaler.grants import USUAL_PRIORITY
+from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.schedule import Schedule
 from hotplate.platform.api.fields import suggestion
 from hotplate.platform.errors import Invalid
@@ -42,6 +43,8 @@ class LabelSettings:
     """Whose clock the schedule goes by."""
     priority: int = USUAL_PRIORITY
     """Whose replicas go first where there are not enough for all: 0 first, 7 last."""
+    price: float = Policy.price_gpu_s
+    """GPU-seconds that one avoided cold start is worth: more keeps idle replicas longer."""
     task_drain_s: int = 3600
     """How long a replica of a replaced revision may go on with its tasks."""
 
@@ -95,6 +98,10 @@ def _priority(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-7]", text) else None
 
 
+def _price(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,3})?", text) else None
+
+
 class _Setting(NamedTuple):
     field: str
     read: Callable[[str], Any]
@@ -112,6 +119,7 @@ _SETTINGS = {
         _Setting("schedule", _schedule, "e.g. '0 8 * * mon-fri=2; 0 18 * * mon-fri=0'"),
         _Setting("time_zone", _time_zone, "a time zone, e.g. 'Europe/Berlin'"),
         _Setting("priority", _priority, "a number from 0 (first) to 7 (last)"),
+        _Setting("price", _price, "a number of GPU-seconds from 0 on"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
     )
 }

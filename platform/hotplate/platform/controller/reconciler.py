@@ -156,7 +156,8 @@ class Reconciler:
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         replicas = tracked.mine(self._engine.replicas())
         wishes: list[Wish] = []
-        floor = self._floor(tracked, now)
+        settings = LabelSettings.of(tracked.deployment.labels)
+        floor = self._floor(settings, now)
         for service in tracked.answering():
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
@@ -164,7 +165,7 @@ class Reconciler:
             demand = self._gateways.demand(tracked.route_of(key))
             memory = tracked.memories.get(service.name)
             tracked.demands.note(key, demand, there, wall)
-            wish = self.scaling.wish(service, demand, there, now, memory, floor)
+            wish = self.scaling.wish(service, demand, there, now, memory, floor, settings.price)
             wishes.append(self._switched(tracked, service, wish, own, now))
             tracked.look_by(wishes[-1].decision.next_at)
         return wishes, Situation(
@@ -185,9 +186,8 @@ class Reconciler:
         tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
 
     @staticmethod
-    def _floor(tracked: Tracked, now: float) -> tuple[Floor, float] | None:
+    def _floor(settings: LabelSettings, now: float) -> tuple[Floor, float] | None:
         """What the deployment's schedule asks for, until when in loop seconds."""
-        settings = LabelSettings.of(tracked.deployment.labels)
         if not settings.schedule:
             return None
         wall = datetime.now(UTC)

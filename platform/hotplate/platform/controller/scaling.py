@@ -12,7 +12,7 @@ from hotplate.autoscaler.binary import Binary, Reading
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.grants import Grant
-from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
+from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
 from hotplate.autoscaler.schedule import Floor
 from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
 from hotplate.platform.annotations import Binary as Annotated
@@ -76,11 +76,13 @@ class Scaling:
         now: float,
         memory: Mapping[str, Any] | None,
         floor: tuple[Floor, float] | None = None,
+        price_gpu_s: float = Policy.price_gpu_s,
     ) -> Wish:
         """How many replicas the service should have; `demand` None = the gateway is not heard.
 
         `memory` is what an earlier decider of the service had learnt. `floor` is what a schedule
-        asks for, and until when. All times in loop seconds.
+        asks for, and until when. `price_gpu_s`: what one avoided cold start is worth. All times in
+        loop seconds.
         """
         key = service.workload.key
         decider = self._deciders.get(key)
@@ -91,6 +93,7 @@ class Scaling:
         counted = None
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
+        decider.price(price_gpu_s)
         decider.observe(counted, now)
         if floor is not None:
             decider.hold(floor[0].replicas, floor[0].rule, floor[1])
