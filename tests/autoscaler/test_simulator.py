@@ -132,7 +132,7 @@ def test_requests_that_met_only_once_have_no_spare_started_again_and_again(
 ) -> None:
     alone = one(*[(period_s * turn, service_s) for turn in range(200)])
     outcome, _ = simulate("ours", alone, Setup(cold_start_s))
-    assert outcome.starts <= 2
+    assert outcome.starts <= 5
 
 
 def test_a_steady_stream_of_short_requests_keeps_its_replica() -> None:

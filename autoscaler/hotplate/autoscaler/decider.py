@@ -67,13 +67,12 @@ class Decider:
         if demand is None or self._demand is None:
             self._levels.forget()
             self._spare.forget()
-        held = self._demand is not None and self._demand.queued > 0
         self._demand = demand
         if demand is not None:
             self._wishes.observe(demand, now)
             level = self._wishes.level
             self._levels.want(level, now)
-            self._spare.demand(level, now, piled=held)
+            self._spare.demand(level, now)
 
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began, seconds."""

@@ -29,12 +29,11 @@ from hotplate.autoscaler.useful_start import Pace
 from hotplate.autoscaler.worth import price_of
 
 SIZE = BUCKETS + 1
-PRIOR_FALLS = 20.0
-"""Stays that ended with a fall, spread evenly, before the first is seen: with fewer, one rise made
-a steady stream start and stop a spare for minutes, and more saved nothing less."""
-REST_S = 300.0
+PRIOR_FALLS = 1.0
+"""Stays that ended with a fall, spread evenly, before the first is seen."""
+REST_S = 60.0
 """After a spare that was for nothing, none is started at its level for so long, lest one come and
-go; HPA's window."""
+go; Knative's stable window. Longer ones cost more waits than they save starts."""
 
 
 class Stays:
@@ -95,20 +94,17 @@ class Spare:
         self._rests: dict[int, float] = {}
         """Until when none is started at each level, since its last was for nothing."""
 
-    def demand(self, level: int, now: float, *, piled: bool = False) -> None:
-        """Demand reaches this level from `now` on.
-
-        `piled` = requests were held before: what piles up while a replica is missing tells nothing.
-        """
+    def demand(self, level: int, now: float) -> None:
+        """Demand reaches this level from `now` on."""
         before, since = self._level, self._since
         if level == before:
             return
-        if since > -math.inf and before and not piled:
+        if since > -math.inf and before:
             stays = self._stays.get(before)
             if stays is None:
                 stays = self._stays[before] = Stays(now)
             stays.add(now - since, level > before, now)
-        self._since = now if level > before and not piled else -math.inf
+        self._since = now if level > before else -math.inf
         self._level = level
         self._asked = min(self._asked, level)
         for one in [one for one in self._until if one != level]:
