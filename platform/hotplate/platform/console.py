@@ -14,16 +14,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from hotplate.platform.controller import sentences
 from hotplate.platform.data_dir import DataDir
+from hotplate.platform.deployment_page import moment, show_all, show_deployment
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
 from hotplate.platform.health_page import show_platform, show_what_is_left
+from hotplate.platform.printing import page_console
 from hotplate.platform.why_page import moment_of, show_why
 
-BAR_CELLS = 40
-SHOWN_DECISIONS = 10
 DECISIONS = 1000
 """That `why` looks at: as many as are kept."""
 TIMEOUT_S = 30
@@ -37,11 +35,8 @@ Shown = dict[str, list[str]]
 def answer(arguments: argparse.Namespace) -> int:
     """Ask the platform and print. Raises `Unreachable` or `NotFound`."""
     ask = Asker.of(arguments)
-    console = Console(highlight=False, soft_wrap=True)
-    if arguments.question == "status" and arguments.name:
-        cold_starts = ask(f"/deployments/{arguments.name}/cold_starts?count=1")
-        show_deployment(console, ask(f"/deployments/{arguments.name}"), cold_starts)
-        return 0
+    status = arguments.question == "status"
+    console = page_console() if status else Console(highlight=False, soft_wrap=True)
     answered = ANSWERS[arguments.question]
     before: Shown = {}
     while True:
@@ -106,8 +101,12 @@ def _failure(error: urllib.error.HTTPError) -> PlatformError:
 
 
 def _status(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
+    if arguments.name:
+        cold_starts = ask(f"/deployments/{arguments.name}/cold_starts?count=1")
+        show_deployment(console, ask(f"/deployments/{arguments.name}"), cold_starts)
+        return before
     try:
-        _show_all(console, ask("/deployments"))
+        show_all(console, ask("/deployments"))
         show_platform(console, ask("/platform"))
     except Unreachable:
         if not arguments.endpoint:
@@ -139,7 +138,7 @@ def platform_events(data: DataDir, count: int) -> list[dict[str, Any]]:
 def event_line(event: dict[str, Any], *, named: bool) -> str:
     """When, of what, which kind, and the sentence."""
     of = "" if named else f"{event['deployment'] or 'platform':16} "
-    return f"{_moment(event['at'])}  {of}{event['kind']:16} {escape(event['message'])}"
+    return f"{moment(event['at'])}  {of}{event['kind']:16} {escape(event['message'])}"
 
 
 def fresh(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
@@ -153,101 +152,6 @@ def fresh(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
 def _print_fresh(console: Console, before: Sequence[str], lines: Sequence[str]) -> None:
     for line in fresh(before, lines):
         console.print(line)
-
-
-def _show_all(console: Console, deployments: Sequence[dict[str, Any]]) -> None:
-    if not deployments:
-        console.print("no deployments; make one with: bentoml deploy .")
-        return
-    table = Table("NAME", "STATUS", "REPLICAS", "URL", "REASON", box=None, pad_edge=False)
-    for item in deployments:
-        replicas = item["live"]["replicas"]
-        count = f"{sum(r['state'] == 'ready' for r in replicas)}/{len(replicas)}"
-        table.add_row(item["name"], item["status"], count, item["url"], escape(item["reason"]))
-    console.print(table)
-
-
-def show_deployment(
-    console: Console, item: dict[str, Any], cold_starts: Sequence[dict[str, Any]] = ()
-) -> None:
-    """One deployment: status, services with the last decision, replicas with their cold starts."""
-    console.print(f"[bold]{item['name']}[/]  {item['status']}  {item['url']}  ({item['bento']})")
-    if item["reason"]:
-        console.print(f"  {escape(item['reason'])}")
-    for line in item["revisions"][0]["log_tail"]:
-        console.print(f"  [dim]| {escape(line)}[/]")
-    for service in item["live"]["services"]:
-        _show_service(console, item["name"], service)
-    if item["tasks"]:
-        counted = (f"{count} {status}" for status, count in sorted(item["tasks"].items()))
-        console.print(f"tasks kept: {', '.join(counted)}")
-    for replica in item["live"]["replicas"]:
-        _show_replica(console, replica)
-    if cold_starts and not item["live"]["replicas"]:
-        console.print(f"\nlast cold start: {cold_starts[0]['replica']}")
-        _show_phases(console, cold_starts[0]["phases"])
-    if item["decisions"]:
-        console.print("\n[bold]decisions[/]")
-    for decision in reversed(item["decisions"][:SHOWN_DECISIONS]):
-        change = f"{decision['replicas']} → {decision['desired']}"
-        console.print(f"  {_time(decision['at'])}  {change}  {escape(decision['reason'])}")
-
-
-def _show_service(console: Console, deployment: str, service: dict[str, Any]) -> None:
-    console.print(
-        f"\n[bold]{service['service']}[/] (revision {service['revision']}): "
-        f"{service['min_replicas']} to {service['max_replicas']} replicas of "
-        f"{service['concurrency']} slots; {service['in_flight']} in flight, "
-        f"{service['queued']} queued"
-    )
-    if service["reason"]:
-        console.print(f"  {escape(service['reason'])}")
-    if service["unserved"]:
-        console.print(f"  it cannot be called: {escape(service['unserved'])}")
-    if service["refused"]:
-        said = sentences.refused(deployment, service["refused"])
-        console.print(f"  refused since their gateway started: {escape(said)}")
-
-
-def _show_replica(console: Console, replica: dict[str, Any]) -> None:
-    restarts = f"  ({replica['restarts']} restarts)" if replica["restarts"] else ""
-    console.print(f"\n[bold]{replica['id']}[/]  {replica['state']}{restarts}")
-    if replica["reason"]:
-        console.print(f"  {escape(replica['reason'])}")
-    if replica["out"]:
-        said = sentences.out(replica["out"], _moment(replica["out_since"]))
-        console.print(f"  {escape(said)}")
-    _show_phases(console, replica["phases"])
-
-
-def _show_phases(console: Console, phases: Sequence[dict[str, Any]]) -> None:
-    for line in phase_chart(phases):
-        console.print(f"  {line}")
-
-
-def phase_chart(phases: Sequence[dict[str, Any]], cells: int = BAR_CELLS) -> list[str]:
-    """A bar per phase on one time axis, its seconds, and for how many of them the start waited.
-
-    Phases may overlap, so only the latter add up to the last line.
-    """
-    ended = [phase for phase in phases if phase["end"] is not None]
-    if not ended:
-        return []
-    begin = min(phase["start"] for phase in ended)
-    whole_s = max(phase["end"] for phase in ended) - begin
-    lines = [f"{'':12}{'':{cells + 1}} {'lasted':>9} {'waited':>9}"]
-    for name in dict.fromkeys(phase["name"] for phase in ended):
-        spans = [phase for phase in ended if phase["name"] == name]
-        bar = [" "] * cells
-        for span in spans:
-            first = min(cells - 1, round((span["start"] - begin) / (whole_s or 1) * cells))
-            last = max(first + 1, round((span["end"] - begin) / (whole_s or 1) * cells))
-            bar[first:last] = "█" * (last - first)
-        lasted_s = sum(span["end"] - span["start"] for span in spans)
-        waited_s = sum(span.get("share_s", 0.0) for span in spans)
-        lines.append(f"{name:12}{''.join(bar)}  {lasted_s:7.2f} s {waited_s:7.2f} s")
-    lines.append(f"{'in all':12}{'':{cells + 1}} {'':9} {whole_s:7.2f} s")
-    return lines
 
 
 def _logs(console: Console, ask: Asker, arguments: argparse.Namespace, before: Shown) -> Shown:
@@ -275,14 +179,3 @@ def _why(console: Console, ask: Asker, arguments: argparse.Namespace, before: Sh
 
 
 ANSWERS = {"status": _status, "logs": _logs, "events": _events, "why": _why}
-
-
-def _time(text: str) -> str:
-    return datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")
-
-
-def _moment(text: str) -> str:
-    """With the day, where it is not today."""
-    at = datetime.fromisoformat(text).astimezone()
-    today = at.date() == datetime.now(UTC).astimezone().date()
-    return at.strftime("%H:%M:%S" if today else "%m-%d %H:%M:%S")

@@ -12,23 +12,28 @@ from rich.markup import escape
 from hotplate.deploy import logfile
 from hotplate.deploy.quantities import GIB
 from hotplate.platform.data_dir import DataDir
+from hotplate.platform.printing import say
 from hotplate.platform.role_state import SUPERVISOR, role_states
 
 LOG_LINES = 5
+_BELOW = " " * 17
+"""Before what goes on below the second column."""
 
 
 def show_platform(console: Console, page: Mapping[str, Any]) -> None:
     """What `/api/v1/hotplate/platform` answers."""
     console.print("\n[bold]platform[/]")
     for role in page["roles"]:
-        console.print(f"  {role_line(role)}")
+        say(console, role_line(role), "  ", _BELOW)
     for node in page["nodes"]:
-        console.print(f"  {node['name']:14} {_taken(node['taken'], node['in_all'])}")
+        said = _taken(node["taken"], node["in_all"])
+        say(console, f"{escape(node['name']):14} {said}", "  ", _BELOW)
     for disk in page["disks"]:
         free, total = disk["free_bytes"] / GIB, disk["total_bytes"] / GIB
-        console.print(f"  {'disk':14} {free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}")
+        said = f"{free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}"
+        say(console, f"{'disk':14} {said}", "  ", _BELOW)
     for sentence in page["short"]:
-        console.print(f"  [red]{escape(sentence)}[/]")
+        say(console, f"[red]{escape(sentence)}[/]", "  ")
 
 
 def role_line(role: Mapping[str, Any]) -> str:
@@ -56,11 +61,11 @@ def show_what_is_left(console: Console, data: DataDir) -> None:
     if not states:
         return
     for state in states:
-        console.print(f"  {role_line(state.as_json())}")
+        say(console, role_line(state.as_json()), "  ", _BELOW)
     path = data.root / "logs" / "control-plane.log"
     for line in logfile.tail(path, LOG_LINES):
-        console.print(f"  [dim]| {escape(line)}[/]")
-    console.print(what_to_do([state.name for state in states if state.runs], data))
+        say(console, f"[dim]{escape(line)}[/]", "  | ", "  |   ")
+    say(console, escape(what_to_do([state.name for state in states if state.runs], data)))
 
 
 def what_to_do(running: Sequence[str], data: DataDir) -> str:

@@ -1,0 +1,54 @@
+"""Pages for people, in lines no longer than what they are printed on is wide."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+COLUMNS = 80
+"""Where nobody says how wide a line may be: in a pipe or a file."""
+
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Colours and other control codes, which a log may hold: they would move the cursor."""
+
+
+def page_console() -> Console:
+    """For standard output; a terminal's width is meant, and nothing else's is.
+
+    What it prints is wrapped at words, and never cut.
+    """
+    width = None if sys.stdout.isatty() else COLUMNS
+    return Console(highlight=False, emoji=False, width=width)
+
+
+def say(console: Console, text: str, lead: str = "", hang: str | None = None) -> None:
+    """Print `text`, which is markup, behind `lead`, and its further lines behind `hang`.
+
+    Without `hang` those begin below the first one's text.
+    """
+    further = " " * cell_len(lead) if hang is None else hang
+    room = max(1, console.width - max(cell_len(lead), cell_len(further)))
+    written = Text.from_markup(_CONTROLS.sub("", text), emoji=False)
+    written.expand_tabs(8)
+    for line in written.wrap(console, room):
+        line.rstrip()
+        console.print(Text(lead).append_text(line), soft_wrap=True)
+        lead = further
+
+
+def in_columns(rows: Sequence[tuple[str, ...]], widest: tuple[int, ...]) -> list[str]:
+    """A line of plain text per row; a cell wider than `widest` pushes on those after it."""
+    widths = [
+        min(most, max(cell_len(row[column]) for row in rows)) for column, most in enumerate(widest)
+    ]
+    return [
+        "  ".join(
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
