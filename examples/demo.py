@@ -33,7 +33,6 @@ EMBEDDER = ROOT / "examples" / "embedder"
 BIN = Path(sys.executable).parent
 PORT = int(os.environ.get("HOTPLATE_DEMO_PORT", "7070"))
 API = f"http://127.0.0.1:{PORT}"
-TOKEN = "demo"
 SENTENCES = [
     "A cat sits on the mat.",
     "A kitten rests on a rug.",
@@ -74,7 +73,7 @@ def main() -> int:
 
 def run(pid: int) -> None:
     say("1. Save the model and log in, with the stock client")
-    bentoml("cloud", "login", "--endpoint", API, "--api-token", TOKEN)
+    bentoml("cloud", "login")
     call([sys.executable, "save_model.py"], EMBEDDER)
 
     say("2. bentoml deploy: build, push the model (90 MB) and the service, start a replica")
@@ -122,9 +121,7 @@ def platform_running() -> Iterator[int]:
     log = HOME / "up.log"
     command = [str(BIN / "hotplate"), "up", "--port", str(PORT), "--data", str(HOME / "data")]
     with log.open("wb") as output:
-        up = subprocess.Popen(
-            [*command, "--admin-token", TOKEN], stdout=output, stderr=subprocess.STDOUT
-        )
+        up = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
         wait_until(healthy, 60, lambda: f"the platform does not start: {tail(log)}", up)
         yield up.pid
@@ -160,6 +157,8 @@ def call(command: list[str], cwd: Path, show: bool = False) -> None:
         **os.environ,
         "BENTOML_HOME": str(HOME / "bentoml"),
         "BENTOML_DO_NOT_TRACK": "True",
+        "BENTO_CLOUD_API_ENDPOINT": API,
+        "BENTO_CLOUD_API_KEY": token(),
         "PATH": f"{BIN}:{os.environ['PATH']}",
     }
     process = subprocess.Popen(
@@ -175,6 +174,11 @@ def call(command: list[str], cwd: Path, show: bool = False) -> None:
         raise Failed(f"{' '.join(command)} failed:\n{''.join(lines[-20:])}")
 
 
+def token() -> str:
+    """Made by `hotplate up`; in no argument, where every user of the machine could read it."""
+    return (HOME / "data" / "admin-token").read_text().strip()
+
+
 def deployment() -> dict[str, Any]:
     found: dict[str, Any] = ask("")
     return found
@@ -183,7 +187,7 @@ def deployment() -> dict[str, Any]:
 def ask(path: str) -> Any:
     """What the platform says of the deployment."""
     url = f"{API}/api/v1/hotplate/deployments/embedder{path}"
-    request = urllib.request.Request(url, headers={"X-YATAI-API-TOKEN": TOKEN})
+    request = urllib.request.Request(url, headers={"X-YATAI-API-TOKEN": token()})
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.ports import free_range
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+BIN = Path(sys.executable).parent
 PORT = free_range(5)
 DEPLOYMENT_PORT = PORT + 1
 
@@ -41,6 +43,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {
         **kept,
+        "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "BENTOML_HOME": str(tmp_path / "bentoml"),
         "BENTOML_DO_NOT_TRACK": "True",
@@ -50,31 +53,59 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def platform(environ: dict[str, str]) -> Iterator[None]:
-    """The block that starts the platform, running."""
+def said(environ: dict[str, str]) -> Iterator[str]:
+    """What the block that starts the platform prints; it runs meanwhile."""
     (block,) = [b for b in BLOCKS if "hotplate up" in b]
-    command = next(line for line in block.splitlines() if "hotplate up" in line)
     up = subprocess.Popen(
-        command.split(), cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=-2, text=True
+        ["bash", "-c", f"exec {block.strip()}"],
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=-2,
+        text=True,
     )
     assert up.stdout is not None
+    printed = []
     for line in up.stdout:
-        if "Then, in the folder" in line:
+        printed.append(line)
+        if "Ctrl-C stops everything" in line:
             break
-    yield
+    yield "".join(printed)
     up.send_signal(signal.SIGINT)
     up.communicate(timeout=PATIENCE_S)
     assert up.returncode == 0
 
 
-@pytest.mark.client
-@pytest.mark.usefixtures("platform")
-def test_what_the_readme_types_works(environ: dict[str, str]) -> None:
-    (block,) = [b for b in BLOCKS if "bentoml deploy ." in b]
-    script = "set -ex\n" + block.replace("7070", str(PORT)).replace("7100", str(DEPLOYMENT_PORT))
+def typed(script: str, environ: dict[str, str], folder: Path = ROOT) -> str:
+    """What a shell prints that is given these lines, none of which may fail."""
     done = subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+        ["bash", "-c", f"set -ex\n{script}"],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "Hello, Ann!" in done.stdout
-    assert "replica" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.client
+def test_what_the_readme_types_works(said: str, environ: dict[str, str]) -> None:
+    (block,) = [b for b in BLOCKS if "bentoml deploy ." in b]
+    script = block.replace("7070", str(PORT)).replace("7100", str(DEPLOYMENT_PORT))
+    printed = typed(script, environ)
+    assert "Hello, Ann!" in printed
+    assert "replica" in printed
+
+
+@pytest.mark.client
+def test_the_line_to_log_in_with_works_and_names_no_secret(
+    said: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    token = (tmp_path / "hotplate" / "admin-token").read_text().strip()
+    assert token not in said
+    (line,) = [line for line in said.splitlines() if "cloud login" in line]
+    assert "Logged in" in typed(line, environ, tmp_path)
+    (readmes,) = [b for b in BLOCKS if "cloud login" in b]
+    assert "--api-token" not in readmes + line

@@ -43,12 +43,14 @@ class Platform:
         ports: int = DEPLOYMENT_PORTS,
         settings: str = "",
         unused_files_s: float = UNUSED_FILES_S,
+        program: Path = BIN / "hotplate",
     ) -> None:
-        """`settings` are further lines of `hotplate.toml`."""
+        """`settings` are further lines of `hotplate.toml`; `program` is the `hotplate` to start."""
         self.data = data
         self.port = free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = "scenario"
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         data.mkdir()
         if environments_of is not None:
@@ -81,7 +83,7 @@ class Platform:
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [BIN / "hotplate", "up", *flags], env=environ, stdout=log, stderr=log
+                [self._program, "up", *flags], env=environ, stdout=log, stderr=log
             )
         return self._process
 
@@ -212,9 +214,16 @@ async def running(
     environments_of: Platform | None = None,
     settings: str = "",
     unused_files_s: float = UNUSED_FILES_S,
+    program: Path = BIN / "hotplate",
 ) -> AsyncIterator[Platform]:
     """A platform of a test's own; nothing of it is left, whatever the test did to it."""
-    platform = Platform(data, environments_of, settings=settings, unused_files_s=unused_files_s)
+    platform = Platform(
+        data,
+        environments_of,
+        settings=settings,
+        unused_files_s=unused_files_s,
+        program=program,
+    )
     try:
         await platform.start()
         yield platform

@@ -67,7 +67,11 @@ def _add_up(commands: Commands) -> None:
     up.add_argument("--host", help="address to listen on (127.0.0.1)")
     up.add_argument("--port", type=int, help="port of the API (7070)")
     up.add_argument("--data", default=DEFAULT, help=f"data directory ({DEFAULT})")
-    up.add_argument("--admin-token", default="", help="token to log in with (made at first start)")
+    up.add_argument(
+        "--admin-token",
+        default="",
+        help="token to log in with (that in DATA/admin-token, made at first start)",
+    )
     up.set_defaults(run=_up)
 
 
@@ -258,10 +262,10 @@ def _up(arguments: argparse.Namespace) -> None:
         settings = _settings(arguments, data)
         _standby_settings(data)  # what is wrong there is said here, and not in a role's log
         data.secret("cluster-token")
-        token = data.secret("admin-token", arguments.admin_token)
+        data.secret("admin-token", arguments.admin_token)
         data.note("endpoint", {"url": f"http://{reachable(settings.host)}:{settings.port}"})
         supervisor = Supervisor(settings, data, Console(highlight=False))
-        asyncio.run(supervisor.run(token))
+        asyncio.run(supervisor.run())
     finally:
         os.close(lock)
 

@@ -75,6 +75,11 @@ class DataDir:
     def blobs_url(self) -> str:
         return f"file://{self.folder('blobs')}"
 
+    @property
+    def admin_token_file(self) -> Path:
+        """What the operator logs in with; whoever wants another token writes it there before."""
+        return self.root / "admin-token"
+
     def log(self, role: str) -> Path:
         return self.folder("logs") / f"{role}.log"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ class Supervisor:
         """What could not be noted because the disk was full."""
         self._stopping = asyncio.Event()
 
-    async def run(self, admin_token: str) -> None:
+    async def run(self) -> None:
         """Returns after SIGINT or SIGTERM, when everything that was started has ended."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -74,7 +75,7 @@ class Supervisor:
                 await self._start(role)
             for role in roles:
                 await self._healthy(role)
-            self._greet(admin_token)
+            self._greet()
             watchers = [asyncio.create_task(self._keep(role)) for role in roles]
             watchers += [asyncio.create_task(self._follow(role)) for role in roles]
             await self._stopping.wait()
@@ -238,10 +239,12 @@ class Supervisor:
             for line in whole.decode(errors="replace").splitlines():
                 self._say(f"[dim]{role.name:13}[/] {escape(line)}")
 
-    def _greet(self, admin_token: str) -> None:
+    def _greet(self) -> None:
+        """The token itself is not printed: not into journals, nor into a history of commands."""
         url = f"http://{reachable(self._settings.host)}:{self._settings.port}"
+        token = f'"$(cat {shlex.quote(str(self._data.admin_token_file))})"'
         print(f"\nHotplate is ready at {url}\n")
-        print(f"  bentoml cloud login --endpoint {url} --api-token {admin_token}\n")
+        print(f"  BENTO_CLOUD_API_KEY={token} bentoml cloud login --endpoint {url}\n")
         print("Then, in the folder of a service:  bentoml deploy .")
         print(f"Data: {self._data.root}.  Ctrl-C stops everything.\n", flush=True)
 

@@ -1,0 +1,100 @@
+"""Hotplate as a stranger has it: one wheel in an environment of its own, and no checkout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.bentos import SLEEPY
+from tests.scenarios.calling import call
+from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.platform_process import BIN, Platform, running
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy")
+UV = BIN / "uv"
+
+IMPORTS_OF_ALL = """
+import json, pathlib, sys
+from importlib import import_module
+import hotplate
+
+missing = {}
+for root in map(pathlib.Path, hotplate.__path__):
+    for file in root.rglob("*.py"):
+        if "migrations" not in file.parts:  # alembic runs them
+            module = ".".join(("hotplate", *file.relative_to(root).with_suffix("").parts))
+            try:
+                import_module(module)
+            except ModuleNotFoundError as error:
+                missing[module] = error.name
+print(json.dumps(missing))
+"""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(UV, "build", "--wheel", "--out-dir", folder, ROOT)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path) -> Path:
+    """The folder of the programs of an environment with the wheel and what it asks for."""
+    environment = wheel.with_name("environment")
+    run(UV, "venv", "--python", sys.executable, environment)
+    run(UV, "pip", "install", "--python", environment / "bin" / "python", wheel)
+    return environment / "bin"
+
+
+def run(*command: str | Path) -> str:
+    """What it prints, from a folder that is no checkout."""
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_has_every_file_of_the_sources_and_nothing_else(wheel: Path) -> None:
+    files = {
+        path.relative_to(ROOT / source).as_posix()
+        for source in SOURCES
+        for path in (ROOT / source / "hotplate").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    names = set(zipfile.ZipFile(wheel).namelist())
+    about = {name for name in names if name.startswith("hotplate-")}
+    assert names - about == files
+    assert {Path(name).name for name in about} == {
+        *("METADATA", "WHEEL", "RECORD", "entry_points.txt", "LICENSE")
+    }
+
+
+def test_only_what_replicas_load_needs_more_than_it_asks_for(installed: Path) -> None:
+    missing = json.loads(run(installed / "python", "-c", IMPORTS_OF_ALL))
+    inside = ("hotplate.serving.streaming.", "hotplate.serving.weights")
+    assert {module: name for module, name in missing.items() if not module.startswith(inside)} == {}
+    assert set(missing.values()) == {"safetensors"}
+
+
+@pytest.mark.client
+async def test_the_stock_client_deploys_to_it(
+    installed: Path, platform: Platform, laptop: Laptop, kitchen: str, tmp_path: Path
+) -> None:
+    program = installed / "hotplate"
+    async with running(tmp_path / "data", environments_of=platform, program=program) as stranger:
+        theirs = Laptop(laptop.home.with_name("stranger"))
+        (theirs.home / "bentos").mkdir(parents=True)
+        (theirs.home / "bentos" / "kitchen").symlink_to(laptop.home / "bentos" / "kitchen")
+        await theirs.login(stranger)
+        async with deployed(stranger, theirs, kitchen, "meal", Kitchen={"scaling": SLEEPY}) as url:
+            assert await call(f"{url}/echo", text="served") == "served"
+        interpreter = (Path("/proc") / str(stranger.pid("control-plane")) / "cmdline").read_bytes()
+        assert interpreter.startswith(str(installed).encode())
+        assert await stranger.stop() == 0
