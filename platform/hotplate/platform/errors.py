@@ -5,6 +5,7 @@
 ├── Conflict        the name is taken, or the thing is in a state that does not allow it
 ├── QuotaExceeded   what a deployment always needs is more than its organization may have
 ├── Invalid         a request that cannot be carried out as written; the message has the path
+├── NotThereYet     a part of BentoCloud that Hotplate has not yet; the message says what to do
 ├── BodyCut         the body of an upload ended before all of it had arrived
 ├── BodySlow        a body that takes longer to arrive than a call may last
 ├── LinkExpired     a signed transfer URL that is forged, or older than it may be
@@ -64,6 +65,12 @@ class Invalid(PlatformError):
     """A request that cannot be carried out as written; the message opens with the field's path."""
 
     code = "invalid"
+
+
+class NotThereYet(PlatformError):
+    """A part of BentoCloud that Hotplate has not yet; the message says what to do instead."""
+
+    code = "not_there_yet"
 
 
 class BodyCut(PlatformError):

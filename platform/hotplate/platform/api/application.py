@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from aiohttp import web
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.platform.api import unbuilt
 from hotplate.platform.api.artifacts import Artifacts
 from hotplate.platform.api.auth import Auth, answer_errors
 from hotplate.platform.api.deployment_source import Source
@@ -54,6 +55,7 @@ def make_app(
         app.add_routes(Uploads(kind, store, blobs, unpacking, transfers, settings).routes())
         app.add_routes(Downloads(kind, store, transfers).routes())
     app.add_routes(Deployments(store, source, controller, settings).routes())
+    app.add_routes(unbuilt.routes())
     app.add_routes(InstanceTypes(controller).routes())
     app.add_routes(Quotas(store, controller).routes())
     app.add_routes(Hotplate(store, controller, settings).routes())

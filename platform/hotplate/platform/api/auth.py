@@ -1,4 +1,4 @@
-"""Who calls: every path under `/api/` needs a token; and the client's two questions at login."""
+"""Who calls: paths under `/api/` need a token; and the client's two questions at login."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hotplate.platform import http_errors
 from hotplate.platform.api import views
 from hotplate.platform.api.connection import CALLERS_FAULT, malformed
 from hotplate.platform.api.requests import CALLER, Handler, caller, organization
+from hotplate.platform.api.unbuilt import WITHOUT_TOKEN
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
 from hotplate.platform.store.store import Store
 
@@ -41,7 +42,7 @@ class Auth:
     def middleware(self) -> Middleware:
         @web.middleware
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.path.startswith("/api/"):
+            if request.path.startswith("/api/") and request.path not in WITHOUT_TOKEN:
                 await self._admit(request)
             return await handler(request)
 

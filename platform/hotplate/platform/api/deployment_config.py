@@ -9,6 +9,7 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.api.fields import Fields, suggestion
 from hotplate.platform.api.service_config import check_service_config
+from hotplate.platform.api.unbuilt import CANARY, CODE, SECRETS
 from hotplate.platform.bento_manifest import service_names
 from hotplate.platform.controller.workloads import merged
 from hotplate.platform.errors import Invalid
@@ -25,11 +26,11 @@ def deployment_config(
     is how a redeploy without a change is seen. Raises Invalid.
     """
     if fields.has("canary"):
-        raise Invalid("canary: canary deployments are not supported yet; leave it out")
+        raise Invalid(f"canary: {CANARY}")
     if fields.flag("dev"):
-        raise Invalid("dev: development deployments (`bentoml code`) are not supported yet")
-    if secrets := fields.values("secrets"):
-        raise Invalid(f"secrets: {secrets[0]!r} is not known here; pass its values as envs")
+        raise Invalid(f"dev: {CODE}")
+    if fields.values("secrets"):
+        raise Invalid(f"secrets: {SECRETS}")
     return {
         "access_authorization": fields.flag("access_authorization"),
         "envs": fields.pairs("envs", "name"),

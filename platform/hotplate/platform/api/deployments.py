@@ -19,8 +19,9 @@ from hotplate.platform.api.requests import (
     query_number,
 )
 from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.api.unbuilt import CODE
 from hotplate.platform.controller.face import ControllerFace
-from hotplate.platform.errors import Invalid
+from hotplate.platform.errors import Invalid, NotThereYet
 from hotplate.platform.label_settings import check_label_settings
 from hotplate.platform.ports import is_everywhere
 from hotplate.platform.store.records import Deployment
@@ -135,7 +136,12 @@ class Deployments:
         return self._answer(request, deployment)
 
     async def list_all(self, request: web.Request) -> web.Response:
-        """Newest first; `search` is part of a name, `q` names labels."""
+        """Newest first; `search` is part of a name, `q` names labels.
+
+        `bentoml code` asks for its own first, and would build for minutes before the next call.
+        """
+        if "is:dev" in request.query.get("q", "").split():
+            raise NotThereYet(CODE)
         found = await self._store.run(self._store.deployments, organization(request).id)
         wanted, search = query_labels(request), request.query.get("search", "")
         found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]

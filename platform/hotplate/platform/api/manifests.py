@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotplate.platform.api.fields import Fields, suggestion
+from hotplate.platform.api.unbuilt import CODE
 from hotplate.platform.bento_manifest import entry_service
-from hotplate.platform.errors import Invalid
+from hotplate.platform.errors import Invalid, NotThereYet
 from hotplate.platform.store.records import Kind
 
 SERVICE_NAME_MAX = 128
@@ -27,6 +28,8 @@ def checked_manifest(kind: Kind, fields: Fields) -> Mapping[str, Any]:
         manifest.text("module", "")
         manifest.text("api_version")
         return fields.mapping("manifest")
+    if manifest.flag("dev"):
+        raise NotThereYet(CODE)
     manifest.text("service")
     _check_models(manifest)
     manifest.pairs("envs", "name")

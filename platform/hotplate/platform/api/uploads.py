@@ -115,11 +115,6 @@ class Uploads:
         if not self._unpacking.busy(artifact.id) and artifact.upload_status == "uploading":
             await self._unpack_what_is_there(artifact)
         artifact = await self._unpacking.wait(artifact, self._settings.unpack_wait_s)
-        if artifact.manifest.get("dev"):
-            raise Invalid(
-                f"bento '{artifact.tag}': development bentos (`bentoml code`) "
-                "are not supported yet; push it with `bentoml push`"
-            )
         if artifact.upload_status == "failed":
             raise Invalid(f"{self._kind} '{artifact.tag}': {artifact.upload_finished_reason}")
         if not artifact.usable and not self._unpacking.busy(artifact.id):

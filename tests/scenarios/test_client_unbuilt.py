@@ -1,0 +1,61 @@
+"""What the stock client prints where BentoCloud has something that is not there yet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hotplate.platform.api import unbuilt
+from tests.scenarios.bentos import KITCHEN
+from tests.scenarios.laptop import Laptop
+
+pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
+
+CODE = """
+from bentoml_cli.deployment import create_deployment
+try:
+    create_deployment(bento=".", name="space", dev=True, wait=False)
+except Exception as error:
+    print(error)
+"""
+"""What `bentoml code` does once its menu, which needs a terminal, was answered."""
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("secret list", unbuilt.SECRETS),
+        ("secret create hf TOKEN=x", unbuilt.SECRETS),
+        ("secret apply hf TOKEN=x", unbuilt.SECRETS),
+        ("secret delete hf", unbuilt.SECRETS),
+        ("deploy KITCHEN -n with-secret --secret hf", unbuilt.SECRETS),
+        ("deployment update sleeper --secret hf", unbuilt.SECRETS),
+        ("code .", unbuilt.CODE),
+        ("api-token list", unbuilt.API_TOKENS),
+        ("api-token create mine", unbuilt.API_TOKENS),
+        ("api-token get 1", unbuilt.API_TOKENS),
+        ("api-token delete 1", unbuilt.API_TOKENS),
+    ],
+)
+async def test_a_command_prints_what_to_do_instead(
+    laptop: Laptop, kitchen: str, command: str, said: str
+) -> None:
+    printed = await laptop.bentoml(*command.replace("KITCHEN", kitchen).split(), fails=True)
+    assert said in printed
+    assert "Traceback" not in printed
+
+
+async def test_a_deploy_with_a_canary_prints_what_to_do_instead(
+    laptop: Laptop, kitchen: str
+) -> None:
+    other = {"bento": kitchen, "weight": 10, "services": {}}
+    canary = {"route_type": "random", "versions": {"other": other}}
+    file = laptop.home / "canary.yaml"
+    file.write_text(json.dumps({"name": "canary", "bento": kitchen, "canary": canary}))
+    assert unbuilt.CANARY in await laptop.bentoml("deploy", "-f", str(file), fails=True)
+
+
+async def test_a_code_space_prints_what_to_do_instead(laptop: Laptop) -> None:
+    folder = laptop.project("space", KITCHEN)
+    assert unbuilt.CODE in await laptop.python(f"import os; os.chdir({str(folder)!r})\n{CODE}")
