@@ -53,6 +53,20 @@ def test_the_entry_service_comes_first_and_is_wired_to_those_it_calls() -> None:
     assert not made["Tokenizer"].workload.entry
 
 
+def test_every_service_is_told_of_its_deployment_as_bentocloud_tells() -> None:
+    rules = replace(RULES, namespace="lab", url=lambda deployment: f"https://me:{deployment.port}")
+    row = replace(revision(1), ports={"Tokenizer": 7999})
+    row = replace(row, bento=replace(row.bento, manifest=MANIFEST))
+    for service in services_of(deployment(row, row), row, [], rules):
+        assert service.workload.cloud == {
+            "BENTOCLOUD_DEPLOYMENT_URL": "https://me:7100",
+            "BENTOCLOUD_DEPLOYMENT_NAME": "echo",
+            "BENTOCLOUD_DEPLOYMENT_NAMESPACE": "lab",
+            "YATAI_BENTO_DEPLOYMENT_NAME": "echo",
+            "YATAI_BENTO_DEPLOYMENT_NAMESPACE": "lab",
+        }
+
+
 def test_slots_resources_and_timeout_come_from_the_service() -> None:
     made = services({})
     assert made["Chat"].workload.concurrency == 8

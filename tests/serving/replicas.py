@@ -94,6 +94,7 @@ class Served:
     models: tuple[Any, ...] = ()
     entry: bool = True
     env: dict[str, str] = field(default_factory=dict)
+    cloud: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     config_overrides: dict[str, Any] = field(default_factory=dict)
     depends: dict[str, str] = field(default_factory=dict)

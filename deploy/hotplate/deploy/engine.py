@@ -59,6 +59,8 @@ class Workload:
     """Whether this is the bento's entry service."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the replica: deployment's, then service's, build stage excluded."""
+    cloud: Mapping[str, str] = field(default_factory=dict)
+    """Variables that tell a replica of its deployment; they go over `env`."""
     config_overrides: Mapping[str, Any] = field(default_factory=dict)
     """BentoML service configuration laid over the author's (`config_overrides`)."""
     config: Mapping[str, Any] = field(default_factory=dict)

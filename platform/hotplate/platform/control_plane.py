@@ -33,6 +33,7 @@ from hotplate.deploy.standby_settings import StandbySettings
 from hotplate.deploy.walls import Walls
 from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.application import UNPACKING, make_app
+from hotplate.platform.api.deployments import public_url
 from hotplate.platform.api.docs import Docs
 from hotplate.platform.api.listener import Listener
 from hotplate.platform.api.platform_pages import PlatformPages
@@ -134,18 +135,18 @@ async def serve(
     PlatformCollector(registry=registry)
     registry.register(StandbyMetrics(engine.standbys.views))
     prometheus = Prometheus(settings.prometheus_url)
+    scheme = "https" if settings.tls_certificate else "http"
+    shown = ApiSettings(advertise_host=_advertised(settings), scheme=scheme)
     controller = Controller(
         store,
         engine,
-        _rules(machine),
+        _rules(machine, shown),
         _addresses(settings),
         ControllerMetrics(registry),
         prometheus,
     )
     controller.gateways.tell = data.events.add
     controller.heed_quotas = desk.allow
-    scheme = "https" if settings.tls_certificate else "http"
-    shown = ApiSettings(advertise_host=_advertised(settings), scheme=scheme)
     app = make_app(store, blobs, controller, shown)
     lines = TaskLines(store)
     tasks = Tasks(store, blobs, lines, results_s=settings.task_results_s)
@@ -251,7 +252,7 @@ def _add_admin(store: Store, secret: str) -> None:
     store.add_token(admin.id, ADMIN, secret)
 
 
-def _rules(machine: Machine) -> Rules:
+def _rules(machine: Machine, shown: ApiSettings) -> Rules:
     capacity = machine.capacity
     whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
     return Rules(
@@ -259,6 +260,8 @@ def _rules(machine: Machine) -> Rules:
         resources=resources_of,
         policy=policy_from,
         instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),
+        namespace=shown.cluster,
+        url=lambda deployment: public_url(deployment, shown),
     )
 
 

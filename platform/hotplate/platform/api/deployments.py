@@ -71,6 +71,7 @@ class Deployments:
             config,
             labels,
             self._controller.least(bento.manifest, config, labels),
+            request.url.host or "",
         )
         return self._rolled_out(request, deployment)
 
@@ -90,6 +91,7 @@ class Deployments:
             least=self._controller.least(
                 bento.manifest, config, deployment.labels if labels is None else labels
             ),
+            host=request.url.host or "",
         )
         if not begins:
             self._controller.poke(deployment.id)
@@ -108,6 +110,7 @@ class Deployments:
             None,
             force=True,
             least=self._controller.least(latest.bento.manifest, latest.config, deployment.labels),
+            host=request.url.host or "",
         )
         return self._rolled_out(request, deployment)
 
@@ -185,10 +188,20 @@ async def named_deployment(store: Store, request: web.Request) -> Deployment:
 
 def advertised_origin(request: web.Request, settings: ApiSettings) -> str:
     """Where callers reach deployments, but for the port: as told, else where this caller did us."""
-    host = settings.advertise_host
-    if is_everywhere(host):
-        host = request.url.host or "localhost"
-    return views.origin_of(settings.scheme, host)
+    return _origin(settings, request.url.host or "")
+
+
+def public_url(deployment: Deployment, settings: ApiSettings) -> str:
+    """What a deployment itself is told of where its callers reach it: what `urls` said to whoever
+    asked for its latest revision."""
+    return views.deployment_url(deployment, _origin(settings, deployment.host))
+
+
+def _origin(settings: ApiSettings, reached: str) -> str:
+    told = settings.advertise_host
+    return views.origin_of(
+        settings.scheme, (reached or "localhost") if is_everywhere(told) else told
+    )
 
 
 def _checked_labels(fields: Fields) -> list[dict[str, str]]:

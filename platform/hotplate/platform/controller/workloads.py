@@ -13,6 +13,7 @@ from hotplate.deploy.placement import DEFAULT_MEMORY_BYTES
 from hotplate.platform.annotations import binary_of
 from hotplate.platform.bento_manifest import entry_service
 from hotplate.platform.store.records import Artifact, Deployment, Revision
+from hotplate.serving.replica.variables import cloud_variables
 
 Slots = Callable[[Mapping[str, Any], bool], int]
 """(a service's configuration, whether it has tasks) -> slots of one replica."""
@@ -44,6 +45,10 @@ class Rules:
     policy: Callable[[Mapping[str, Any], int], Policy]
     instance_types: Mapping[str, Resources]
     dependency_host: str = "127.0.0.1"
+    namespace: str = "default"
+    """What the API calls `kube_namespace`."""
+    url: Callable[[Deployment], str] = lambda deployment: f"http://localhost:{deployment.port}"
+    """Where its callers reach a deployment."""
 
 
 def services_of(
@@ -88,6 +93,7 @@ def _service(
         models=tuple(Model(m.repository.name, m.version, m.files) for m in models if m.files),
         entry=entry,
         env=_env(revision, asked, entry),
+        cloud=cloud_variables(deployment.name, rules.namespace, rules.url(deployment)),
         config_overrides=overrides,
         config=config,
         depends={n: f"http://{rules.dependency_host}:{revision.ports[n]}" for n in needs},

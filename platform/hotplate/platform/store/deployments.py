@@ -45,8 +45,10 @@ class Deployments(Database):
         config: Mapping[str, Any],
         labels: Sequence[Mapping[str, str]] = (),
         least: Amounts = NOTHING,
+        host: str = "",
     ) -> Deployment:
-        """With its first revision, and a port of its own; `least` is what its `min_replicas` need.
+        """With its first revision, and a port of its own; `least` is what its `min_replicas` need,
+        `host` by which the caller has reached the API.
         Raises Conflict where the name is taken, PortsExhausted, QuotaExceeded."""
 
         def add(session: Session) -> Deployment:
@@ -63,6 +65,7 @@ class Deployments(Database):
                 wanted=Wanted.RUNNING,
                 status="deploying",
                 labels=list(labels),
+                host=host,
             )
             session.add(row)
             session.flush()
@@ -82,6 +85,7 @@ class Deployments(Database):
         labels: Sequence[Mapping[str, str]] | None,
         force: bool = False,
         least: Amounts = NOTHING,
+        host: str = "",
     ) -> tuple[Deployment, bool]:
         """The deployment as it is wanted now, and whether a roll-out begins.
 
@@ -102,6 +106,7 @@ class Deployments(Database):
                 return deployment_record(session, row), False
             number = _add_revision(session, row, bento_id, config)
             row.wanted, row.status, row.reason = Wanted.RUNNING, "deploying", ""
+            row.host = host or row.host
             add_event_row(session, row.id, "Updated", f"revision {number} was asked for")
             return deployment_record(session, row), True
 

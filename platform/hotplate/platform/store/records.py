@@ -163,6 +163,8 @@ class Deployment:
     """The revision that answers now; None before the first one is ready."""
     created_at: datetime
     updated_at: datetime
+    host: str = ""
+    """By which whoever asked for its latest revision has reached the API; empty = not known."""
 
 
 @dataclass(frozen=True)

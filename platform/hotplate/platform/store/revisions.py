@@ -66,6 +66,7 @@ def _joined(row: DeploymentRow, latest: Revision, serving: Revision | None) -> D
         serving=serving,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        host=row.host,
     )
 
 

@@ -201,6 +201,7 @@ class DeploymentRow(Table):
     labels: Mapped[list[Any]]
     least: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """What its `min_replicas` take of its organization's quota, by resource."""
+    host: Mapped[str] = mapped_column(default="")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
     organization: Mapped[OrganizationRow] = relationship(lazy="joined", innerjoin=True)

@@ -49,6 +49,10 @@ class ServedBento(Protocol):
     @property
     def env(self) -> Mapping[str, str]: ...
     @property
+    def cloud(self) -> Mapping[str, str]:
+        """Variables that tell the replica of its deployment; they go over `env`."""
+
+    @property
     def config_overrides(self) -> Mapping[str, Any]: ...
     @property
     def config(self) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from blake3 import blake3
 PARTS = (
     "hotplate.serving.replica.worker",
     "hotplate.serving.replica.standby",
+    "hotplate.serving.replica.cloud",
     "hotplate.serving.replica.command_port",
     "hotplate.serving.replica.early_reads",
     "hotplate.serving.replica.full_disk",
@@ -27,6 +28,7 @@ PARTS = (
     "hotplate.serving.replica.journal",
     "hotplate.serving.replica.modules",
     "hotplate.serving.replica.processes",
+    "hotplate.serving.replica.reserved",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
     "hotplate.cache.reader",

@@ -30,12 +30,13 @@ from hotplate.serving.replica.model_folders import (
 )
 from hotplate.serving.replica.parts import make_parts
 from hotplate.serving.replica.ready_path import ready_path
+from hotplate.serving.replica.reserved import is_reserved, not_used
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
     COUNTS,
+    DEFAULTS,
     THREAD_COUNTS,
     build_variables,
-    is_reserved,
     platform_constants,
     platform_variables,
     search_paths,
@@ -219,15 +220,16 @@ class BentoRuntime:
         reads, writes = _paths(environment, parts, modules)
         hub_models = folder.glob(f"{HUB}/models--*/snapshots")
         host_env = {
+            **DEFAULTS,
             **for_replica(os.environ),
             **thread_counts(workload.resources.cpus, processes),
         }
         env = {
             **host_env,
             **(variables(folder / COMPILED) if self._compiled is not None else {}),
+            **temporary_folder(folder / TEMPORARY),
             **service_env,
             **platform_variables(workload, home, python),
-            **temporary_folder(folder / TEMPORARY),
             "HOTPLATE_AGENT_SOCKET": str(folder / AGENT_SOCKET),
             "HOTPLATE_TREES": str(self._trees),
             "HOTPLATE_MODELS": str(home / "models"),
@@ -251,7 +253,7 @@ class BentoRuntime:
                 "modules": str(modules),
                 "stop_grace_s": workload.stop_grace_s,
                 "absent": list(models.absent),
-                "notes": [f"{name} is the platform's: your value is not used." for name in unused],
+                "notes": list(map(not_used, unused)),
             },
             ready_path=ready_path(config),
             reads=(*reads, bento, *models.reads, *map(str, hub_models)),

@@ -11,44 +11,21 @@ from typing import Any
 from hotplate.serving.replica.errors import BentoUnusable
 from hotplate.serving.replica.faces import ServedBento
 from hotplate.serving.replica.inherited import INSTALLER_PREFIXES
+from hotplate.serving.replica.reserved import DEPLOYMENT_PREFIXES, DEPLOYMENT_URL, is_reserved
 
 NO_TIMEOUT_S = 86400
 """BentoML's own timeout answers without ending the handler; the gateway keeps the deadlines."""
-RESERVED = frozenset(
-    [
-        "BENTOML_HOME",
-        "BENTOML_CONTAINERIZED",
-        "BENTOML_CONFIG_OVERRIDES",
-        "BENTOML_RUNNER_MAP",
-        "BENTOML_PORT",
-        "BENTOML_HOST",
-        "BENTOML_SERVE_DEPENDS",
-        "BENTOML_SERVE_RUNNER_MAP",
-        "BENTOML_SERVE_SERVICE_NAME",
-        "BENTOCLOUD_DEPLOYMENT_URL",
-        "PROMETHEUS_MULTIPROC_DIR",
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_ORDER",
-        "VIRTUAL_ENV",
-        "PYTHONHOME",
-        "PYTHONDONTWRITEBYTECODE",
-    ]
-)
-"""A user's value for these would take a replica out of the platform's hands."""
 SOCKET_FOLDER_BYTES = 70
 """The longest folder in which programs make Unix sockets (107 bytes of path at most) under names
 of their own: vLLM's have 37 more."""
+DEFAULTS = {"BENTOML_DO_NOT_TRACK": "True", "PYTHONUNBUFFERED": "1"}
+"""For every replica and standby; a deployment's own values go before these."""
 COUNTS = "prometheus_multiproc_dir"
 """The folder of a replica's home in which its processes count."""
 THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Declared = Iterable[Mapping[str, Any]]
 """Variables as `bento.yaml` declares them: `name`, `value` (may be empty), `stage`."""
-
-
-def is_reserved(name: str) -> bool:
-    """Whether the platform sets this variable, whatever a user says."""
-    return name in RESERVED or name.startswith("HOTPLATE_")
 
 
 def service_variables(workload: ServedBento, declared: Declared) -> dict[str, str]:
@@ -89,9 +66,18 @@ def build_variables(workload: ServedBento, declared: Declared) -> dict[str, str]
     return values
 
 
+def cloud_variables(deployment: str, namespace: str, url: str) -> dict[str, str]:
+    """What BentoCloud tells a replica of its deployment."""
+    told = {DEPLOYMENT_URL: url}
+    for prefix in DEPLOYMENT_PREFIXES:
+        told |= {f"{prefix}NAME": deployment, f"{prefix}NAMESPACE": namespace}
+    return told
+
+
 def platform_variables(workload: ServedBento, home: Path, python: Path) -> dict[str, str]:
     """What BentoML's worker needs to live in the platform."""
     return {
+        **workload.cloud,
         **platform_constants(python),
         "BENTOML_HOME": str(home),
         "BENTOML_CONFIG_OVERRIDES": json.dumps(
@@ -105,9 +91,7 @@ def platform_constants(python: Path) -> dict[str, str]:
     """Of those, what is the same for all replicas of an environment."""
     return {
         "BENTOML_CONTAINERIZED": "true",
-        "BENTOML_DO_NOT_TRACK": "True",
         "VIRTUAL_ENV": str(python.parent.parent),
-        "PYTHONUNBUFFERED": "1",
     }
 
 

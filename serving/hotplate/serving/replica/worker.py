@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.reader import open_file
+from hotplate.serving.replica.cloud import hide_url
 from hotplate.serving.replica.command_port import place_command
 from hotplate.serving.replica.full_disk import outlive_it
 from hotplate.serving.replica.handlers import HandlerWatch, Running
@@ -44,6 +45,7 @@ from hotplate.serving.replica.hooks import (
 from hotplate.serving.replica.journal import Journal
 from hotplate.serving.replica.modules import note_modules
 from hotplate.serving.replica.processes import supervise
+from hotplate.serving.replica.reserved import is_reserved, not_used
 
 Job = dict[str, Any]
 
@@ -81,6 +83,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     from bentoml._internal.context import server_context
     from bentoml._internal.log import configure_server_logging
 
+    hide_url()
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
@@ -108,10 +111,11 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     journal.note("init", "begin")
     _wait_for_absent(job["absent"])
     service = _load(job)
+    if first:
+        _warn(service, job)
     if service.has_custom_command():
         place_command(service, Path(job["journal"]).with_name("command-port"), first)
     if first:
-        _warn(service, job["slots"])
         _prepare_deployment(service)
         if gate is not None:
             os.close(gate)
@@ -186,7 +190,7 @@ def _load(job: Job) -> Any:
     service.inject_config()
     _override(service.config, job["overrides"])
     for variable in (*service.envs, *root.envs):
-        if variable.stage == "build" or variable.name in os.environ:
+        if variable.stage == "build" or variable.name in os.environ or is_reserved(variable.name):
             continue
         if variable.value:
             os.environ[variable.name] = variable.value
@@ -208,10 +212,13 @@ def _override(config: dict[str, Any], overrides: dict[str, Any]) -> None:
             config[key] = value
 
 
-def _warn(service: Any, slots: int) -> None:
+def _warn(service: Any, job: Job) -> None:
     """Say what the author will wonder about."""
+    reserved = {each.name for each in service.envs if is_reserved(each.name)}
+    for note in sorted({*map(not_used, reserved)} - {*job["notes"]}):
+        print(note, file=sys.stderr)  # of a service that no manifest tells the variables of
     batched = sorted(name for name, api in service.apis.items() if api.batchable)
-    if batched and slots == 1:
+    if batched and job["slots"] == 1:
         print(
             f"{service.name} gets one request at a time, so {', '.join(batched)} will never see "
             "a batch of several; set traffic.concurrency to as many as should wait for a batch.",
