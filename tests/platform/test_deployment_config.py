@@ -7,6 +7,7 @@ import pytest
 from hotplate.platform.api.deployment_config import deployment_config
 from hotplate.platform.api.fields import Fields
 from hotplate.platform.errors import Invalid
+from hotplate.serving.replica.reserved import RESERVED
 
 MANIFEST = {"entry_service": "Echo", "services": [{"name": "Helper"}, {"name": "Echo"}]}
 
@@ -66,6 +67,14 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
         ({"envs": [{"value": "x"}]}, r"envs\[0\].name: null is not a string"),
         ({"envs": [{"name": "A"}, {"name": "A"}]}, r"envs\[1\].name: 'A' is there twice"),
         ({"envs": {"A": 1}}, "envs: .* is not a list"),
+        (
+            {"envs": [{"name": "A"}, {"name": "BENTOCLOUD_DEPLOYMENT_URL", "value": "http://x"}]},
+            r"envs\[1\].name: 'BENTOCLOUD_DEPLOYMENT_URL' is the platform's own .*; leave it out",
+        ),
+        (
+            {"services": {"Helper": {"envs": [{"name": "HOTPLATE_AGENT_SOCKET", "value": "x"}]}}},
+            r"services.Helper.envs\[0\].name: 'HOTPLATE_AGENT_SOCKET' is the platform's own",
+        ),
         ({"canary": {"versions": {}}}, "canary: .*not there yet"),
         ({"dev": True}, "dev: .*not there yet"),
         ({"secrets": ["hf"]}, "secrets: .*not there yet"),
@@ -100,6 +109,16 @@ def test_a_service_that_could_not_be_sized_is_refused(
         deployment_config(Fields({}), manifest, [])
     with pytest.raises(Invalid, match=f"services.Echo.{message}"):
         config(services={"Echo": {"config_overrides": written}})
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_no_bento_may_declare_a_variable_of_the_platform_for_its_replicas(name: str) -> None:
+    """The client copies what it declares into the deployment's envs; the bento is to blame."""
+    declared = {"name": name, "value": "mine"}
+    with pytest.raises(Invalid, match=f"bento: its service declares '{name}' in envs.*build"):
+        deployment_config(Fields({"envs": [declared]}), MANIFEST | {"envs": [declared]}, [])
+    for_build = MANIFEST | {"envs": [declared | {"stage": "build"}]}
+    assert deployment_config(Fields({}), for_build, [])["envs"] == []
 
 
 def test_a_worker_per_core_and_a_timeout_below_a_second_are_fine() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hotplate.platform.api.deployments import public_url
+from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.store.records import DemandRecord
 from tests.platform.cloud import MANIFEST, MODEL_MANIFEST, Cloud, Refused, tar_of, versions
 from tests.platform.controller_fake import FakeController
@@ -43,6 +46,32 @@ async def test_a_deployment_is_shown_as_the_client_reads_it(cloud: Cloud) -> Non
     assert target["bento"]["name"] == target["bento"]["version"] == "v1"
     assert target["bento"]["repository"]["name"] == "echo"
     assert target["bento"]["manifest"] == MANIFEST
+
+
+async def test_a_deployment_knows_the_url_that_whoever_asked_for_it_was_shown(
+    cloud: Cloud,
+) -> None:
+    settings = ApiSettings(scheme="https")
+    made = await cloud.deploy()
+    row = cloud.store.find_deployment(cloud.user.organization.id, "echo")
+    assert public_url(row, ApiSettings()) == made["urls"][0]
+    asked = {"bento": "echo:v1", "envs": [{"name": "A", "value": "1"}]}
+    async with cloud.http.put(ONE, json=asked, headers={"Host": "[fd00::1]:3000"}) as answer:
+        assert (await answer.json())["urls"] == ["http://[fd00::1]:7100"]
+    row = cloud.store.find_deployment(cloud.user.organization.id, "echo")
+    assert public_url(row, settings) == "https://[fd00::1]:7100"
+    assert public_url(row, replace(settings, advertise_host="gpu.lab")) == "https://gpu.lab:7100"
+    assert public_url(replace(row, host=""), settings) == "https://localhost:7100"
+
+
+async def test_a_reserved_variable_is_refused_at_create_and_update(cloud: Cloud) -> None:
+    envs = [{"name": "BENTOML_HOME", "value": "/mine"}]
+    with pytest.raises(Refused, match="'BENTOML_HOME' is the platform's own") as refused:
+        await cloud.deploy(envs=envs)
+    assert refused.value.status == 400
+    await cloud.deploy()
+    with pytest.raises(Refused, match="'BENTOML_HOME' is the platform's own"):
+        await cloud.call("PUT", ONE, {"bento": "echo:v1", "envs": envs})
 
 
 async def test_a_name_that_is_taken_is_a_conflict(cloud: Cloud) -> None:

@@ -13,6 +13,7 @@ from hotplate.platform.api.unbuilt import CANARY, CODE, SECRETS
 from hotplate.platform.bento_manifest import service_names
 from hotplate.platform.controller.workloads import merged
 from hotplate.platform.errors import Invalid
+from hotplate.serving.replica.reserved import is_reserved
 
 STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")
 
@@ -31,9 +32,10 @@ def deployment_config(
         raise Invalid(f"dev: {CODE}")
     if fields.values("secrets"):
         raise Invalid(f"secrets: {SECRETS}")
+    _check_declared(manifest)
     return {
         "access_authorization": fields.flag("access_authorization"),
-        "envs": fields.pairs("envs", "name"),
+        "envs": _envs(fields),
         "secrets": [],
         "services": _services(fields, manifest, instance_types),
     }
@@ -64,12 +66,35 @@ def _service(fields: Fields, path: str, instance_types: Collection[str]) -> dict
     return {
         "instance_type": fields.choice("instance_type", instance_types),
         "scaling": _scaling(fields, path),
-        "envs": fields.pairs("envs", "name"),
+        "envs": _envs(fields),
         "deployment_strategy": fields.choice("deployment_strategy", STRATEGIES),
         "cold_start_timeout": fields.number("cold_start_timeout", low=1),
         "config_overrides": dict(fields.mapping("config_overrides")),
         "extras": dict(fields.mapping("extras")) or None,
     }
+
+
+def _envs(fields: Fields) -> list[dict[str, str]]:
+    pairs = fields.pairs("envs", "name")
+    for index, pair in enumerate(pairs):
+        if is_reserved(pair["name"]):
+            raise Invalid(
+                f"{fields.at('envs')}[{index}].name: {pair['name']!r} is the platform's own in "
+                "every replica, so no value can be given to it; leave it out"
+            )
+    return pairs
+
+
+def _check_declared(manifest: Mapping[str, Any]) -> None:
+    """The client may copy what the author declares into the deployment's envs, so that comes
+    first. Of the services that others call a manifest tells no variables: their log does."""
+    for item in manifest.get("envs") or ():
+        if is_reserved(item["name"]) and item.get("stage") != "build":
+            raise Invalid(
+                f"bento: its service declares {item['name']!r} in envs, which is the platform's "
+                "own in every replica; take it out of the envs of @bentoml.service and build the "
+                "bento again"
+            )
 
 
 def _scaling(fields: Fields, path: str) -> dict[str, Any]:
