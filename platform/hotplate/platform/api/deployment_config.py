@@ -8,7 +8,7 @@ from typing import Any
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.api.fields import Fields, suggestion
-from hotplate.platform.api.service_config import check_service_config
+from hotplate.platform.api.service_config import check_overrides, check_service_config
 from hotplate.platform.api.unbuilt import CANARY, CODE, SECRETS
 from hotplate.platform.bento_manifest import service_names
 from hotplate.platform.controller.workloads import merged
@@ -54,8 +54,9 @@ def _services(
     services: dict[str, Any] = {}
     for name in names:
         services[name] = _service(asked.fields(name), asked.at(name), instance_types)
-        config = merged(written.get(name) or {}, services[name]["config_overrides"])
-        check_service_config(config, f"{asked.at(name)}.config")
+        authored, overrides = written.get(name) or {}, services[name]["config_overrides"]
+        check_service_config(merged(authored, overrides), f"{asked.at(name)}.config")
+        check_overrides(overrides, f"{asked.at(name)}.config_overrides", authored)
         if not asked.fields(name).has("scaling"):
             # With flags the client names the entry service only: the others scale like it.
             services[name]["scaling"] = services[names[0]]["scaling"]

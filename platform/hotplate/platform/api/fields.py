@@ -8,6 +8,9 @@ from typing import Any
 
 from hotplate.platform.errors import Invalid
 
+SHOWN_MAX = 80
+"""Characters of a value or key that a complaint repeats."""
+
 
 class Fields:
     """A JSON object on its way in. Absent and null are the same: the client sends both."""
@@ -21,7 +24,8 @@ class Fields:
 
     def at(self, key: object) -> str:
         """The path of a member, for messages."""
-        return f"{self._path}.{key}" if self._path else str(key)
+        shown = str(key)[:SHOWN_MAX]
+        return f"{self._path}.{shown}" if self._path else shown
 
     def has(self, key: str) -> bool:
         return self._values.get(key) is not None
@@ -76,6 +80,15 @@ class Fields:
             raise Invalid(f"{self.at(key)}: {_shown(value)} is not a list")
         return value or []
 
+    def texts(self, key: str) -> list[str]:
+        """A string, or a list of them."""
+        if isinstance(self._values.get(key), str):
+            return [self.text(key, "")]
+        for index, item in enumerate(self.values(key)):
+            if not isinstance(item, str):
+                raise Invalid(f"{self.at(key)}[{index}]: {_shown(item)} is not a string")
+        return self.values(key)
+
     def items(self, key: str) -> Iterator[Fields]:
         """The objects of a list."""
         for index, item in enumerate(self.values(key)):
@@ -97,16 +110,18 @@ class Fields:
             return None
         value = self.text(key, "")
         if value not in choices:
-            raise Invalid(f"{self.at(key)}: there is no {value!r}{suggestion(value, choices)}")
+            raise Invalid(
+                f"{self.at(key)}: there is no {_shown(value)}{suggestion(value, choices)}"
+            )
         return value
 
 
 def suggestion(value: str, choices: Collection[str]) -> str:
     """The end of a complaint: the nearest choice where there is one, else all of them."""
-    nearest = difflib.get_close_matches(value, choices, 1)
+    nearest = difflib.get_close_matches(value[:SHOWN_MAX], choices, 1)
     known = ", ".join(sorted(choices)) or "none"
     return f"; did you mean {nearest[0]!r}? (known: {known})" if nearest else f" (known: {known})"
 
 
 def _shown(value: object) -> str:
-    return "null" if value is None else f"{value!r:.80}"
+    return "null" if value is None else f"{value!r:.{SHOWN_MAX}}"
