@@ -26,6 +26,7 @@ PARTS = (
     "hotplate.serving.replica.handlers",
     "hotplate.serving.replica.hooks",
     "hotplate.serving.replica.journal",
+    "hotplate.serving.replica.missing_module",
     "hotplate.serving.replica.modules",
     "hotplate.serving.replica.processes",
     "hotplate.serving.replica.reserved",

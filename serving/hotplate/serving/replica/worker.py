@@ -43,6 +43,7 @@ from hotplate.serving.replica.hooks import (
     wrap_applications,
 )
 from hotplate.serving.replica.journal import Journal
+from hotplate.serving.replica.missing_module import what_is_missing
 from hotplate.serving.replica.modules import note_modules
 from hotplate.serving.replica.processes import supervise
 from hotplate.serving.replica.reserved import is_reserved, not_used
@@ -174,8 +175,10 @@ def _note_ready(journal: Journal, modules: str) -> None:
 
 def _say_last(error: BaseException) -> None:
     """What ended the start, where it is looked for: on the log's last line."""
-    words = "".join(traceback.format_exception_only(type(error), error)).split()
-    print("The service did not start:", *words, file=sys.stderr)
+    words = what_is_missing(error, os.getcwd()) or "".join(
+        traceback.format_exception_only(type(error), error)
+    )
+    print("The service did not start:", *words.split(), file=sys.stderr)
 
 
 def _load(job: Job) -> Any:
