@@ -293,6 +293,25 @@ async def test_who_is_out_and_what_was_refused_is_shown_and_told(world: World) -
     assert shown("services")["refused"] == {"share_full": 3}
 
 
+async def test_abandoned_handlers_are_shown_and_keep_no_replica_up(world: World) -> None:
+    made = world.deploy(least=0)
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+    await world.gateway.report(default__echo=RouteDemand(in_flight=2))
+    await until(lambda: len(world.gateway.routed()) == 1)
+    (name,) = world.gateway.routed()
+
+    def shown() -> int:
+        found: int = world.controller.live(made.id)["replicas"][0]["abandoned_handlers"]
+        return found
+
+    assert shown() == 0
+    running = RouteDemand(in_flight=2, busy={name: 2})
+    await world.gateway.report(default__echo=replace(running, abandoned={name: 1}))
+    await until(lambda: shown() == 1)
+    await world.gateway.report(default__echo=RouteDemand(abandoned={name: 2}))
+    await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
+
+
 async def test_a_deployment_whose_port_another_program_has_is_unhealthy_until_it_is_free(
     world: World,
 ) -> None:

@@ -46,6 +46,7 @@ ITEM: dict[str, Any] = {
                 "phases": [],
                 "out": "it takes no connection: refused",
                 "out_since": "2026-01-01T00:00:00+00:00",
+                "abandoned_handlers": 2,
             }
         ],
     },
@@ -95,6 +96,7 @@ def test_nothing_is_drawn_of_a_start_that_has_no_phase_yet() -> None:
         "it cannot be called: 127.0.0.1:7100 cannot be listened on",
         "refused since their gateway started: 7 share_full (no room in the queue), 2 no_capacity",
         "1 unauthorized; more replicas (scaling.max_replicas)",
+        "2 abandoned handlers: WebSockets that go on",
         "00:00: it takes no connection: refused; it is tried every 5 s or oftener",
         "0 → 1  wake",
     ],

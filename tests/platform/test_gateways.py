@@ -145,6 +145,20 @@ async def test_what_a_gateway_said_that_hangs_counts_no_more() -> None:
         assert plane.left.is_set() and not hung.closed
 
 
+async def test_abandoned_handlers_are_those_of_all_gateways_and_no_reason_to_wait(
+    plane: Plane,
+) -> None:
+    one, two = await plane.gateway("one"), await plane.gateway("two")
+    await say(one, 0, owned=False, abandoned={"r1": 2})
+    await say(two, 0, abandoned={"r1": 1, "r2": 1})
+    found = plane.gateways
+    await until(lambda: [found.abandoned(r) for r in ("r1", "r2", "r3")] == [3, 1, 0])
+    assert found.idle("r1")
+    assert found.busy("r1") == 0
+    demand = found.demand(CHAT)
+    assert demand is not None and demand.demand == 0
+
+
 async def test_tasks_that_a_former_owner_has_sent_count_too(plane: Plane) -> None:
     """It retires when they have ended, and the replica is waited for until then."""
     one, two = await plane.gateway("one"), await plane.gateway("two")

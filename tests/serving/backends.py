@@ -54,6 +54,7 @@ class Connection:
         return body
 
 
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 Handler = Callable[[Request, Connection], Awaitable[None]]
 
 
@@ -92,6 +93,17 @@ class Backend:
         self._handlers[path] = handler
         if raw:
             self.raw.add(path)
+
+    def never_ends(self, path: str, first: bytes) -> None:
+        """A handler that says this and nothing more, reads nothing and minds no caller: its
+        connection ends when the `gate` is set."""
+
+        async def handler(request: Request, connection: Connection) -> None:
+            connection.writer.write(first)
+            await self.gate.wait()
+            connection.writer.close()
+
+        self.on(path, handler)
 
     async def start(self) -> None:
         """Starts, or starts again on the same port."""

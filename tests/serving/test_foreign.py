@@ -108,10 +108,12 @@ class Worker(Backend):
     def __init__(self) -> None:
         super().__init__()
         self.handlers = 2
+        self.websockets = 0
         self.on("/hotplate/running", self._say)
 
     async def _say(self, request: Request, connection: Connection) -> None:
-        connection.answer(b'{"running": %d}' % self.handlers, extra="Connection: close\r\n")
+        said = b'{"running": %d, "websockets": %d}' % (self.handlers, self.websockets)
+        connection.answer(said, extra="Connection: close\r\n")
         connection.writer.close()
 
 
@@ -144,3 +146,21 @@ async def test_a_worker_of_ours_says_when_a_killed_gateways_handlers_have_ended(
     own["r2"] = 0
     await until(lambda: foreign.slots == {})
     assert changes[0] == {"r2": 2}
+
+
+async def test_a_killed_gateways_websockets_are_not_waited_for_for_ever(
+    tmp_path: Path, others: TakenSlots, worker: Worker
+) -> None:
+    """Their callers went with it, and their handlers may not notice."""
+    foreign = Foreign(tmp_path, "chat", tmp_path / "chat.own.slots", abandon_s=0.2)
+    loop = asyncio.get_running_loop()
+    others.take(replica("r2", 3), now=loop.time() - 1000.0)
+    others.close(remove=False)
+    worker.handlers, worker.websockets = 3, 2
+    began = loop.time()
+    foreign.watch(lambda: route(worker.address), lambda name: 0, lambda: None)
+    await until(lambda: foreign.slots == {"r2": 3})
+    await until(lambda: foreign.slots == {"r2": 1})
+    assert loop.time() - began >= 0.2
+    worker.handlers = 2
+    await until(lambda: foreign.slots == {})

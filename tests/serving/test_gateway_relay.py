@@ -18,7 +18,7 @@ from hotplate.serving.gateway.fleet import Fleet, file_name, heir_of
 from hotplate.serving.gateway.gateway import ALONE_LOOK_S, Gateway
 from hotplate.serving.gateway.routes import ReplicaRoute, Route, RouteTable
 from tests.ports import free_port
-from tests.serving.backends import Backend
+from tests.serving.backends import SWITCH, Backend
 from tests.serving.callers import Caller, until
 from tests.serving.conftest import LIMITS
 
@@ -259,3 +259,40 @@ async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) 
     assert keeper is not None and fleet is not None
     await until(lambda: keeper.of(fleet.id, file_name(pair.name)) is not None)
     assert loop.time() - began < 10 * ALONE_LOOK_S
+
+
+async def test_the_owner_alone_waits_and_counts_for_callers_of_other_gateways(pair: Pair) -> None:
+    pair.backend.never_ends("/ws", SWITCH)
+    await pair.join()
+    await pair.owned_by_second()
+    first, second = pair.first.server(pair.name), pair.second.server(pair.name)
+    assert first is not None and second is not None
+    second.limits = replace(second.limits, abandon_s=0.1)
+    for _ in range(2):
+        caller = await pair.caller(0)
+        caller.send("/ws", connection="Upgrade", upgrade="websocket")
+        assert (await caller.head())[0] == 101
+        caller.leave()
+    await until(lambda: second.demand().abandoned == {"r1": 2})
+    assert second.queue.in_flight == 0
+    await until(lambda: first.queue.idle)
+    assert not first.demand().abandoned
+
+
+async def test_a_tunnel_ends_with_its_gateway_though_connections_outlive_it(pair: Pair) -> None:
+    pair.backend.never_ends("/ws", SWITCH)
+    await pair.join()
+    await pair.owned_by_second()
+    keeper, owner = pair.first._keeper, pair.second.fleet
+    assert keeper is not None and owner is not None
+
+    def kept() -> int:
+        estate = keeper.of(owner.id, file_name(pair.name))
+        return -1 if estate is None else len(estate.kept)
+
+    caller = await pair.caller(1)
+    assert (await caller.ask("/x")).status == 200
+    await until(lambda: kept() == 1)
+    caller.send("/ws", connection="Upgrade", upgrade="websocket")
+    assert (await caller.head())[0] == 101
+    await until(lambda: kept() == 0)

@@ -74,10 +74,14 @@ async def post(replica: Replica, path: str, **fields: str) -> Caller:
     return caller
 
 
+async def said(replica: Replica) -> dict[str, int]:
+    """What it says of the handlers that run in it."""
+    answer: dict[str, int] = json.loads(await asyncio.to_thread(replica.get, "/hotplate/running"))
+    return answer
+
+
 async def running(replica: Replica) -> int:
-    answer = await asyncio.to_thread(replica.get, "/hotplate/running")
-    count: int = json.loads(answer)["running"]
-    return count
+    return (await said(replica))["running"]
 
 
 async def until_running(replica: Replica, count: int) -> None:
@@ -161,11 +165,21 @@ async def test_the_connection_of_a_websocket_ends_with_its_handler(
     caller.writer.write_eof()
     ended = asyncio.create_task(caller.reader.read())
     await until(lambda: "left" in replica.log.read_text())
-    assert await running(replica) == 1
+    assert await said(replica) == {"running": 1, "websockets": 1}
     assert not ended.done()
     (folder / "websocket").touch()
     await ended
     await until_running(replica, 0)
+    assert (await said(replica))["websockets"] == 0
+    caller.leave()
+
+
+async def test_a_plain_handler_that_runs_in_place_of_a_websockets_says_so(replica: Replica) -> None:
+    """As for another protocol, or where no library for WebSockets is installed."""
+    caller = await Caller.to(int(replica.url.rpartition(":")[2]))
+    caller.send("/schema.json", Connection="Upgrade", Upgrade="another")
+    assert await caller.reader.readexactly(len(STARTED)) == STARTED
+    assert (await caller.answer()).status == 200
     caller.leave()
 
 
@@ -173,10 +187,11 @@ def test_a_running_count_is_shared_by_those_that_have_its_memory() -> None:
     fd = Running.share(2)
     one, two = Running(1, 2, os.dup(fd)), Running(2, 2, fd)
     one.begin()
-    two.begin()
+    two.begin(websocket=True)
     two.begin()
     one.end()
     assert (one.total, two.total) == (2, 2)
+    assert (one.websockets, two.websockets) == (1, 1)
 
 
 class Cycle:

@@ -92,6 +92,8 @@ def _show_replica(console: Console, replica: dict[str, Any]) -> None:
     if replica["out"]:
         said = sentences.out(replica["out"], moment(replica["out_since"]))
         say(console, escape(said), "  ")
+    if replica["abandoned_handlers"]:
+        say(console, sentences.abandoned(replica["abandoned_handlers"]), "  ")
     _show_phases(console, replica["phases"])
 
 

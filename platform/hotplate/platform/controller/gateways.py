@@ -104,6 +104,12 @@ class Gateways:
         reports = [line.report for line in self._lines if line.report is not None]
         return sum(d.tasks.get(replica, 0) for r in reports for d in r.routes.values())
 
+    def abandoned(self, replica: str) -> int:
+        """How many handlers go on in it for callers that have gone, without a slot; each gateway
+        says it of those that it has sent."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        return sum(d.abandoned.get(replica, 0) for r in reports for d in r.routes.values())
+
     def _confirms(self, report: DemandReport, replica: str) -> bool:
         demands = report.routes.values()
         if any(demand.busy.get(replica) for demand in demands):

@@ -52,6 +52,7 @@ def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
         "service": replica.key.service,
         "state": "draining" if replica.id in tracked.draining else replica.state.value,
         "reason": replica.reason or waited_for,
+        "abandoned_handlers": tracked.traffic.abandoned.get(replica.id, 0),
         "out": outage.reason if outage else "",
         "out_since": _iso(outage.since) if outage else None,
         "restarts": replica.restarts,

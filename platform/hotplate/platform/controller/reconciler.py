@@ -218,6 +218,8 @@ class Reconciler:
 
     async def _hear(self, tracked: Tracked, replicas: Sequence[Replica], now: float) -> None:
         """While a route has no owner, nobody can say who is out."""
+        counts = {r.id: n for r in replicas if (n := self._gateways.abandoned(r.id))}
+        tracked.traffic.abandoned = counts
         demands = {route.name: self._gateways.demand(route.name) for route in tracked.routes}
         known = {name: demand for name, demand in demands.items() if demand is not None}
         if len(known) == len(demands):

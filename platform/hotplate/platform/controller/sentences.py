@@ -87,6 +87,12 @@ def out(reason: str, since: str) -> str:
     return f"no requests since {since}: {reason}; {_TRIED}"
 
 
+def abandoned(handlers: int) -> str:
+    """WebSockets of a replica whose slots have been given again."""
+    counted = "1 abandoned handler" if handlers == 1 else f"{handlers} abandoned handlers"
+    return f"{counted}: WebSockets that go on though their callers have gone"
+
+
 def refused(deployment: str, counts: Mapping[str, int]) -> str:
     """How many requests of each error code a gateway refused, and what to do."""
     each, advice = [], []

@@ -69,6 +69,8 @@ class Traffic:
     """Why a route is not served, by route."""
     refusals: dict[str, Refusals] = field(default_factory=dict)
     """By route."""
+    abandoned: Mapping[str, int] = field(default_factory=dict)
+    """Handlers that go on for callers that have gone, without a slot, by replica."""
 
     def put_out(
         self, out: Mapping[str, str], ready: Collection[str], wall: float

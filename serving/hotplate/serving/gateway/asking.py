@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,26 @@ ANSWER_S = 2.0
 RUNNING_PATH = "/hotplate/running"
 
 
-async def ask_running(address: str) -> int | None:
-    """How many handlers run in the worker at `host:port`; 0 if nobody is there any more, None if
-    it does not say."""
+@dataclass(frozen=True)
+class Handlers:
+    """Those that run in a worker."""
+
+    running: int = 0
+    websockets: int = 0
+    """Of all that run."""
+
+
+async def ask_running(address: str) -> Handlers | None:
+    """What runs in the worker at `host:port`; nothing if nobody is there any more, None if it does
+    not say."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(ANSWER_S):
             opened = await asyncio.open_connection(host.strip("[]"), int(port))
-            return int((await _ask(*opened, RUNNING_PATH))["running"])
+            said = await _ask(*opened, RUNNING_PATH)
+            return Handlers(int(said["running"]), int(said.get("websockets", 0)))
     except ConnectionRefusedError:
-        return 0
+        return Handlers()
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

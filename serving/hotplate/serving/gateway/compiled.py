@@ -22,6 +22,7 @@ from pathlib import Path
 PACKAGE = "hotplate.serving.gateway"
 SOURCES = Path(__file__).parent
 MODULES = (
+    "abandoned",
     "admission",
     "alarm",
     "answer_head",
@@ -38,6 +39,7 @@ MODULES = (
     "fairness",
     "front",
     "half_close",
+    "hangups",
     "head_memo",
     "histogram",
     "incoming",

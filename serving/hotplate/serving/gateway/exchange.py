@@ -5,7 +5,8 @@
 
 The two sides end on their own. `front` is None once the caller has its answer, or has left, or its
 time was over; the upstream goes on until the replica's answer has ended, and only then is the slot
-given back. That is the whole of *slot truth*: nothing that happens to a caller frees a slot.
+given back. That is the whole of *slot truth*: nothing that happens to a caller frees a slot. (A
+WebSocket's handler may never end, so it is not waited for longer than 10 s: `abandoned.py`.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hotplate.serving.gateway.phase import (
     UNSENT,
     why_not_again,
 )
-from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk
+from hotplate.serving.gateway.request_head import WEBSOCKET, Field, RequestHead, last_chunk
 from hotplate.serving.gateway.sending import Sending
 from hotplate.serving.gateway.task_calls import TaskCall
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.front import Front
     from hotplate.serving.gateway.pool import Pool
     from hotplate.serving.gateway.route_server import RouteServer
+    from hotplate.serving.gateway.tap import Tap
 
 
 class Exchange(Sending):
@@ -181,6 +183,8 @@ class Exchange(Sending):
             server.told_whole(self, now)
             front.write(data + body)
             front.finished(self, now)
+        elif self.request.upgrade:
+            server.hangups.ended(self)
         server.finished(self, now)
 
     def open_tunnel(self, first: bytes) -> None:
@@ -189,6 +193,7 @@ class Exchange(Sending):
         assert upstream is not None, "only a connected exchange is answered"
         if front is None:
             upstream.half_close()
+            self._hang_up(upstream)
             return
         if first:
             self._out.append(first)
@@ -197,7 +202,7 @@ class Exchange(Sending):
             upstream.write(b"".join(self._body))
             self._drop_body()
         self.server.unbound(self)
-        front.balance()
+        front.tunnel_opened()
 
     def tunnel_in(self, data: bytes) -> None:
         if self.front is not None:
@@ -270,6 +275,8 @@ class Exchange(Sending):
     def _ended(self) -> None:
         """The replica is done with it."""
         self._drop_body()  # its ticket may be kept for a while (`deadlines.py`)
+        if self.request.upgrade:
+            self.server.hangups.ended(self)
         self.server.finished(self, self.server.loop.time())
 
     def _told(self, front: Front) -> None:
@@ -295,6 +302,7 @@ class Exchange(Sending):
             self._drop_body()
             self._out.clear()
             upstream.half_close()
+            self._hang_up(upstream)
         else:
             self._let_go()
 
@@ -307,7 +315,17 @@ class Exchange(Sending):
             self.server.withdraw(self)
         elif upstream.relays:
             upstream.leave()
-        elif upstream.tunnel or not self.request_done:
-            upstream.half_close()
         else:
-            upstream.resume_reading()
+            if upstream.tunnel or not self.request_done:
+                upstream.half_close()
+            else:
+                upstream.resume_reading()
+            self._hang_up(upstream)
+
+    def _hang_up(self, upstream: Tap) -> None:
+        """Its caller has gone and the replica was told: a WebSocket's slot is not waited for for
+        ever. Any server has made it one with its 101; our worker also without, unless it said that
+        a plain handler began."""
+        asked_for = upstream.worker and self.request.upgrade == WEBSOCKET and not self.plain
+        if upstream.tunnel or asked_for:
+            self.server.hangups.left(self)

@@ -1,9 +1,10 @@
 """Slots that requests of other gateways have: a new owner must not give them away a second time.
 
 An old owner that lives counts its slots down itself. One that was killed has left handlers that
-nobody waits for. Our worker says how many handlers run. Of any other server the connections tell
-that the old owner has bequeathed (`keeper.py`). Where there are none nobody can know, so its slots
-are held back for as long as a request took at most of late, from the last one on.
+nobody waits for. Our worker says how many handlers run; those of WebSockets, whose callers went
+with the gateway, count for 10 s from then on (`abandoned.py`). Of any other server the connections
+tell that the old owner has bequeathed (`keeper.py`). Where there are none nobody can know, so its
+slots are held back for as long as a request took at most of late, from the last one on.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hotplate.serving.gateway.asking import ask_running
+from hotplate.serving.gateway.asking import Handlers, ask_running
 from hotplate.serving.gateway.fleet import SLOTS, is_held
 from hotplate.serving.gateway.keeper import Keeper
+from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.taken_slots import Taken, key_of, read_taken
 
@@ -35,7 +37,12 @@ class Foreign:
     """Counts them for one deployment. `changed` is called when `slots` has become another."""
 
     def __init__(
-        self, folder: Path, deployment: str, own: Path, keeper: Keeper | None = None
+        self,
+        folder: Path,
+        deployment: str,
+        own: Path,
+        keeper: Keeper | None = None,
+        abandon_s: float = Limits.abandon_s,
     ) -> None:
         """`deployment` as in file names; `own` is the file that this gateway keeps itself."""
         self.slots: Mapping[str, int] = {}
@@ -44,7 +51,10 @@ class Foreign:
         self._deployment = deployment
         self._own = own
         self._keeper = keeper
-        self._running: dict[str, tuple[int | None, float]] = {}
+        self._abandon_s = abandon_s
+        self._killed_at: dict[str, float] = {}
+        """When each gateway was first seen to be dead, by its id."""
+        self._running: dict[str, tuple[Handlers | None, float]] = {}
         """What the workers said (None: that they cannot say) and when, by replica id."""
         self._watching: asyncio.Task[None] | None = None
 
@@ -62,6 +72,7 @@ class Foreign:
                     slots[replica] = slots.get(replica, 0) + count
                 if not held and not left:
                     path.unlink(missing_ok=True)
+                    self._killed_at.pop(gateway, None)
                     if self._keeper is not None:
                         self._keeper.settled(gateway, self._deployment)
         self.slots = slots
@@ -111,15 +122,18 @@ class Foreign:
         """Of what one gateway had taken, what may still be; `killed` is its id where it is dead."""
         left: dict[str, int] = {}
         quiet_s = taken.slowest_s * MARGIN + MARGIN_S if taken.slowest_s else route.timeout_s
+        killed_at = self._killed_at.setdefault(killed, now) if killed else now
         estate = None
         if killed and self._keeper is not None:
             estate = self._keeper.of(killed, self._deployment)
         for replica in route.replicas:
             count, at = taken.slots.get(key_of(replica.id), (0, 0.0))
             if killed and count:
-                running, asked_at = self._running.get(replica.id, (0, 0.0))
-                if replica.worker and running is not None:
+                said, asked_at = self._running.get(replica.id, (Handlers(), 0.0))
+                if replica.worker and said is not None:
                     fresh = now - asked_at < AGAIN_S
+                    waits = now - killed_at < self._abandon_s
+                    running = said.running if waits else said.running - said.websockets
                     count = min(count, running) if fresh else replica.concurrency
                 else:
                     told = 0
@@ -137,6 +151,6 @@ class Foreign:
         asked = [r for r in replicas if r.worker and r.id in self.slots and not taken(r.id)]
         answers = await asyncio.gather(*(ask_running(replica.address) for replica in asked))
         now = asyncio.get_running_loop().time()
-        for replica, running in zip(asked, answers, strict=True):
+        for replica, said in zip(asked, answers, strict=True):
             if not taken(replica.id):
-                self._running[replica.id] = running, now
+                self._running[replica.id] = said, now

@@ -17,6 +17,7 @@ from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
 from hotplate.serving.gateway.sending import Sending
 from hotplate.serving.gateway.upstream import STARTED
+from hotplate.serving.gateway.vanishing import has_hung_up, keep_taking
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
@@ -52,6 +53,7 @@ class Front:
         """The one that may begin although its body still comes."""
         self._advancing = False
         self.read_paused = False
+        self._paused_at = 0.0
         self._half_close: HalfClose | None = None
         """The caller sends nothing more, but may wait for answers."""
         self._closed = False
@@ -124,6 +126,13 @@ class Front:
         self._closed = True
         self._transport.abort()
 
+    def tunnel_opened(self) -> None:
+        """The caller speaks another protocol from here on, in which silence says nothing."""
+        if not self._relayed:
+            sock = self._transport.get_extra_info("socket")
+            keep_taking(sock, self._limits.take_s)
+        self.balance()
+
     def balance(self) -> None:
         """Reads on, or stops reading, by how much of what was read has found its place."""
         exchange = self._reading
@@ -135,6 +144,7 @@ class Front:
         if full != self.read_paused and not self._transport.is_closing():
             self.read_paused = full
             if full:
+                self._paused_at = self._loop.time()
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
@@ -166,7 +176,7 @@ class Front:
         if self._closed:
             if idle_s >= limits.take_s:
                 self._transport.abort()
-        elif self.write_paused and self._patience.takes_nothing(now, self._unsent_bytes):
+        elif self._has_gone(now):
             self.cut()
         elif (slow := self._slow(now)) is not None:
             self._refuse(slow)
@@ -260,6 +270,17 @@ class Front:
             exchange.caller_left()
 
     # Inside
+
+    def _has_gone(self, now: float) -> bool:
+        """Whether the caller takes nothing for too long; or has left behind what the replica at a
+        tunnel's other end does not take for too long."""
+        if self.write_paused and self._patience.takes_nothing(now, self._unsent_bytes):
+            return True
+        upstream = None if self._active is None else self._active.upstream
+        if not self.read_paused or upstream is None or not upstream.tunnel:
+            return False
+        stalled = now - self._paused_at >= self._limits.abandon_s
+        return stalled and has_hung_up(self._transport.get_extra_info("socket"))
 
     def _may_go_on(self) -> bool:
         """Whether an interim answer may be written now, and it matters whether the caller has left.

@@ -45,6 +45,9 @@ class Limits:
     """A caller that takes no byte of its answer for this long is cut off."""
     sweep_s: float = 2.0
     """How often slow and idle callers are looked for, while there are any callers."""
+    abandon_s: float = 10.0
+    """A WebSocket whose caller has gone keeps its slot this long at most, from when its replica was
+    told, though its handler goes on (`abandoned.py`)."""
     linger_s: float = 2.0
     """Time in which the rest of an unwanted body is thrown away, so that the answer arrives."""
     connect_s: float = 5.0

@@ -95,6 +95,11 @@ def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
     in_flight = GaugeMetricFamily(
         "hotplate_gateway_in_flight_requests", "Slots taken.", labels=["route"]
     )
+    abandoned = GaugeMetricFamily(
+        "hotplate_gateway_abandoned_handlers",
+        "WebSockets' handlers that go on without a slot though their callers have gone.",
+        labels=["route"],
+    )
     slots = GaugeMetricFamily(
         "hotplate_gateway_slots", "Slots of the open replicas.", labels=["route"]
     )
@@ -110,8 +115,9 @@ def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         queued.add_metric(labels, route.queue.queued)
         queued_bytes.add_metric(labels, route.queue.queued_bytes)
         in_flight.add_metric(labels, route.queue.in_flight)
+        abandoned.add_metric(labels, sum(route.hangups.by_replica.values()))
         slots.add_metric(labels, route.queue.slots)
-    yield from (queued, queued_bytes, by_organization, in_flight, slots)
+    yield from (queued, queued_bytes, by_organization, in_flight, abandoned, slots)
 
 
 def _by_organization(route: RouteServer) -> dict[str, int]:

@@ -87,9 +87,14 @@ class Pool:
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._limits.upstream_idle_s, self._close_idle)
 
-    def forget(self, upstream: Upstream) -> None:
+    def leave_out(self, upstream: Upstream) -> None:
+        """The connection is a tunnel now, and ends with this gateway: its server is to see at once
+        that the caller has gone, for no answer will tell the handler's end."""
         if self._bequest is not None and upstream in self._bequeathed:
             self._bequest.closed(self._bequeathed.pop(upstream))
+
+    def forget(self, upstream: Upstream) -> None:
+        self.leave_out(upstream)
         if upstream in self._idle:
             self._idle.remove(upstream)
 

@@ -6,7 +6,8 @@ tickets whose place has changed by it; the caller then sends or refuses those. T
 * A ticket is bound to a replica only when it has that replica's slot, and one free slot releases
   one ticket (*metered release*), to the open replica with most free slots.
 * A slot comes back by `release` only. Whoever calls it must know that the replica's handler has
-  ended; that a caller left or a time ran out is no reason (*slot truth*).
+  ended; that a caller left or a time ran out is no reason (*slot truth*). The one exception is a
+  WebSocket's that is not waited for (`abandoned.py`), which is withdrawn.
 * No ticket waits while a slot that it could have is free.
 * No slot goes to a ticket that cannot be answered in the time it has left, and none waits that
   cannot get a slot in time, as far as anything is known (`estimate.py`).
@@ -204,7 +205,8 @@ class SlotQueue(Generic[Holder]):
         return self._pump(now)
 
     def withdraw(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        """A granted ticket of which nothing was sent gives up its slot."""
+        """A granted ticket gives up its slot. How long it had it says nothing of others: nothing of
+        it was sent, or its handler goes on for nobody."""
         self._free(ticket, now, typical=False)
         return self._after_release(now)
 

@@ -60,6 +60,7 @@ DUE = b"hotplate-due"
 """From a gateway to the one that owns a route: when the answer is due, in seconds of the machine's
 monotonic clock, of a request that waited with an earlier owner."""
 TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, DUE}
+WEBSOCKET = b"websocket"
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
 NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT}
 USUAL_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})

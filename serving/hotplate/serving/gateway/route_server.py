@@ -29,6 +29,7 @@ from hotplate.serving.gateway.errors import (
 )
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.front import Front
+from hotplate.serving.gateway.hangups import Hangups
 from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.incoming import Incoming
 from hotplate.serving.gateway.limits import Limits
@@ -100,6 +101,7 @@ class RouteServer:
         self._pools = Pools(limits, self._health_changed, bequest)
         self._deadlines = Alarm(self._ring)
         self.incoming = Incoming(self)
+        self.hangups = Hangups(self, changed=lambda: self._changed(COUNTS))
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -165,6 +167,7 @@ class RouteServer:
             refused=self._refused,
             service_s=queue.service.mean_s,
             busy={r.id: r.taken + r.foreign for r in queue.replicas if r.taken + r.foreign},
+            abandoned=self.hangups.by_replica,
             error=self.error,
             owned=not self.route.relayed,
         )
@@ -299,7 +302,7 @@ class RouteServer:
         self._freed(ticket)
 
     def withdraw(self, exchange: Held) -> None:
-        """The exchange is over before anything of it was sent."""
+        """The exchange is over before anything of it was sent, or its slot is not waited for."""
         ticket, exchange.ticket = exchange.ticket, None
         if ticket is None:
             return
@@ -427,4 +430,5 @@ class RouteServer:
         self._pools.keep(())
         self.callers.stop()
         self.incoming.stop()
+        self.hangups.stop()
         self._deadlines.cancel()

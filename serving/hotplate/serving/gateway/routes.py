@@ -110,6 +110,9 @@ class RouteDemand:
     """Why a replica gets no requests for now, per id of those that get none."""
     refusals: Mapping[str, int] = field(default_factory=dict)
     """Requests answered with an error of the gateway's own since it started, by code."""
+    abandoned: Mapping[str, int] = field(default_factory=dict)
+    """Handlers of WebSockets that go on without a slot though their callers have gone, per replica
+    id (absent = none)."""
     error: str = ""
     """Why the route is not served, e.g. its port is taken."""
     owned: bool = True

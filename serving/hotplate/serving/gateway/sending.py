@@ -32,6 +32,7 @@ class Sending:
         "front",
         "parts",
         "phase",
+        "plain",
         "prefix",
         "received",
         "request",
@@ -62,6 +63,8 @@ class Sending:
         self.buffered = 0
         """Body bytes that wait here for a connection to a replica."""
         self.phase: int = UNSENT
+        self.plain = False
+        """Our worker has said that its handler begins, which it does not say of a WebSocket's."""
         self.sends = 0
         self.parts: PartWatch | None = None
         """Who looks at the parts of the body; None = it has none, or may have any."""
@@ -195,6 +198,7 @@ class Sending:
         """The replica says that the request's handler begins."""
         if self.phase == SENT:
             self.phase = STARTED
+            self.plain = True
             if self.front is not None:
                 self.front.tell_started()
             if not self._may_run_twice:

@@ -15,13 +15,12 @@ from hotplate.serving.gateway.answer_head import AnswerHead, is_interim, read_an
 from hotplate.serving.gateway.head_memo import HEAD_END
 from hotplate.serving.gateway.request_head import Field
 from hotplate.serving.gateway.tap import Tap
+from hotplate.serving.gateway.vanishing import keep_alive
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange
     from hotplate.serving.gateway.pool import Pool
 
-KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-"""A node that vanishes is noticed after half a minute; otherwise its slots would stay taken."""
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """From our worker as a handler begins (`replica/handlers.py`), and from the gateway that owns a
 route to the one that passes requests on."""
@@ -126,7 +125,7 @@ class Upstream(Tap):
         self._transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
         if not self.relays:
-            _keep_alive(sock)
+            keep_alive(sock)
         self._readable.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
@@ -257,6 +256,7 @@ class Upstream(Tap):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if isinstance(error, httptools.HttpParserUpgrade) and self._opens_tunnel:
                 self.tunnel = True
+                self.pool.leave_out(self)
                 exchange.open_tunnel(data[error.args[0] :])
                 return
             # Bytes after a whole answer are not passed on; the answer is.
@@ -323,10 +323,3 @@ class Upstream(Tap):
 def as_protocol(upstream: Upstream) -> asyncio.Protocol:
     """It is one, but for its base: compiled classes have only compiled ones (`compiled.py`)."""
     return cast("asyncio.Protocol", upstream)
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in KEEPALIVE.items():
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)

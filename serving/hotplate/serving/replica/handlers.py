@@ -6,8 +6,8 @@
 * That it has ended: the connection stays open until then, whoever has closed it. So a gateway that
   ends its own side of one, which the application sees as its caller leaving, gets the other side's
   end when the handler has ended.
-* How many run now: `GET /hotplate/running` answers `{"running": n}`, for all of the replica's
-  processes. It is never passed on from outside.
+* How many run now: `GET /hotplate/running` answers `{"running": n, "websockets": m}`, for all of
+  the replica's processes; n has the WebSockets too. It is never passed on from outside.
 """
 
 from __future__ import annotations
@@ -25,36 +25,47 @@ one only to those who expect it, and a gateway does not pass that on."""
 RUNNING_PATH = b"/hotplate/running"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
-CELL_BYTES = 8
+UPGRADE = b"upgrade"
+"""Who asks for another protocol may not; and where a plain handler runs in place of a WebSocket's,
+as in an environment without a library for those, the gateway is to know."""
+ROW_BYTES = 16
+"""All handlers of a process, and those of WebSockets."""
 
 
 class Running:
-    """How many handlers run in the processes of a replica: each counts in a cell of its own."""
+    """How many handlers run in the processes of a replica: each counts in a row of its own."""
 
     def __init__(self, worker: int = 1, workers: int = 1, fd: Optional[int] = None) -> None:  # noqa: UP045
-        """`worker` counts from 1. `fd` is memory of `cells_of(workers)`, shared by several."""
-        shared = mmap.mmap(-1 if fd is None else fd, CELL_BYTES * workers)
+        """`worker` counts from 1. `fd` is memory that `share` made for several."""
+        shared = mmap.mmap(-1 if fd is None else fd, ROW_BYTES * workers)
         if fd is not None:
             os.close(fd)  # the map has its own
         self._cells = memoryview(shared).cast("q")
-        self._own = worker - 1
+        self._own = 2 * (worker - 1)
 
     @staticmethod
     def share(workers: int) -> int:
         """A descriptor of memory for that many processes; not inheritable by itself."""
         fd = os.memfd_create("hotplate-running")
-        os.ftruncate(fd, CELL_BYTES * workers)
+        os.ftruncate(fd, ROW_BYTES * workers)
         return fd
 
     @property
     def total(self) -> int:
-        return sum(self._cells)
+        return sum(self._cells[::2])
 
-    def begin(self) -> None:
+    @property
+    def websockets(self) -> int:
+        """Of all that run."""
+        return sum(self._cells[1::2])
+
+    def begin(self, websocket: bool = False) -> None:
         self._cells[self._own] += 1
+        self._cells[self._own + 1] += websocket
 
-    def end(self) -> None:
+    def end(self, websocket: bool = False) -> None:
         self._cells[self._own] -= 1
+        self._cells[self._own + 1] -= websocket
 
 
 class HandlerWatch(Layer):
@@ -79,7 +90,8 @@ class HandlerWatch(Layer):
             await _disconnected(receive)
             return
         connection = os.dup(transport.get_extra_info("socket").fileno())
-        self._running.begin()
+        websocket = scope["type"] == "websocket"
+        self._running.begin(websocket)
         try:
             if _begins(scope, connection):
                 await self.app(scope, receive, send)
@@ -87,11 +99,13 @@ class HandlerWatch(Layer):
                 transport.abort()
                 await _disconnected(receive)
         finally:
-            self._running.end()
+            self._running.end(websocket)
             os.close(connection)
 
     async def _say_running(self, send: Any) -> None:
-        body = json.dumps({"running": self._running.total}).encode()
+        running = self._running
+        said = {"running": running.total, "websockets": running.websockets}
+        body = json.dumps(said).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
@@ -105,12 +119,16 @@ def _begins(scope: Any, connection: int) -> bool:
 
     It is written past the server's buffers: a handler that ends the process at once has begun.
     """
-    if scope["type"] != "http" or scope["method"] in REPEATABLE:
+    if scope["type"] != "http" or (scope["method"] in REPEATABLE and not _upgrades(scope)):
         return True
     try:
         return os.write(connection, STARTED) == len(STARTED)
     except OSError:
         return False
+
+
+def _upgrades(scope: Any) -> bool:
+    return any(name == UPGRADE for name, _ in scope["headers"])
 
 
 async def _disconnected(receive: Any) -> None:
