@@ -26,6 +26,7 @@ from hotplate.platform.store.revisions import (
     revision_record,
 )
 from hotplate.platform.store.tables import DeploymentRow, RevisionRow
+from hotplate.platform.system_packages import skipped
 
 
 class Deployments(Database):
@@ -72,8 +73,7 @@ class Deployments(Database):
             session.refresh(row)
             reserve(session, row, least)
             _add_revision(session, row, bento_id, config)
-            add_event_row(session, row.id, "Created", f"deployment {name!r} was created")
-            return deployment_record(session, row)
+            return _begun(session, row, "Created", f"deployment {name!r} was created")
 
         return self._settle_races(add)
 
@@ -107,8 +107,7 @@ class Deployments(Database):
             number = _add_revision(session, row, bento_id, config)
             row.wanted, row.status, row.reason = Wanted.RUNNING, "deploying", ""
             row.host = host or row.host
-            add_event_row(session, row.id, "Updated", f"revision {number} was asked for")
-            return deployment_record(session, row), True
+            return _begun(session, row, "Updated", f"revision {number} was asked for"), True
 
         return self._settle_races(change)
 
@@ -279,6 +278,15 @@ def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
     if row is None or row.wanted == Wanted.DELETED:
         raise NotFound("the deployment was deleted meanwhile; create it again")
     return row
+
+
+def _begun(session: Session, row: DeploymentRow, kind: str, message: str) -> Deployment:
+    """Keep that a revision was asked for, and what of it nobody does."""
+    add_event_row(session, row.id, kind, message)
+    deployment = deployment_record(session, row)
+    if said := skipped(deployment.latest.bento.manifest):
+        add_event_row(session, row.id, "SystemSkipped", said)
+    return deployment
 
 
 def _add_revision(
