@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from hotplate.deploy.engine import Replica, ReplicaState, Resources, Workload, WorkloadKey
+from hotplate.deploy.engine import Node, Replica, ReplicaState, Resources, Workload, WorkloadKey
 from hotplate.deploy.errors import UnknownReplica
 
 
@@ -64,8 +64,8 @@ class FakeEngine:
             raise UnknownReplica(f"no replica {replica}")
         return [f"{replica} says hello"][-lines:]
 
-    def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
-        return {"here": (Resources(8, 1 << 34), Resources())}
+    def capacity(self) -> Mapping[str, Node]:
+        return {"here": Node(Resources(8, 1 << 34), Resources(), cpus=8)}
 
     async def stop_all(self) -> None:
         self.removed += self.found

@@ -5,7 +5,7 @@ exists), `ignores_sigterm`, `child` (starts a process that ignores SIGTERM), `li
 `log_mib` (as much log at once), `lists` (notes what it sees in that folder),
 `daemon` (double-forks one; "bare": with an empty environment),
 `bomb` (so many generations of children that each fork twice), `eats_mib` (takes that memory before
-it is ready, in a child if `eats_in_child`).
+it is ready, in a child if `eats_in_child`), `spins` (starts a process that wants all of one CPU).
 It answers 503 while a file `unready` is in its directory, and nothing while there
 is one named `deaf`; it exits with 0 when there is one named `done`.
 """
@@ -35,6 +35,8 @@ def main() -> None:
         start_daemon(folder, bare=job["daemon"] == "bare")
     if job.get("bomb"):
         explode(folder, job["bomb"])
+    if job.get("spins"):
+        (folder / "spinning").write_text(str(start_spinning()))
     for _ in range(job.get("log_mib", 0)):
         sys.stdout.write(("x" * 1023 + "\n") * 1024)
     sys.stdout.flush()
@@ -54,6 +56,15 @@ def start_child() -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while True:
             signal.pause()
+    return child
+
+
+def start_spinning() -> int:
+    child = os.fork()
+    if child == 0:
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+        while True:
+            pass
     return child
 
 

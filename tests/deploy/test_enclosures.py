@@ -19,6 +19,7 @@ from hotplate.deploy.enclosure import over_capacity
 from hotplate.deploy.engine import ReplicaState, Resources
 from hotplate.deploy.guard import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, Pace
 from hotplate.deploy.local import LocalEngine
+from loadtests.processor import cpu_s
 from tests.deploy.fakes import MACHINE, QUICK, FakeRuntime, pid_of, runs, states, until, workload
 from tests.patience import PATIENCE_S
 
@@ -31,11 +32,13 @@ SENTENCE = (
 )
 
 
-def enclosing(directory: Path, kind: str, capacity_bytes: int = 8 << 30) -> Cgroups:
+def enclosing(
+    directory: Path, kind: str, capacity_bytes: int = 8 << 30, shared_cpus: float = 0
+) -> Cgroups:
     """Control groups, or none because nobody may make any."""
     if kind == "watched":
         return Cgroups(directory, capacity_bytes, root=directory / "no-such-root")
-    cgroups = Cgroups(directory, capacity_bytes)
+    cgroups = Cgroups(directory, capacity_bytes, shared_cpus=shared_cpus)
     if not cgroups.enforced:
         pytest.skip("this user may not make control groups here")
     return cgroups
@@ -139,6 +142,26 @@ async def test_processes_are_limited_in_number(tmp_path: Path) -> None:
         assert [int(path.read_text()) for path in limits if path.exists()] == [PIDS_MAX]
 
 
+async def test_who_asked_for_more_cpus_gets_more_when_there_are_too_few(tmp_path: Path) -> None:
+    """Two replicas that never pause, on one CPU: one asked for four times as much."""
+    cgroups = enclosing(tmp_path, "cgroup", shared_cpus=2)
+    async with running(tmp_path, cgroups) as engine:
+        for name, cpus in {"much": 2, "little": 0.5}.items():
+            await engine.scale(workload(name, resources=Resources(cpus), spins=True), 1)
+        replicas = await until(engine, states(S.READY, S.READY))
+        works = {each.key.deployment: tmp_path / f"replicas/{each.id}/work" for each in replicas}
+        pids = {name: int((work / "spinning").read_text()) for name, work in works.items()}
+        before = {name: cpu_s(pid) for name, pid in pids.items()}
+
+        def used_s(name: str) -> float:
+            return cpu_s(pids[name]) - before[name]
+
+        async with asyncio.timeout(PATIENCE_S):
+            while used_s("much") < 0.4:  # noqa: ASYNC110 - a CPU's time tells nobody
+                await asyncio.sleep(0.05)
+        assert used_s("much") > 2 * used_s("little")
+
+
 @both
 async def test_the_kernel_ends_replicas_before_the_platform(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path, enclosing(tmp_path, kind)) as engine:
@@ -220,6 +243,36 @@ def test_version_2_is_told_what_to_limit(tmp_path: Path) -> None:
         assert (folder / "cgroup.subtree_control").read_text() == "+memory +pids"
     assert (ours / "memory.max").read_text() == str(5 << 30)
     assert (ours / "memory.swap.max").read_text() == "0"
+
+
+def test_version_2_weighs_by_the_cpus_that_were_asked_for(tmp_path: Path) -> None:
+    root, ours = version_2(tmp_path)
+    cgroups = Cgroups(tmp_path, 5 << 30, root, shared_cpus=2)
+    for folder in (ours.parent, ours):
+        assert (folder / "cgroup.subtree_control").read_text().startswith("+cpu")
+    weights = []
+    for cpus in (2, 0.5, 0, 0.001, 400):
+        (ours / "cpu.weight").write_text("")
+        cgroups.hand_over([ours], [], Resources(cpus))
+        weights.append((ours / "cpu.weight").read_text())
+    assert weights == ["200", "50", "100", "1", "10000"]
+
+
+def test_where_cpus_are_reserved_nobody_weighs(tmp_path: Path) -> None:
+    root, ours = version_2(tmp_path)
+    (ours / "cpu.weight").touch()
+    Cgroups(tmp_path, 5 << 30, root).hand_over([ours], [], Resources(2))
+    assert (ours / "cpu.weight").read_text() == ""
+
+
+def test_without_a_cpu_controller_memory_is_limited_all_the_same(tmp_path: Path) -> None:
+    root, ours = version_2(tmp_path, controllers="memory pids")
+    cgroups = Cgroups(tmp_path, 5 << 30, root, shared_cpus=2)
+    assert cgroups.enforced
+    for folder in (ours.parent, ours):
+        assert (folder / "cgroup.subtree_control").read_text() == "+memory +pids"
+    cgroups.hand_over([ours], [], Resources(2, 1 << 30))
+    assert (ours / "memory.max").read_text() == str(1 << 30)
 
 
 def test_without_a_memory_controller_limits_are_watched(tmp_path: Path) -> None:

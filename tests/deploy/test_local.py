@@ -90,7 +90,7 @@ async def test_a_replica_sees_only_the_gpu_that_it_was_given(tmp_path: Path) -> 
         (replica,) = await until(engine, states(S.READY))
         seen = json.loads((tmp_path / f"replicas/{replica.id}/work/seen.json").read_text())
         assert (seen["CUDA_VISIBLE_DEVICES"], seen["CUDA_DEVICE_ORDER"]) == ("0", "PCI_BUS_ID")
-        in_all, taken = engine.capacity()["here"]
+        in_all, taken, _ = engine.capacity()["here"]
         assert (in_all.gpus, taken.gpus) == (1, 1)
 
 

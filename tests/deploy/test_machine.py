@@ -79,6 +79,12 @@ def test_what_is_promised_to_model_files_is_not_promised_to_replicas(tmp_path: P
     assert Machine("here", 2.0, 10 * GIB, arena_bytes=50 * GIB).capacity.memory_bytes == 0
 
 
+def test_cpus_are_promised_once_unless_they_are_shared() -> None:
+    assert Machine("here", 2.0, 10 * GIB).capacity.promised_cpus == 2
+    capacity = Machine("here", 2.0, 10 * GIB, cpu_overcommit=4.0).capacity
+    assert (capacity.cpus, capacity.promised_cpus) == (2, 8)
+
+
 @pytest.mark.gpu
 def test_gpus_are_found_and_can_be_narrowed() -> None:
     gpus = detect().gpus

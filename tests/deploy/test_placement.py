@@ -53,6 +53,18 @@ def test_who_holds_what_is_missing_is_said() -> None:
     )
 
 
+def test_shared_cpus_are_promised_several_times_and_to_one_replica_no_more_than_there_are() -> None:
+    capacity = Capacity(cpus=2, memory_bytes=64 * GIB, cpu_overcommit=2.5)
+    wanted = [applicant(str(n), n, cpus=cpus) for n, cpus in enumerate([2, 2, 1, 0, 1, 3])]
+    outcome = place(wanted, [], capacity)
+    assert list(outcome.placed) == ["0", "1", "2", "3"]
+    assert outcome.waiting == {
+        "4": "needs 1.0 CPUs: 5.0 of 5.0 (2.5 times this machine's, cpu_overcommit) are taken by "
+        "acme/a@1/A (3 replicas); it waits for room",
+        "5": f"needs 3.0 CPUs: this machine has 2.0; {NEVER}",
+    }
+
+
 def test_memory_that_model_files_have_is_told() -> None:
     capacity = Capacity(cpus=4, memory_bytes=7 * GIB, arena_bytes=8 * GIB)
     wanted = Applicant("x", A, Resources(memory_bytes=12 * GIB), 0)
@@ -113,6 +125,7 @@ amounts = st.builds(
         cpus=st.sampled_from([0.0, 1.0, 2.5, 8.0]),
         memory_bytes=st.sampled_from([GIB, 4 * GIB, 16 * GIB]),
         gpus=st.sampled_from([(), (0,), (0, 1, 2), (3, 5)]),
+        cpu_overcommit=st.sampled_from([1.0, 1.5, 4.0]),
     ),
 )
 def test_nothing_is_promised_twice_and_nothing_is_held_back(
@@ -126,7 +139,8 @@ def test_nothing_is_promised_twice_and_nothing_is_held_back(
         held += outcome.placed.values()
 
         total = sum_of(held)
-        assert total.cpus <= capacity.cpus + 1e-6
+        assert total.cpus <= capacity.promised_cpus + 1e-6
+        assert all(one.cpus <= capacity.cpus + 1e-6 for one in held)
         assert total.memory_bytes <= capacity.memory_bytes
         shares: dict[int, list[float]] = defaultdict(list)
         for one in held:

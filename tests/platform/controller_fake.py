@@ -10,7 +10,8 @@ from hotplate.autoscaler.amounts import Amounts
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
-from hotplate.platform.controller.workloads import Rules, least_amounts
+from hotplate.platform.controller.ceiling import Ceiling
+from hotplate.platform.controller.workloads import Rules, least_amounts, notes
 from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
 from hotplate.platform.store.store import Store
 
@@ -19,6 +20,7 @@ RULES = Rules(
     resources=resources_of,
     policy=policy_from,
     instance_types={f"cpu.{cpus}": Resources(cpus, 2 * GIB) for cpus in (1, 2)},
+    ceiling=Ceiling(Resources(2, 16 * GIB, 8), shares_cpus=True),
 )
 
 
@@ -66,6 +68,11 @@ class FakeController:
         labels: Sequence[Mapping[str, str]],
     ) -> Amounts:
         return least_amounts(manifest, config, labels, RULES)
+
+    def notes(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        return notes(manifest, config, RULES)
 
     def usage(self, organization: str) -> Amounts:
         return Amounts(replicas=2, cpus=1.5, memory_bytes=3 << 30)

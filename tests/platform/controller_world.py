@@ -13,6 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
+from hotplate.deploy.quantities import GIB
+from hotplate.platform.controller.ceiling import Ceiling
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.routing import Addresses
@@ -31,6 +33,7 @@ RULES = Rules(
     resources=lambda config: Resources(),
     policy=policy_from,
     instance_types={},
+    ceiling=Ceiling(Resources(8, 16 * GIB)),
 )
 
 

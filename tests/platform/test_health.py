@@ -103,14 +103,20 @@ def test_the_page_says_who_runs_what_is_taken_and_what_is_short() -> None:
     amount = {"cpus": 2.0, "memory_bytes": 4 * GIB, "gpus": 1.0}
     page = {
         "roles": [role | {"last_end": "killed by signal 9"}, gone],
-        "nodes": [{"name": "here", "in_all": amount, "taken": amount | {"cpus": 0.5}}],
+        "nodes": [
+            {"name": "one", "in_all": amount, "taken": amount | {"cpus": 0.5}, "cpus": 2.0},
+            {"name": "two", "in_all": amount | {"cpus": 8.0}, "taken": amount, "cpus": 2.0},
+        ],
         "disks": [{"path": "/data", "free_bytes": GIB, "total_bytes": 2 * GIB}],
         "short": ["the agent does not answer"],
     }
     said = said_by(show_platform, page)
     assert "(pid 7), started again 2 times; the one before it: killed by signal 9" in said
     assert "agent          does not run" in said
-    assert "0.5 of 2.0 CPUs, 4.0 of 4.0 GiB of memory and 1 of 1 GPUs taken" in said
+    assert "one            0.5 of 2.0 CPUs, 4.0 of 4.0 GiB of memory and 1 of 1 GPUs taken" in said
+    assert (
+        "two            2.0 of 4 x 2.0 CPUs, 4.0 of 4.0 GiB of memory and 1 of 1 GPUs taken" in said
+    )
     assert "1.0 of 2.0 GiB free at /data" in said
     assert "the agent does not answer" in said
 

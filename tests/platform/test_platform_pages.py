@@ -9,7 +9,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from hotplate.cache.blobs import BlobStore
-from hotplate.deploy.engine import Resources
+from hotplate.deploy.engine import Node, Resources
 from hotplate.platform.api.application import make_app
 from hotplate.platform.api.platform_pages import PlatformPages
 from hotplate.platform.api.settings import ApiSettings
@@ -32,7 +32,7 @@ async def cloud(
     pages = PlatformPages(
         store,
         events,
-        capacity=lambda: {"here": (Resources(4, 1 << 30), Resources(1))},
+        capacity=lambda: {"here": Node(Resources(8, 1 << 30), Resources(1), cpus=2)},
         roles=lambda: [{"name": "gateway"}],
         disks=lambda: [{"path": "/data"}],
         short=lambda: ["the agent does not answer"],
@@ -48,7 +48,8 @@ async def test_the_platforms_page_says_how_its_parts_are(cloud: Cloud) -> None:
     assert page["roles"] == [{"name": "gateway"}]
     assert page["short"] == ["the agent does not answer"]
     (node,) = page["nodes"]
-    assert (node["name"], node["in_all"]["cpus"], node["taken"]["cpus"]) == ("here", 4, 1)
+    assert (node["name"], node["cpus"]) == ("here", 2)
+    assert (node["in_all"]["cpus"], node["taken"]["cpus"]) == (8, 1)
 
 
 async def test_events_of_the_platform_and_of_its_deployments_stand_in_one_list(

@@ -11,7 +11,7 @@ from hotplate.deploy.standby_settings import StandbySettings
 from hotplate.platform import settings as module
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import AlreadyRunning, BadSetting
-from hotplate.platform.settings import PlatformSettings, load
+from hotplate.platform.settings import Cpus, PlatformSettings, load
 
 
 def loaded(tmp_path: Path, text: str = "", **others: object) -> PlatformSettings:
@@ -55,6 +55,30 @@ def test_a_bad_setting_is_one_sentence(
     with pytest.raises(BadSetting, match=re.escape(message)) as raised:
         loaded(tmp_path, text, environ=environ)
     assert "\n" not in str(raised.value).strip()
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"CPUS": "shared"}, "platform.cpus: 'shared' is none of share, reserve"),
+        ({"CPU_OVERCOMMIT": "0.5"}, "platform.cpu_overcommit: 0.5 is not allowed; it must be 1 to"),
+        ({"CPU_OVERCOMMIT": "nan"}, "platform.cpu_overcommit: nan is not allowed; it must be 1 to"),
+        ({"CPU_OVERCOMMIT": "inf"}, "platform.cpu_overcommit: inf is not allowed; it must be 1 to"),
+        ({"CPU_OVERCOMIT": "2"}, "did you mean 'cpu_overcommit'"),
+    ],
+)
+def test_how_cpus_are_shared_is_checked(
+    tmp_path: Path, environ: dict[str, str], message: str
+) -> None:
+    named = {f"HOTPLATE_PLATFORM__{name}": value for name, value in environ.items()}
+    with pytest.raises(BadSetting, match=message):
+        loaded(tmp_path, environ=named)
+
+
+def test_cpus_are_shared_unless_the_file_reserves_them(tmp_path: Path) -> None:
+    assert PlatformSettings().cpus == "share"
+    read = loaded(tmp_path, '[platform]\ncpus = "reserve"\ncpu_overcommit = 2\n')
+    assert (read.cpus, read.cpu_overcommit) == (Cpus.RESERVE, 2.0)
 
 
 def test_every_setting_has_a_sentence() -> None:

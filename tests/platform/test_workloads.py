@@ -9,6 +9,7 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.platform.bento_manifest import model_tags
+from hotplate.platform.controller.ceiling import Ceiling
 from hotplate.platform.controller.instance_types import instance_types, sizes
 from hotplate.platform.controller.workloads import Rules, Service, merged, services_of
 from hotplate.serving.replica.slots import slots
@@ -16,7 +17,11 @@ from tests.platform.situations import deployment, revision
 
 SMALL = Resources(1, 2 * GIB)
 RULES = Rules(
-    slots=slots, resources=resources_of, policy=policy_from, instance_types={"cpu.1": SMALL}
+    slots=slots,
+    resources=resources_of,
+    policy=policy_from,
+    instance_types={"cpu.1": SMALL},
+    ceiling=Ceiling(Resources(2, 8 * GIB), shares_cpus=True),
 )
 MANIFEST: dict[str, Any] = {
     "entry_service": "Chat",

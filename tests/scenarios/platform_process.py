@@ -26,6 +26,7 @@ T = TypeVar("T")
 BIN = Path(sys.executable).parent
 POLL_S = 0.1
 DEPLOYMENT_PORTS = 60
+ARENA_BYTES = 256 << 20
 UNUSED_FILES_S = 3
 """So that it is seen what becomes of files that nobody uses any more."""
 
@@ -58,7 +59,7 @@ class Platform:
         (data / "hotplate.toml").write_text(
             "[platform]\n"
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
-            f"arena_bytes = {256 << 20}\n"
+            f"arena_bytes = {ARENA_BYTES}\n"
             f"unused_files_s = {unused_files_s}\n"
             f"{settings}"
             # Their processes would cost every scenario; those that are of standbys are elsewhere.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from loadtests.census import take
 from tests.scenarios.bentos import KITCHEN, SLEEPY
 from tests.scenarios.calling import call, under_load
 from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
+from tests.scenarios.platform_process import ARENA_BYTES, Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 
 pytestmark = pytest.mark.client
@@ -20,9 +21,9 @@ pytestmark = pytest.mark.client
 PASSING = 3
 CONNECTIONS = PASSING - 1
 """Kept between roles for the next request, at most: one descriptor per deployment is too many."""
-CPUS = detect().cpus
-HALF_AND_MORE = {"resources": {"cpu": CPUS / 2 + 0.1}}
-"""Of the machine's CPUs: two such replicas do not fit."""
+GIB = replace(detect(), arena_bytes=ARENA_BYTES).capacity.memory_bytes / 2**30
+HALF_AND_MORE = {"resources": {"memory": round(GIB * 0.51, 2)}}
+"""Of the machine's memory: two such replicas do not fit. Of its CPUs several would."""
 
 
 async def test_deployments_that_come_and_go_leave_nothing(
@@ -89,17 +90,17 @@ async def test_what_does_not_fit_waits_with_the_reason_and_starts_when_there_is_
         await rough.deploy("greedy", kitchen, Kitchen=greedy)
         url = await platform.url_of("greedy")
         async with under_load(4, f"{url}/cook", seconds=0.2) as load:
-            status, reason = await short_of_cpus(platform, "greedy")
+            status, reason = await short_of_memory(platform, "greedy")
             assert status == "running"
-            wanted = f"{CPUS + 0.2:g} CPUs are wanted"
-            assert reason.startswith(f"1 replica ready; 1 of 2 granted: {wanted}")
+            assert reason.startswith("1 replica ready; 1 of 2 granted: ")
+            assert "GiB of memory are wanted" in reason
         assert load.failures == []
 
         await rough.deploy("modest", kitchen, Kitchen=modest)
-        status, reason = await short_of_cpus(platform, "modest")
+        status, reason = await short_of_memory(platform, "modest")
         assert status == "deploying"
         assert reason.startswith("it waits: 0 of 1 granted: ")
-        shortage = f"CPUs are wanted and there are {CPUS:g} CPU"
+        shortage = f"GiB of memory are wanted and there are {GIB:.3g} GiB"
         assert shortage in reason
         said = await platform.hotplate("status", "modest")
         assert "deploying" in said
@@ -118,7 +119,7 @@ async def test_what_does_not_fit_waits_with_the_reason_and_starts_when_there_is_
         await asyncio.gather(*(platform.delete(name) for name in ("greedy", "modest")))
 
 
-async def short_of_cpus(platform: Platform, name: str) -> tuple[str, str]:
+async def short_of_memory(platform: Platform, name: str) -> tuple[str, str]:
     """Status and reason of a deployment, once something of it does not fit."""
 
     async def said() -> tuple[str, str] | None:

@@ -58,9 +58,9 @@ def total(amounts: Iterable[tuple[Amounts, float]]) -> Amounts:
     return Amounts(gpus, cpus, memory_bytes, replicas)
 
 
-def said(dimension: int, amount: float) -> str:
-    """`2 GPUs`, `0.5 CPUs`, `12 GiB of memory`, `1 replica`."""
+def said(dimension: int, amount: float, digits: int = 3) -> str:
+    """`2 GPUs`, `0.5 CPUs`, `12 GiB of memory`, `1 replica`; to so many significant digits."""
     if dimension == Amounts._fields.index("memory_bytes"):
-        return f"{amount / GIB:.3g} GiB of memory"
+        return f"{amount / GIB:.{digits}g} GiB of memory"
     noun = ("GPU", "CPU", "", "replica")[dimension]
-    return f"{amount:.3g} {noun}" if amount == 1 else f"{amount:.3g} {noun}s"
+    return f"{amount:.{digits}g} {noun}" + ("" if amount == 1 else "s")

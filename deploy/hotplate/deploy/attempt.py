@@ -150,9 +150,8 @@ class Attempt:
     async def _enclose(self) -> Enclosure:
         records, cgroups = self._around.records, self._around.cgroups
         records.note_groups(self._replica, cgroups.folders(self._replica))
-        limit_bytes = self._workload.resources.memory_bytes
         self._enclosure = await cgroups.make(
-            self._replica, records.work(self._replica), limit_bytes
+            self._replica, records.work(self._replica), self._workload.resources
         )
         return self._enclosure
 
@@ -196,13 +195,13 @@ class Attempt:
     ) -> Process | None:
         """The standby's process; None if it cannot be had."""
         around = self._around
-        limit_bytes = self._workload.resources.memory_bytes
+        resources = self._workload.resources
         with ExitStack() as undo:
             undo.callback(around.standbys.drop, standby)
             try:
                 await standby.show(command.reads, self._writes(command))
                 self._enclosure = await standby.become(
-                    self._replica, env, command.job, listener, around.cgroups, limit_bytes
+                    self._replica, env, command.job, listener, around.cgroups, resources
                 )
             except (StandbyRefused, OSError, ValueError) as error:
                 log.info("replica %s: starts cold, its standby did not: %s", self._replica, error)

@@ -3,16 +3,19 @@
 Version 1 has one hierarchy per controller, version 2 one for all. In version 2 a group with
 processes of its own may not limit groups below it, so where the group was handed to us
 (systemd's `Delegate=`, the root of a container) the platform's processes move into one beside.
+
+Where CPUs are shared, a group's weight is what its replica asked for: who asked for twice as much
+gets twice as much when both want more than there is, and all of it while the other is idle.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import logging
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hotplate.deploy.enclosure import (
@@ -22,6 +25,7 @@ from hotplate.deploy.enclosure import (
     over_capacity,
     over_limit,
 )
+from hotplate.deploy.engine import Resources
 from hotplate.deploy.processes import end_all
 
 PIDS_MAX = 4096
@@ -30,6 +34,11 @@ fork bomb leaves process ids for the platform."""
 
 _MARGIN_BYTES = 1 << 20
 """Memory is charged in batches: the last that was refused may have been as large as this."""
+
+_SHARES_PER_CPU, _SHARES = 1024, (2, 262_144)
+_WEIGHT_PER_CPU, _WEIGHTS = 100, (1, 10_000)
+"""What the kernel gives a group of which nobody says anything, for one CPU, and the least and the
+most that it takes: `cpu.shares` of version 1 and `cpu.weight` of version 2."""
 
 _ROLES = "hotplate-roles"
 _DELEGATED = ("user.delegate", "trusted.delegate")
@@ -42,6 +51,7 @@ class Cgroup:
     """The group of one attempt: a folder per hierarchy, the one with the memory first."""
 
     def __init__(self, folders: Sequence[Path], limit_bytes: int, capacity_bytes: int) -> None:
+        """The most that it may use, 0 = no limit, and that all of them may together."""
         self.folders = folders
         self._limit_bytes = limit_bytes
         self._capacity_bytes = capacity_bytes
@@ -68,12 +78,12 @@ class Cgroup:
 
     def seal(self) -> None:
         for folder in self.folders:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 _write(folder / "pids.max", "0")
 
     def remove(self) -> None:
         for folder in self.folders:
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 folder.rmdir()
 
     def make(self) -> None:
@@ -90,21 +100,34 @@ class Cgroup:
 class Cgroups:
     """Makes the enclosures of one engine."""
 
-    def __init__(self, directory: Path, capacity_bytes: int, root: Path = Path("/")) -> None:
-        """`directory` is the engine's own; `capacity_bytes` is what all replicas may use together.
+    def __init__(
+        self,
+        directory: Path,
+        capacity_bytes: int,
+        root: Path = Path("/"),
+        *,
+        shared_cpus: float = 0.0,
+    ) -> None:
+        """`directory` is the engine's own; `capacity_bytes` is what all replicas may use together,
+        and so are `shared_cpus`, by weight; 0 = nobody weighs more than another.
 
         `root` is where proc/ and sys/ are found.
         """
         self._capacity_bytes = capacity_bytes
         self._parents: tuple[Path, ...] = ()
+        self._weighs = shared_cpus > 0
+        name = group_name(directory)
         try:
-            self._parents = _parents(root, group_name(directory))
+            self._parents = _parents(root, name)
             for parent in self._parents:
                 parent.mkdir(exist_ok=True)
                 _enable_below(parent)
             _limit_memory(self._parents[0], capacity_bytes)
         except OSError as error:
             self._give_up(error)
+        else:
+            if self._weighs:
+                self._parents += _sharing(root, name, self._parents[0], shared_cpus)
 
     @property
     def enforced(self) -> bool:
@@ -115,32 +138,34 @@ class Cgroups:
         """Where the groups of a replica are made; none without control groups."""
         return [parent / replica for parent in self._parents]
 
-    async def make(self, replica: str, mark: Path, limit_bytes: int) -> Enclosure:
+    async def make(self, replica: str, mark: Path, resources: Resources) -> Enclosure:
         """A new enclosure for an attempt of the replica whose marker is `mark`."""
         if self._parents:
-            group = self._group(self.folders(replica), limit_bytes)
+            group = self._group(self.folders(replica), resources.memory_bytes)
             try:
                 await end_groups(group.folders)  # of an attempt that nobody has cleared away
                 group.make()
+                self._weigh(group.folders, resources.cpus)
                 return group
             except OSError as error:
                 self._give_up(error)
-        return Watched([mark], limit_bytes)
+        return Watched([mark], resources.memory_bytes)
 
     def adopt(self, groups: Sequence[Path], marks: Sequence[Path], limit_bytes: int) -> Enclosure:
         """The enclosure that an earlier engine made: `groups` are its folders, if it had any."""
         return self._group(groups, limit_bytes) if groups else Watched(marks, limit_bytes)
 
     def hand_over(
-        self, groups: Sequence[Path], marks: Sequence[Path], limit_bytes: int
+        self, groups: Sequence[Path], marks: Sequence[Path], resources: Resources
     ) -> Enclosure:
         """The enclosure of a standby, made without a limit, for the replica that it becomes.
 
         Raises OSError where more is used than the replica may.
         """
-        if groups and limit_bytes:
-            _limit_memory(groups[0], limit_bytes)
-        return self.adopt(groups, marks, limit_bytes)
+        if groups and resources.memory_bytes:
+            _limit_memory(groups[0], resources.memory_bytes)
+        self._weigh(groups, resources.cpus)
+        return self.adopt(groups, marks, resources.memory_bytes)
 
     def leftovers(self, kept: Collection[Path]) -> list[Path]:
         """Groups of ours that are not among `kept`."""
@@ -150,8 +175,14 @@ class Cgroups:
     def close(self) -> None:
         """Leave; our own group goes too when nothing runs in it."""
         for parent in self._parents:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 parent.rmdir()
+
+    def _weigh(self, folders: Sequence[Path], cpus: float) -> None:
+        """Who asked for no CPU weighs as one that asked for one."""
+        if self._weighs:
+            for folder in folders:
+                _set_weight(folder, cpus or 1.0)
 
     def _group(self, folders: Sequence[Path], limit_bytes: int) -> Cgroup:
         return Cgroup(folders, limit_bytes, self._capacity_bytes)
@@ -184,12 +215,7 @@ async def end_groups(folders: Collection[Path]) -> None:
 
 def _parents(root: Path, name: str) -> tuple[Path, ...]:
     """Where groups of ours can be made: one folder, or one per hierarchy. Raises OSError."""
-    mount = root / "sys/fs/cgroup"
-    own = {}
-    for line in (root / "proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            own[controller] = mount / controllers / path.strip("/")
+    mount, own = root / "sys/fs/cgroup", _own(root)
     if "memory" in own:
         return tuple(own[each] / name for each in ("memory", "pids") if each in own)
     if "" not in own:
@@ -199,6 +225,46 @@ def _parents(root: Path, name: str) -> tuple[Path, ...]:
         raise PermissionError(errno.EPERM, "no memory controller", str(home))
     _delegate(home, mount)
     return (home / name,)
+
+
+def _own(root: Path) -> dict[str, Path]:
+    """The group that we are in, per controller; "" is that of version 2. Raises OSError."""
+    own = {}
+    for line in (root / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            own[controller] = root / "sys/fs/cgroup" / controllers / path.strip("/")
+    return own
+
+
+def _sharing(root: Path, name: str, parent: Path, cpus: float) -> tuple[Path, ...]:
+    """Have the groups below `parent` share CPUs by weight: the further folder where version 1 keeps
+    these. Where that is refused, the kernel shares as if there were no groups.
+
+    All replicas weigh as one thread of the platform's on each CPU, else what the platform does
+    beside them, such as building an environment, would take most of the machine from them.
+    """
+    with suppress(OSError):
+        own = _own(root)
+        if "memory" not in own:
+            for folder in (parent.parent, parent):
+                _enable_below(folder, ("cpu",))
+        elif "cpu" in own and own["cpu"] != own.get("cpuset"):  # whose groups begin without a CPU
+            folder = own["cpu"] / name
+            folder.mkdir(exist_ok=True)
+            _set_weight(folder, cpus)
+            return (folder,)
+    return ()
+
+
+def _set_weight(folder: Path, cpus: float) -> None:
+    """So much as that of many CPUs is; weights that the kernel refuses are left alone."""
+    for file, per_cpu, (least, most) in (
+        ("cpu.shares", _SHARES_PER_CPU, _SHARES),
+        ("cpu.weight", _WEIGHT_PER_CPU, _WEIGHTS),
+    ):
+        with suppress(OSError):
+            _write_if_there(folder / file, str(min(most, max(least, round(per_cpu * cpus)))))
 
 
 def _delegate(home: Path, mount: Path) -> None:
@@ -211,25 +277,25 @@ def _delegate(home: Path, mount: Path) -> None:
         roles = home / _ROLES
         roles.mkdir(exist_ok=True)
         for pid in _read(home / "cgroup.procs").split():
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 _write(roles / "cgroup.procs", pid)
         _enable_below(home)
 
 
 def _is_delegated(home: Path) -> bool:
     for attribute in _DELEGATED:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if os.getxattr(home, attribute) == b"1":
                 return True
     return False
 
 
-def _enable_below(folder: Path) -> None:
+def _enable_below(folder: Path, wanted: Sequence[str] = ("memory", "pids")) -> None:
     """Version 2 has a list of controllers that groups below may use; version 1 needs none."""
     control = folder / "cgroup.subtree_control"
-    if control.exists():
-        there = _read(folder / "cgroup.controllers").split()
-        _write(control, " ".join(f"+{each}" for each in ("memory", "pids") if each in there))
+    there = _read(folder / "cgroup.controllers").split()
+    if control.exists() and (usable := [f"+{each}" for each in wanted if each in there]):
+        _write(control, " ".join(usable))
 
 
 def _limit_memory(folder: Path, limit_bytes: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, order=True)
@@ -156,6 +156,16 @@ class Replica:
         return 0.0 if self.ready_at is None else self.ready_at - self.wanted_at
 
 
+class Node(NamedTuple):
+    """What a node has for replicas."""
+
+    in_all: Resources
+    """What is promised at most; of CPUs that may be more than there are."""
+    taken: Resources
+    cpus: float
+    """Those that there are."""
+
+
 class Engine(Protocol):
     """Level-triggered: calls state what should be; `replicas()` says what is."""
 
@@ -187,8 +197,8 @@ class Engine(Protocol):
         Raises `UnknownReplica`.
         """
 
-    def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
-        """Per node: (in all, taken)."""
+    def capacity(self) -> Mapping[str, Node]:
+        """What each node has, by its name."""
 
     async def stop_all(self) -> None:
         """Stop every replica (SIGTERM, grace, SIGKILL) and wait until they are gone."""

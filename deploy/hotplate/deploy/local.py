@@ -18,6 +18,7 @@ from hotplate.deploy.attempt import Surroundings
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.engine import (
     Engine,
+    Node,
     Replica,
     ReplicaState,
     Resources,
@@ -67,7 +68,8 @@ class LocalEngine(Engine):
     ) -> None:
         """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
         self._records = Records(directory)
-        self._cgroups = cgroups or Cgroups(directory, machine.usable_bytes)
+        shared_cpus = machine.cpus if machine.cpu_overcommit else 0.0
+        self._cgroups = cgroups or Cgroups(directory, machine.usable_bytes, shared_cpus=shared_cpus)
         self._walls = walls or Walls()
         self._runtime = runtime
         self._machine = machine
@@ -135,12 +137,13 @@ class LocalEngine(Engine):
             raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
         return await asyncio.to_thread(logfile.tail, path, lines)
 
-    def capacity(self) -> Mapping[str, tuple[Resources, Resources]]:
+    def capacity(self) -> Mapping[str, Node]:
         total = self._machine.capacity
-        in_all = Resources(total.cpus, total.memory_bytes, len(total.gpus))
+        in_all = Resources(total.promised_cpus, total.memory_bytes, len(total.gpus))
         taken = sum_of(self._places())
         memory_bytes = taken.memory_bytes + self.standbys.memory_bytes
-        return {self._machine.name: (in_all, replace(taken, memory_bytes=memory_bytes))}
+        taken = replace(taken, memory_bytes=memory_bytes)
+        return {self._machine.name: Node(in_all, taken, total.cpus)}
 
     async def stop_all(self) -> None:
         self._wishes.clear()

@@ -37,6 +37,9 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     arena_bytes: int = 0
     """Memory that is promised to model files."""
+    cpu_overcommit: float | None = None
+    """How many times its CPUs are promised, which replicas then share by what they asked for; None
+    = once, and nobody weighs more than another."""
 
     @property
     def usable_bytes(self) -> int:
@@ -48,7 +51,7 @@ class Machine:
         """What may be promised to replicas: all of it is there even when the arena is full."""
         memory_bytes = max(0, self.usable_bytes - self.arena_bytes)
         gpus = tuple(gpu.index for gpu in self.gpus)
-        return Capacity(self.cpus, memory_bytes, gpus, self.arena_bytes)
+        return Capacity(self.cpus, memory_bytes, gpus, self.arena_bytes, self.cpu_overcommit or 1.0)
 
 
 def detect(*, visible_gpus: str | None = None, root: Path = Path("/")) -> Machine:

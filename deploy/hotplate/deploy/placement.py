@@ -1,7 +1,8 @@
 """Which waiting replicas fit on this machine now, and on which of its GPUs.
 
 First come, first served: the oldest is tried first, and one that does not fit does not hold up
-younger ones that do (as in Kubernetes). Nothing is ever promised twice.
+younger ones that do (as in Kubernetes). Memory and GPUs are never promised twice; CPUs are where
+the machine's are shared.
 """
 
 from __future__ import annotations
@@ -30,6 +31,20 @@ class Capacity:
     """Indices of its GPUs."""
     arena_bytes: int = 0
     """Memory that is not here because model files have it."""
+    cpu_overcommit: float = 1.0
+    """How many times its CPUs are promised; one replica gets no more than there are."""
+
+    @property
+    def promised_cpus(self) -> float:
+        """What all replicas together may ask for."""
+        return self.cpus * self.cpu_overcommit
+
+    @property
+    def arena_note(self) -> str:
+        """What stands behind the memory that there is; "" where model files have none."""
+        if not self.arena_bytes:
+            return ""
+        return f" beside the {self.arena_bytes / GIB:.1f} for model files (arena_bytes)"
 
 
 @dataclass(frozen=True)
@@ -77,15 +92,8 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
         chosen = _choose_gpus(gpus, held, capacity.gpus)
         shortages = [
             *([] if chosen is not None else [_gpu_shortage(gpus, held, capacity)]),
-            *_shortage("CPUs", cpus, capacity.cpus, held, lambda held: held.cpus),
-            *_shortage(
-                "GiB of memory",
-                memory_bytes / GIB,
-                capacity.memory_bytes / GIB,
-                held,
-                lambda held: held.memory_bytes / GIB,
-                _arena_note(capacity),
-            ),
+            *_cpu_shortage(cpus, held, capacity),
+            *_memory_shortage(memory_bytes, held, capacity),
         ]
         if chosen is None or shortages:
             never = (
@@ -138,27 +146,39 @@ def _gpu_shortage(wanted: float, held: Sequence[Place], capacity: Capacity) -> s
     return f"{what}: {touched} of {total} are taken by {holders}"
 
 
+def _cpu_shortage(wanted: float, held: Sequence[Place], capacity: Capacity) -> list[str]:
+    if wanted > capacity.cpus + _DUST:
+        return [f"{wanted:.1f} CPUs: this machine has {capacity.cpus:.1f}"]
+    promised = f"{capacity.promised_cpus:.1f}"
+    if capacity.cpu_overcommit != 1:
+        promised += f" ({capacity.cpu_overcommit:g} times this machine's, cpu_overcommit)"
+    return _shortage(
+        f"{wanted:.1f} CPUs", wanted, capacity.promised_cpus, promised, held, lambda held: held.cpus
+    )
+
+
+def _memory_shortage(wanted: int, held: Sequence[Place], capacity: Capacity) -> list[str]:
+    what, total = f"{wanted / GIB:.1f} GiB of memory", f"{capacity.memory_bytes / GIB:.1f}"
+    if wanted > capacity.memory_bytes:
+        return [f"{what}: this machine has {total}{capacity.arena_note}"]
+    most = capacity.memory_bytes
+    return _shortage(what, wanted, most, total, held, lambda held: held.memory_bytes, GIB)
+
+
 def _shortage(
-    noun: str,
+    what: str,
     wanted: float,
     total: float,
+    shown: str,
     held: Sequence[Place],
     amount: Callable[[Place], float],
-    note: str = "",
+    unit: float = 1,
 ) -> list[str]:
     taken = sum(map(amount, held))
     if wanted <= 0 or taken + wanted <= total + _DUST:
         return []
-    if wanted > total + _DUST:
-        return [f"{wanted:.1f} {noun}: this machine has {total:.1f}{note}"]
     holders = _names(other for other in held if amount(other) > 0)
-    return [f"{wanted:.1f} {noun}: {taken:.1f} of {total:.1f} are taken by {holders}"]
-
-
-def _arena_note(capacity: Capacity) -> str:
-    if not capacity.arena_bytes:
-        return ""
-    return f" beside the {capacity.arena_bytes / GIB:.1f} for model files (arena_bytes)"
+    return [f"{what}: {taken / unit:.1f} of {shown} are taken by {holders}"]
 
 
 def _names(places: Iterable[Place]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from hotplate.deploy import logfile
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure, oom_score, private_bytes
-from hotplate.deploy.engine import Warm
+from hotplate.deploy.engine import Resources, Warm
 from hotplate.deploy.errors import StandbyRefused
 from hotplate.deploy.processes import Process, document
 from hotplate.deploy.records import Records
@@ -70,7 +70,7 @@ class StandbyProcess:
         work = folder / "work"
         work.mkdir(parents=True, mode=0o700)
         groups = cgroups.folders(standby)
-        enclosure = await cgroups.make(standby, work, 0)
+        enclosure = await cgroups.make(standby, work, Resources())
         ours, theirs = socket.socketpair()
         door = walls.door()
         try:
@@ -126,7 +126,7 @@ class StandbyProcess:
         job: Mapping[str, Any],
         listener: socket.socket,
         cgroups: Cgroups,
-        limit_bytes: int,
+        resources: Resources,
     ) -> Enclosure:
         """Make its process the replica's. When this fails or is cancelled, `end` it.
 
@@ -137,9 +137,9 @@ class StandbyProcess:
         records = self._records
         records.note_birth(replica, self.id)
         records.note_groups(replica, self.groups)
-        self._enclosure = cgroups.hand_over(self.groups, records.marks(replica), limit_bytes)
+        self._enclosure = cgroups.hand_over(self.groups, records.marks(replica), resources)
         self.process.others = self._enclosure
-        self.process.set_oom_score(oom_score(limit_bytes))
+        self.process.set_oom_score(oom_score(resources.memory_bytes))
         log_path = records.log_path(replica)
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         told = document({"env": dict(env), "job": dict(job)})

@@ -40,6 +40,7 @@ from hotplate.platform.api.platform_pages import PlatformPages
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.api.tasks import Tasks
 from hotplate.platform.checks import checks
+from hotplate.platform.controller.ceiling import Ceiling
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -58,7 +59,7 @@ from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.role_state import role_states
 from hotplate.platform.roles import log_to_stderr
 from hotplate.platform.runtime import EngineRuntime
-from hotplate.platform.settings import PlatformSettings
+from hotplate.platform.settings import Cpus, PlatformSettings
 from hotplate.platform.standby_desk import StandbyDesk
 from hotplate.platform.store.store import Store
 from hotplate.serving.replica.compiled import CompiledCode
@@ -98,6 +99,7 @@ async def serve(
     machine = replace(
         detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")),
         arena_bytes=arena_bytes(settings.arena_bytes),
+        cpu_overcommit=settings.cpu_overcommit if settings.cpus is Cpus.SHARE else None,
     )
     # A store of this machine alone has no other node to build for, and would hold a second copy.
     shelf = Shelf(blobs, agent) if settings.blobs_url else None
@@ -255,13 +257,15 @@ def _add_admin(store: Store, secret: str) -> None:
 def _rules(machine: Machine, shown: ApiSettings) -> Rules:
     capacity = machine.capacity
     whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
+    ceiling = Ceiling(whole, machine.cpu_overcommit is not None, capacity.arena_note)
     return Rules(
-        slots=lambda config, tasks: slots(config, tasks, resources_of(config).cpus),
+        slots=lambda config, tasks: slots(config, tasks, ceiling.cap(resources_of(config)).cpus),
         resources=resources_of,
         policy=policy_from,
         instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),
         namespace=shown.cluster,
         url=lambda deployment: public_url(deployment, shown),
+        ceiling=ceiling,
     )
 
 

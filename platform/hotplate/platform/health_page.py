@@ -26,8 +26,7 @@ def show_platform(console: Console, page: Mapping[str, Any]) -> None:
     for role in page["roles"]:
         say(console, role_line(role), "  ", _BELOW)
     for node in page["nodes"]:
-        said = _taken(node["taken"], node["in_all"])
-        say(console, f"{escape(node['name']):14} {said}", "  ", _BELOW)
+        say(console, f"{escape(node['name']):14} {_taken(node)}", "  ", _BELOW)
     for disk in page["disks"]:
         free, total = disk["free_bytes"] / GIB, disk["total_bytes"] / GIB
         said = f"{free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}"
@@ -47,12 +46,15 @@ def role_line(role: Mapping[str, Any]) -> str:
     return line
 
 
-def _taken(taken: Mapping[str, float], in_all: Mapping[str, float]) -> str:
+def _taken(node: Mapping[str, Any]) -> str:
+    """CPUs that are promised more than once are told from those that there are."""
+    taken, in_all, there = node["taken"], node["in_all"], node["cpus"]
+    cpus = f"{there:.1f}"
+    if there != in_all["cpus"]:
+        cpus = f"{in_all['cpus'] / there:g} x {cpus}"
     gib = f"{taken['memory_bytes'] / GIB:.1f} of {in_all['memory_bytes'] / GIB:.1f} GiB"
-    return (
-        f"{taken['cpus']:.1f} of {in_all['cpus']:.1f} CPUs, {gib} of memory and "
-        f"{taken['gpus']:g} of {in_all['gpus']:g} GPUs taken"
-    )
+    gpus = f"{taken['gpus']:g} of {in_all['gpus']:g} GPUs"
+    return f"{taken['cpus']:.1f} of {cpus} CPUs, {gib} of memory and {gpus} taken"
 
 
 def show_what_is_left(console: Console, data: DataDir) -> None:

@@ -31,6 +31,15 @@ TABLES = ("platform", "standby")
 S = TypeVar("S", bound="DataclassInstance")
 
 
+class Cpus(StrEnum):
+    """What a request for CPUs means."""
+
+    SHARE = "share"
+    """A weight, capped at the machine's; promised `cpu_overcommit` times."""
+    RESERVE = "reserve"
+    """Promised once; who asks for more than there are never starts."""
+
+
 @dataclass(frozen=True)
 class PlatformSettings:
     host: str = "127.0.0.1"
@@ -47,6 +56,10 @@ class PlatformSettings:
     """Ports that deployments get, first to last; each keeps its own."""
     arena_bytes: int = 0
     """Memory for model files, shared by replicas; 0 = a quarter of the machine's."""
+    cpus: Cpus = Cpus.SHARE
+    """Whether replicas share the machine's CPUs or each has its own."""
+    cpu_overcommit: float = 4.0
+    """How many times the CPUs are promised where they are shared."""
     disk_reserve_bytes: int = 0
     """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
     prometheus_url: str = ""
@@ -73,6 +86,8 @@ class PlatformSettings:
         _check("port", self.port, 0 < self.port <= 65535, "1 to 65535")
         _check("drain_s", self.drain_s, self.drain_s >= 0, "0 or more")
         _check("arena_bytes", self.arena_bytes, self.arena_bytes >= 0, "0 or more")
+        overcommit = self.cpu_overcommit
+        _check("cpu_overcommit", overcommit, 1 <= overcommit <= 1000, "1 to 1000")
         reserve_bytes = self.disk_reserve_bytes
         _check("disk_reserve_bytes", reserve_bytes, reserve_bytes >= 0, "0 or more")
         _check("unused_files_s", self.unused_files_s, self.unused_files_s >= 0, "0 or more")

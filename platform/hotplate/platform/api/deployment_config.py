@@ -65,7 +65,7 @@ def _services(
 
 def _service(fields: Fields, path: str, instance_types: Collection[str]) -> dict[str, Any]:
     return {
-        "instance_type": fields.choice("instance_type", instance_types),
+        "instance_type": _instance_type(fields, path, instance_types),
         "scaling": _scaling(fields, path),
         "envs": _envs(fields),
         "deployment_strategy": fields.choice("deployment_strategy", STRATEGIES),
@@ -96,6 +96,18 @@ def _check_declared(manifest: Mapping[str, Any]) -> None:
                 "own in every replica; take it out of the envs of @bentoml.service and build the "
                 "bento again"
             )
+
+
+def _instance_type(fields: Fields, path: str, types: Collection[str]) -> str | None:
+    asked = fields.text("instance_type", "") if fields.has("instance_type") else ""
+    kind, _, count = asked.rpartition(".")
+    alike = {int(name.rpartition(".")[2]): name for name in types if name.startswith(f"{kind}.")}
+    if alike and count.isdecimal() and float(count) > max(alike):
+        raise Invalid(
+            f"{path}.instance_type: there is no {asked!r}, no machine here is that large; the "
+            f"largest is {alike[max(alike)]!r}"
+        )
+    return fields.choice("instance_type", types)
 
 
 def _scaling(fields: Fields, path: str) -> dict[str, Any]:

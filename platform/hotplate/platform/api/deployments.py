@@ -72,6 +72,7 @@ class Deployments:
             labels,
             self._controller.least(bento.manifest, config, labels),
             request.url.host or "",
+            self._controller.notes(bento.manifest, config),
         )
         return self._rolled_out(request, deployment)
 
@@ -92,6 +93,7 @@ class Deployments:
                 bento.manifest, config, deployment.labels if labels is None else labels
             ),
             host=request.url.host or "",
+            notes=self._controller.notes(bento.manifest, config),
         )
         if not begins:
             self._controller.poke(deployment.id)
@@ -111,6 +113,7 @@ class Deployments:
             force=True,
             least=self._controller.least(latest.bento.manifest, latest.config, deployment.labels),
             host=request.url.host or "",
+            notes=self._controller.notes(latest.bento.manifest, latest.config),
         )
         return self._rolled_out(request, deployment)
 

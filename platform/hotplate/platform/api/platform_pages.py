@@ -8,13 +8,13 @@ from typing import Any
 
 from aiohttp import web
 
-from hotplate.deploy.engine import Resources
+from hotplate.deploy.engine import Node
 from hotplate.platform.api.hotplate import plain
 from hotplate.platform.api.requests import organization, query_number
 from hotplate.platform.event_log import EventLog
 from hotplate.platform.store.store import Store
 
-Capacity = Mapping[str, tuple[Resources, Resources]]
+Capacity = Mapping[str, Node]
 
 
 class PlatformPages:
@@ -45,8 +45,13 @@ class PlatformPages:
     async def platform(self, request: web.Request) -> web.Response:
         """The platform's processes, its disks, its nodes' resources, and whatever is short."""
         nodes = [
-            {"name": name, "in_all": asdict(in_all), "taken": asdict(taken)}
-            for name, (in_all, taken) in self._capacity().items()
+            {
+                "name": name,
+                "in_all": asdict(node.in_all),
+                "taken": asdict(node.taken),
+                "cpus": node.cpus,
+            }
+            for name, node in self._capacity().items()
         ]
         return web.json_response(
             {

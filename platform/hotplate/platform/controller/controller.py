@@ -24,7 +24,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.query_watch import QueryWatch
 from hotplate.platform.controller.reconciler import Reconciler
 from hotplate.platform.controller.routing import Addresses, public_name
-from hotplate.platform.controller.workloads import Rules, least_amounts
+from hotplate.platform.controller.workloads import Rules, least_amounts, notes
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.store.records import DemandRecord
@@ -91,6 +91,11 @@ class Controller:
         labels: Sequence[Mapping[str, str]],
     ) -> Amounts:
         return least_amounts(manifest, config, labels, self._rules)
+
+    def notes(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        return notes(manifest, config, self._rules)
 
     def usage(self, organization: str) -> Amounts:
         return usage(organization, self._engine.replicas())
@@ -260,7 +265,7 @@ class Controller:
             asyncio.get_running_loop().call_later(RETRY_S, self.quotas_changed)
             self._quotas_stale = True
             return False
-        nodes = [in_all for in_all, _ in self._engine.capacity().values()]
+        nodes = [node.in_all for node in self._engine.capacity().values()]
         self._reconciler.granting.limit(quotas, nodes)
         self.heed_quotas(quotas)
         return True

@@ -41,6 +41,14 @@ class ControllerFace(Protocol):
     ) -> Amounts:
         """What the `min_replicas` of a bento's services in a deployment's config take."""
 
+    def notes(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        """Events of a deployment that gets this config: kinds and sentences.
+
+        Raises Invalid where a replica of one of its services could never run here.
+        """
+
     def usage(self, organization: str) -> Amounts:
         """What the organization's replicas have now, also those that end."""
 

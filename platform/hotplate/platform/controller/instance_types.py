@@ -28,6 +28,14 @@ def sizes(whole: Resources, gpu_name: str = "") -> dict[str, Resources]:
     return types
 
 
+def named(name: str) -> Resources:
+    """What a type needs that is not offered any more: a smaller machine runs what is stored."""
+    kind, _, count = name.rpartition(".")
+    if kind == "cpu":
+        return Resources(float(count), 2 * GIB * int(count))
+    return Resources(gpus=float(count))
+
+
 def instance_type_json(name: str, resources: Resources, gpu_name: str = "") -> dict[str, Any]:
     """One instance type as BentoCloud shows it."""
     amounts = {

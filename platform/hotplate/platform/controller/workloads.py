@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
 from hotplate.deploy.placement import DEFAULT_MEMORY_BYTES
 from hotplate.platform.annotations import binary_of
 from hotplate.platform.bento_manifest import entry_service
+from hotplate.platform.controller.ceiling import Ceiling
+from hotplate.platform.controller.instance_types import named
+from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 from hotplate.serving.replica.variables import cloud_variables
 
@@ -44,6 +47,8 @@ class Rules:
     resources: Callable[[Mapping[str, Any]], Resources]
     policy: Callable[[Mapping[str, Any], int], Policy]
     instance_types: Mapping[str, Resources]
+    ceiling: Ceiling
+    """The most that one replica can have."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
     """What the API calls `kube_namespace`."""
@@ -57,12 +62,17 @@ def services_of(
     """The services of a revision, the entry service first."""
     manifest = revision.bento.manifest
     entry = entry_service(manifest)
-    described = [s for s in manifest.get("services") or () if s.get("name")]
-    ordered = sorted(described, key=lambda s: s["name"] != entry)
     return tuple(
         _service(deployment, revision, models, rules, described=item, entry=item["name"] == entry)
-        for item in ordered or [{"name": entry}]
+        for item in _described(manifest)
     )
+
+
+def _described(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """A bento's services, the entry service first; of one without any, what runs as it."""
+    entry = entry_service(manifest)
+    named = [service for service in manifest.get("services") or () if service.get("name")]
+    return sorted(named, key=lambda service: service["name"] != entry) or [{"name": entry}]
 
 
 def _service(
@@ -97,7 +107,7 @@ def _service(
         config_overrides=overrides,
         config=config,
         depends={n: f"http://{rules.dependency_host}:{revision.ports[n]}" for n in needs},
-        resources=_resources(asked, config, rules),
+        resources=rules.ceiling.cap(_resources(asked, config, rules)),
         concurrency=concurrency,
         request_timeout_s=timeout_s,
         **_limits(asked, config),
@@ -131,17 +141,40 @@ def least_amounts(
     Where queries decide, the entry service may have none, whatever is written there.
     """
     added = NOTHING
-    said: Mapping[str, Any] = config.get("services") or {}
     switched = entry_service(manifest) if binary_of(labels) else ""
-    for item in manifest.get("services") or ():
-        if switched and item.get("name") == switched:
-            continue
-        asked = said.get(item.get("name")) or {}
-        scaling = asked.get("scaling") or {}
-        settings = merged(item.get("config") or {}, asked.get("config_overrides") or {})
-        each = amounts_of(_resources(asked, settings, rules))
-        added = added.plus(each, scaling.get("min_replicas") or 0)
+    for name, asked, resources in _sizes(manifest, config, rules):
+        if name != switched:
+            least = (asked.get("scaling") or {}).get("min_replicas") or 0
+            added = added.plus(amounts_of(rules.ceiling.cap(resources)), least)
     return added
+
+
+def notes(
+    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
+) -> list[tuple[str, str]]:
+    """What is to be told of a revision's services: kinds of event, and sentences.
+
+    Raises Invalid where a replica of one could never run.
+    """
+    told = []
+    for name, asked, resources in _sizes(manifest, config, rules):
+        if why := rules.ceiling.refusal(resources, rules.instance_types):
+            field = "instance_type" if asked.get("instance_type") else "config.resources"
+            raise Invalid(f"services.{name}.{field}: {why}")
+        if capped := rules.ceiling.capped(resources):
+            told.append(("CpusCapped", f"service {name!r} {capped}"))
+    return told
+
+
+def _sizes(
+    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
+) -> Iterator[tuple[str, Mapping[str, Any], Resources]]:
+    """Per service: its name, what the deployment says of it, what one replica asks for."""
+    said: Mapping[str, Any] = config.get("services") or {}
+    for item in _described(manifest):
+        asked = said.get(item["name"]) or {}
+        settings = merged(item.get("config") or {}, asked.get("config_overrides") or {})
+        yield item["name"], asked, _resources(asked, settings, rules)
 
 
 def amounts_of(resources: Resources) -> Amounts:
@@ -172,7 +205,7 @@ def _env(revision: Revision, asked: Mapping[str, Any], entry: bool) -> dict[str,
 
 def _resources(asked: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Resources:
     if instance_type := asked.get("instance_type"):
-        return rules.instance_types[instance_type]
+        return rules.instance_types.get(instance_type) or named(instance_type)
     return rules.resources(config)
 
 

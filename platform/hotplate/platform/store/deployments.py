@@ -47,10 +47,11 @@ class Deployments(Database):
         labels: Sequence[Mapping[str, str]] = (),
         least: Amounts = NOTHING,
         host: str = "",
+        notes: Iterable[tuple[str, str]] = (),
     ) -> Deployment:
         """With its first revision, and a port of its own; `least` is what its `min_replicas` need,
-        `host` by which the caller has reached the API.
-        Raises Conflict where the name is taken, PortsExhausted, QuotaExceeded."""
+        `host` by which the caller has reached the API, `notes` are further events. Raises Conflict
+        where the name is taken, PortsExhausted, QuotaExceeded."""
 
         def add(session: Session) -> Deployment:
             if _by_name(session, creator.organization.id, name) is not None:
@@ -73,7 +74,8 @@ class Deployments(Database):
             session.refresh(row)
             reserve(session, row, least)
             _add_revision(session, row, bento_id, config)
-            return _begun(session, row, "Created", f"deployment {name!r} was created")
+            said = f"deployment {name!r} was created"
+            return _begun(session, row, [("Created", said), *notes])
 
         return self._settle_races(add)
 
@@ -86,12 +88,14 @@ class Deployments(Database):
         force: bool = False,
         least: Amounts = NOTHING,
         host: str = "",
+        notes: Iterable[tuple[str, str]] = (),
     ) -> tuple[Deployment, bool]:
         """The deployment as it is wanted now, and whether a roll-out begins.
 
         A running deployment that is asked for what it already has keeps its revision, unless
         `force`. One that was terminated or whose last roll-out failed is rolled out anew.
-        Labels None = unchanged. Raises NotFound where it was deleted meanwhile, QuotaExceeded.
+        Labels None = unchanged; `notes` are events of a roll-out. Raises NotFound where it was
+        deleted meanwhile, QuotaExceeded.
         """
 
         def change(session: Session) -> tuple[Deployment, bool]:
@@ -107,7 +111,8 @@ class Deployments(Database):
             number = _add_revision(session, row, bento_id, config)
             row.wanted, row.status, row.reason = Wanted.RUNNING, "deploying", ""
             row.host = host or row.host
-            return _begun(session, row, "Updated", f"revision {number} was asked for"), True
+            said = f"revision {number} was asked for"
+            return _begun(session, row, [("Updated", said), *notes]), True
 
         return self._settle_races(change)
 
@@ -280,9 +285,10 @@ def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
     return row
 
 
-def _begun(session: Session, row: DeploymentRow, kind: str, message: str) -> Deployment:
+def _begun(session: Session, row: DeploymentRow, events: Iterable[tuple[str, str]]) -> Deployment:
     """Keep that a revision was asked for, and what of it nobody does."""
-    add_event_row(session, row.id, kind, message)
+    for event in events:
+        add_event_row(session, row.id, *event)
     deployment = deployment_record(session, row)
     if said := skipped(deployment.latest.bento.manifest):
         add_event_row(session, row.id, "SystemSkipped", said)
