@@ -96,6 +96,22 @@ async def test_a_revision_that_cannot_start_fails_and_the_old_one_serves_on(worl
     await until(lambda: not world.engine.of(2))
 
 
+async def test_gateways_learn_what_a_replica_is_waited_for(world: World) -> None:
+    world.engine.ready_at_once = False
+    world.deploy(least=1)
+
+    def told() -> str:
+        route = world.gateway.route()
+        return route.waits_for if route else ""
+
+    await until(lambda: told() == "revision 1 is starting")
+    (name,) = world.engine.found
+    world.engine.become(name, ReplicaState.PENDING, reason="64 GPUs: this machine has 0")
+    await until(lambda: told() == "service 'Echo': 64 GPUs: this machine has 0")
+    world.engine.become(name, ReplicaState.READY)
+    await until(lambda: world.gateway.routed() == [name] and told() == "")
+
+
 async def test_the_outcome_is_waited_for_and_no_longer_than_asked(world: World) -> None:
     world.engine.ready_at_once = False
     made = world.deploy(least=1)

@@ -94,6 +94,31 @@ def test_what_is_terminated_or_has_failed_is_refused_with_the_reason() -> None:
     assert "no such package" in failed.refuse
 
 
+def test_callers_of_what_is_not_ready_are_told_why() -> None:
+    reason = (
+        "service 'Echo': /root/.hotplate/engine/a b.log, file:///home/ann/x.whl and ~/data/y: no "
+        "disk at /srv; GET /readyz of http://h:1/a/b says 503; its log ends with: token=12\n/etc/x"
+    )
+    waiting = deployment(revision(1), revision(1), status="deploying", reason=reason)
+    members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
+    made = routes_of(waiting, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    assert {route.waits_for for route in made} == {
+        "service 'Echo': …/a b.log, …/x.whl and ~…/y: no "
+        "disk at /srv; GET /readyz of http://h:1/a/b says 503"
+    }
+    ready = replica("a", 1, address="a:1")
+    assert routes(waiting, [ready])["acme/echo"].waits_for == ""
+    assert routes(waiting, [ready], draining=["a"])["acme/echo"].waits_for != ""
+    asleep = replace(waiting, status="scaled-to-zero", reason="no requests")
+    assert routes(asleep)["acme/echo"].waits_for == ""
+
+
+def test_callers_of_what_has_failed_learn_nothing_of_the_host() -> None:
+    broken = replace(revision(1, Outcome.FAILED), reason="no /home/ann/secret/key.pem here")
+    refused = routes(deployment(broken, None))["acme/echo"].refuse
+    assert refused.endswith("has failed: no …/key.pem here")
+
+
 def test_only_a_closed_deployment_has_tokens() -> None:
     closed = replace(revision(1), config={"access_authorization": True})
     assert (

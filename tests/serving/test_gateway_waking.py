@@ -32,6 +32,30 @@ async def test_a_request_that_no_replica_came_for_is_a_503_with_retry_after(
     assert (await caller.ask("/livez")).status == 200, "the connection goes on"
 
 
+async def test_a_caller_is_told_what_is_waited_for(kitchen: Kitchen) -> None:
+    await kitchen.serve(hold_limit_s=0.1)
+    caller = await kitchen.caller()
+    caller.send("/x", method="POST")
+    await until(partial(_queued, kitchen, 1))
+    await kitchen.serve(hold_limit_s=0.1, waits_for='1 of 2: "64 GPUs"\nare not there')
+    said = (await caller.answer()).error["message"]
+    assert said.endswith(
+        'no replica became ready in 0.1 s (1 of 2: "64 GPUs"\nare not there); try again.'
+    )
+
+
+async def test_a_full_queue_says_that_nothing_is_ready_and_why(kitchen: Kitchen) -> None:
+    await kitchen.serve(queue_limit=1, waits_for="waking: 1 replica starting")
+    first, second = await kitchen.caller(), await kitchen.caller()
+    first.send("/x", method="POST")
+    await until(partial(_queued, kitchen, 1))
+    answer = await second.ask("/x", method="POST")
+    assert (answer.status, answer.error["code"]) == (429, "share_full")
+    assert answer.error["message"].endswith(
+        "wait (queue_limit=1); no replica is ready (waking: 1 replica starting); come back later."
+    )
+
+
 async def test_readyz_wakes_and_is_held_until_a_replica_is_ready(kitchen: Kitchen) -> None:
     caller = await kitchen.caller()
     caller.send("/readyz")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.controller.sentences import to_callers, without_folders
+from hotplate.platform.controller.status import NO_REQUESTS
 from hotplate.platform.controller.workloads import Service, task_paths
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
@@ -63,6 +65,7 @@ def routes_of(
     return [
         replace(
             route,
+            waits_for="" if any(not r.draining for r in route.replicas) else _waits_for(deployment),
             may_run_twice=asked.may_run_twice,
             organization_header="" if route.internal else asked.organization_header,
         )
@@ -164,10 +167,16 @@ def _schema(revision: Revision) -> str:
     return json.dumps(schema) if schema else ""
 
 
+def _waits_for(deployment: Deployment) -> str:
+    """Why nothing is ready, once somebody has asked for it."""
+    return "" if deployment.reason == NO_REQUESTS else to_callers(deployment.reason)
+
+
 def _refusal(deployment: Deployment) -> str:
     if deployment.wanted is not Wanted.RUNNING:
         name = deployment.name
         return f"deployment '{name}' is terminated; start it with: bentoml deployment update {name}"
     if deployment.serving is None and deployment.latest.outcome is Outcome.FAILED:
-        return f"deployment '{deployment.name}' has failed: {deployment.latest.reason}"
+        reason = without_folders(deployment.latest.reason)
+        return f"deployment '{deployment.name}' has failed: {reason}"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from hotplate.deploy.engine import Replica, ReplicaState
@@ -15,6 +16,10 @@ from hotplate.serving.gateway.errors import (
     TasksAway,
     TooManyConnections,
 )
+
+_OUTPUT = re.compile(r"; its log ends with: .*", re.DOTALL)
+_FOLDERS = re.compile(r"(?:\bfile:/+|(?<![\w:/.])/)(?:[^\s/'\",;()]+/)+")
+"""Of paths with a folder in them: `/readyz` is one of the service's, and so is what URLs have."""
 
 _WHAT_NEXT = {
     ReplicaState.BACKOFF: "it is started again after a pause",
@@ -101,6 +106,16 @@ def refused(deployment: str, counts: Mapping[str, int]) -> str:
         each.append(f"{count} {code} ({why})" if why else f"{count} {code}")
         advice.append(what_next.format(name=deployment))
     return "; ".join([f"{', '.join(each)}", *dict.fromkeys(filter(None, advice))])
+
+
+def to_callers(reason: str) -> str:
+    """A reason without what is nobody's who only calls: a replica's output, the host's folders."""
+    return without_folders(_OUTPUT.sub("", reason))
+
+
+def without_folders(text: str) -> str:
+    """The same with each path of the host's file system cut to the name of its file."""
+    return _FOLDERS.sub("…/", text)
 
 
 def counted(replicas: int) -> str:

@@ -10,6 +10,8 @@ from hotplate.platform.controller.sentences import counted, failed, ill
 from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.store.records import Outcome, Revision
 
+NO_REQUESTS = "no requests"
+"""The reason of what sleeps and may."""
 _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
 
 
@@ -53,7 +55,7 @@ def _steady(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> tuple[st
     ]
     if not mine and not any(wishes.get(key) for key in keys):
         switched = binary_of(situation.deployment.labels) is not None
-        return "scaled-to-zero", "its queries keep it off" if switched else "no requests"
+        return "scaled-to-zero", "its queries keep it off" if switched else NO_REQUESTS
     unwell = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
     if unwell:
         return "unhealthy", f"service '{unwell[0].key.service}': {ill(unwell[0])}"

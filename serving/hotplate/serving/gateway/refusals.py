@@ -13,6 +13,7 @@ from hotplate.serving.gateway.errors import (
     ShareFull,
 )
 from hotplate.serving.gateway.queueing import SlotQueue
+from hotplate.serving.gateway.routes import Route
 from hotplate.serving.gateway.waiting import Holder, Ticket
 
 SAID_S = 10.0
@@ -42,24 +43,34 @@ class RefusalNews:
 
 
 def refusal(
-    name: str, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End, now: float
+    route: Route, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End, now: float
 ) -> GatewayError:
-    """The error for a ticket of route `name` that has ended so, in one sentence."""
+    """The error for a ticket of the route that has ended so, in one sentence."""
+    name = route.name
+    unready = "" if queue.ready else no_replica(route)
     retry_after_s = queue.retry_after_s(now)
     if end is End.RUNNING:
         return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:.4g} s (timeout_s).")
     if end is End.WAITING:
         return DeadlineExceeded(f"{name}: no slot became free in {ticket.timeout_s:.4g} s.")
     if end is End.NO_REPLICA:
-        sentence = f"{name}: no replica became ready in {ticket.hold_s:g} s; try again."
+        waited = f" ({route.waits_for})" if route.waits_for else ""
+        sentence = f"{name}: no replica became ready in {ticket.hold_s:g} s{waited}; try again."
         return NotReady(sentence, retry_after_s=retry_after_s)
     if end is End.NO_CAPACITY:
         sentence = (
             f"{name}: {queue.line.count} requests wait for {queue.slots} slots, and one takes "
-            f"{queue.service.mean_s:.3g} s; it could not be answered in {ticket.timeout_s:g} s."
+            f"{queue.service.mean_s:.3g} s; it could not be answered in {ticket.timeout_s:g} s"
+            f"{unready}."
         )
         return NoCapacity(sentence, retry_after_s=retry_after_s)
-    return ShareFull(_full(name, queue, ticket, end), retry_after_s=retry_after_s)
+    sentence = f"{_full(name, queue, ticket, end)}{unready}; come back later."
+    return ShareFull(sentence, retry_after_s=retry_after_s)
+
+
+def no_replica(route: Route) -> str:
+    """The part of a sentence about a route none of whose replicas is ready."""
+    return "; no replica is ready" + (f" ({route.waits_for})" if route.waits_for else "")
 
 
 def _full(name: str, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End) -> str:
@@ -69,7 +80,7 @@ def _full(name: str, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End)
     else:
         what = f"{queue.queued_bytes} bytes wait (queue_limit_bytes={room.limit_bytes})"
     if end is End.PUSHED_OUT:
-        return f"{name}: {what}, and its place went to an organization with fewer; come back later."
+        return f"{name}: {what}, and its place went to an organization with fewer"
     if ticket.organization:
         what += f", and organization '{ticket.organization}' has its share of them"
-    return f"{name}: {what}; come back later."
+    return f"{name}: {what}"

@@ -373,7 +373,7 @@ class RouteServer:
                 ticket.holder.ticket = None
             if end is End.PUSHED_OUT:
                 self.counters.pushed_out += 1
-            error = refusal(self.route.name, self.queue, ticket, end, now)
+            error = refusal(self.route, self.queue, ticket, end, now)
             if news := self._news.tell(error, now):
                 log.warning(news)
             ticket.holder.fail(error)

@@ -72,6 +72,8 @@ class Route:
     """PEM file with the certificate's key; empty = it is in the certificate's file."""
     relayed: bool = False
     """Another gateway owns it: requests are passed on to it, and all that is decided is its."""
+    waits_for: str = ""
+    """What a caller is told of why no replica is ready; empty = nothing is known."""
     refuse: str = ""
     """When not empty, every request is refused with 503 and this sentence (terminated, failed)."""
 
