@@ -79,6 +79,49 @@ def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> N
     assert {(r.id, r.draining) for r in route.replicas} == {("old", True), ("new", False)}
 
 
+CHAIN = [
+    service(1, needs=("Middle",)),
+    replace(service(1, "Middle", needs=("Last",)), port=7901),
+    replace(service(1, "Last"), port=7902),
+]
+
+
+@pytest.mark.parametrize(
+    ("answering", "reached"),
+    [
+        pytest.param("Echo Middle Last", "Echo Middle Last", id="all"),
+        pytest.param("Echo Middle", "", id="not the last"),
+        pytest.param("Echo Last", "Last", id="not the middle"),
+        pytest.param("Middle Last", "Middle Last", id="not the first"),
+    ],
+)
+def test_a_service_is_reached_when_all_that_it_calls_is(answering: str, reached: str) -> None:
+    there = [
+        replace(
+            replica(name, 1, ReplicaState.READY if name in answering else ReplicaState.BACKOFF),
+            key=key(1, name),
+            address="a:1",
+        )
+        for name in ("Echo", "Middle", "Last")
+    ]
+    of = deployment(revision(1), revision(1))
+    made = routes_of(of, {1: CHAIN}, there, frozenset(), (), Addresses("0.0.0.0"))
+    assert [r.id for route in made for r in route.replicas] == reached.split()
+
+
+def test_a_chains_last_replica_that_drains_answers_nothing_new_and_others_drain_on() -> None:
+    named = {name: key(1, name) for name in ("Echo", "Middle", "Last")}
+    there = [replace(replica(name, 1), key=at, address="a:1") for name, at in named.items()]
+    of = deployment(revision(1), revision(1))
+    draining = frozenset({"Echo", "Last"})
+    made = routes_of(of, {1: CHAIN}, there, draining, (), Addresses("0.0.0.0"))
+    assert [[(r.id, r.draining) for r in route.replicas] for route in made] == [
+        [("Echo", True)],
+        [],
+        [("Last", True)],
+    ]
+
+
 def test_before_the_first_revision_stands_requests_are_held() -> None:
     of = deployment(revision(1, Outcome.DEPLOYING), None)
     route = routes(of, [replica("a", 1, address="a:1")])["acme/echo"]

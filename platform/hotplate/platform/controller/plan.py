@@ -15,7 +15,7 @@ from hotplate.platform.annotations import binary_of
 from hotplate.platform.controller.sentences import counted
 from hotplate.platform.controller.situation import Situation, Verdict
 from hotplate.platform.controller.status import status_of
-from hotplate.platform.controller.workloads import Service
+from hotplate.platform.controller.workloads import Service, called_by
 from hotplate.platform.store.records import Outcome, Revision, Wanted
 
 START_ATTEMPTS = 3
@@ -157,7 +157,8 @@ def _targets(situation: Situation, verdict: Verdict | None) -> dict[WorkloadKey,
                 wishes = {s.name: _rollout_size(situation, s) for s in services}
         elif revision == latest and latest.outcome is Outcome.FAILED:
             wishes = {}
-        for name in _woken(services, wishes):
+        # What a running service calls is up whenever it is, so that they start side by side.
+        for name in called_by(services, _any_of(wishes)):
             wishes[name] = max(1, wishes.get(name, 0))
         targets |= {s.workload.key: wishes.get(s.name, 0) for s in services}
     return targets
@@ -167,19 +168,6 @@ def _kept(latest: Revision, serving: Revision | None) -> Iterable[Revision]:
     yield latest
     if serving is not None and serving.number != latest.number:
         yield serving
-
-
-def _woken(services: Sequence[Service], wishes: Mapping[str, int]) -> set[str]:
-    """Services that a running one calls: they are up whenever it is."""
-    needs = {service.name: service.needs for service in services}
-    woken: set[str] = set()
-    pending = [name for name, wish in wishes.items() if wish > 0]
-    while pending:
-        for needed in needs.get(pending.pop(), ()):
-            if needed not in woken:
-                woken.add(needed)
-                pending.append(needed)
-    return woken
 
 
 def _steps(
@@ -208,8 +196,12 @@ def _called(situation: Situation) -> set[WorkloadKey]:
     for services in situation.services.values():
         keys = {service.name: service.workload.key for service in services}
         serving = {s.name: sum(map(_serves, situation.of(s.workload.key))) for s in services}
-        called |= {keys[name] for name in _woken(services, serving)}
+        called |= {keys[name] for name in called_by(services, _any_of(serving))}
     return called
+
+
+def _any_of(counts: Mapping[str, int]) -> list[str]:
+    return [name for name, count in counts.items() if count > 0]
 
 
 def _victims(live: Sequence[Replica], excess: int, situation: Situation) -> list[Replica]:

@@ -10,7 +10,7 @@ from typing import Any
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.sentences import to_callers, without_folders
 from hotplate.platform.controller.status import NO_REQUESTS
-from hotplate.platform.controller.workloads import Service, task_paths
+from hotplate.platform.controller.workloads import Service, called_by, task_paths
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 from hotplate.serving.gateway.cors import Cors
@@ -49,18 +49,19 @@ def routes_of(
     """The public route of a deployment and one per service that others call.
 
     `services` are those per revision number, also of a revision on its way out: its last requests
-    call what they have always called.
+    call what they have always called. A service gets requests once all that it calls can answer.
     """
     routes = []
     revision = answering(deployment)
     asked = LabelSettings.of(deployment.labels)
     for number, members in services.items():
         for service in members:
+            there = _reachable(service, members, replicas, draining)
             if not service.workload.entry:
-                routes.append(_dependency(service, replicas, draining, addresses))
+                routes.append(_dependency(service, there, draining, addresses))
             elif number == revision.number:
                 routes.append(
-                    _public(deployment, revision, service, replicas, draining, tokens, addresses)
+                    _public(deployment, revision, service, there, draining, tokens, addresses)
                 )
     return [
         replace(
@@ -88,7 +89,6 @@ def _public(
         r
         for r in replicas
         if r.key.service == name
-        and _routable(r)
         and (r.id in draining or (served and r.key.revision == revision.number))
     ]
     closed = bool(revision.config.get("access_authorization"))
@@ -118,7 +118,7 @@ def _dependency(
     addresses: Addresses,
 ) -> Route:
     key = service.workload.key
-    mine = [r for r in replicas if r.key == key and _routable(r)]
+    mine = [r for r in replicas if r.key == key]
     return Route(
         name=str(key),
         host=addresses.dependency_host,
@@ -130,8 +130,23 @@ def _dependency(
     )
 
 
-def _routable(replica: Replica) -> bool:
-    return replica.state is ReplicaState.READY and bool(replica.address)
+def _reachable(
+    service: Service,
+    members: Sequence[Service],
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+) -> list[Replica]:
+    """Those that answer; while nothing of a service does that this one calls, or of one that those
+    call, only those that drain.
+
+    Sent on before, a request would wait inside, with a slot taken and its time running.
+    """
+    answering = [r for r in replicas if r.state is ReplicaState.READY and r.address]
+    open_keys = {r.key for r in answering if r.id not in draining}
+    called = called_by(members, [service.name])
+    if all(s.workload.key in open_keys for s in members if s.name in called):
+        return answering
+    return [r for r in answering if r.id in draining]
 
 
 def _replica_routes(

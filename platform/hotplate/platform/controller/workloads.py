@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,19 @@ def _described(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     entry = entry_service(manifest)
     named = [service for service in manifest.get("services") or () if service.get("name")]
     return sorted(named, key=lambda service: service["name"] != entry) or [{"name": entry}]
+
+
+def called_by(services: Sequence[Service], callers: Iterable[str]) -> set[str]:
+    """Names of the services that these call, and those call in turn."""
+    needs = {service.name: service.needs for service in services}
+    called: set[str] = set()
+    pending = list(callers)
+    while pending:
+        for needed in needs.get(pending.pop(), ()):
+            if needed not in called:
+                called.add(needed)
+                pending.append(needed)
+    return called
 
 
 def _service(
