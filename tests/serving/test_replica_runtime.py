@@ -138,7 +138,11 @@ async def test_the_gateways_limits_go_over_bentomls(tmp_path: Path) -> None:
     overrides = {"traffic": {"timeout": 5, "max_concurrency": 3}, "threads": 7}
     command = await prepare(tmp_path, Served(config_overrides=overrides))
     said = json.loads(command.env["BENTOML_CONFIG_OVERRIDES"])["services"]["Echo"]
-    assert said == {"traffic": {"timeout": 86400, "max_concurrency": None}, "threads": 7}
+    assert said == {
+        "traffic": {"timeout": 86400, "max_concurrency": None},
+        "runner_probe": {"enabled": False},
+        "threads": 7,
+    }
 
 
 async def test_a_user_may_add_to_the_search_paths_but_not_take_ours_away(tmp_path: Path) -> None:
@@ -170,9 +174,13 @@ async def test_each_replica_may_write_beside_its_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "path"),
     [
-        pytest.param({}, "/readyz", id="plain"),
-        pytest.param({"endpoints": {"readyz": "/v1/readyz"}}, "/v1/readyz", id="path prefix"),
-        pytest.param({"endpoints": {"readyz": "/health"}}, "/readyz", id="of a custom command"),
+        pytest.param({}, "/readyz?of=itself", id="plain"),
+        pytest.param(
+            {"endpoints": {"readyz": "/v1/readyz"}}, "/v1/readyz?of=itself", id="path prefix"
+        ),
+        pytest.param(
+            {"endpoints": {"readyz": "/health"}}, "/readyz?of=itself", id="of a custom command"
+        ),
     ],
 )
 async def test_readiness_is_asked_where_bentoml_answers(

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 PROBE_S = 2.0
-"""Time for a try. `/readyz` asks dependencies too, and is not hurried."""
+"""Time for a try."""
+ITSELF = "?of=itself"
+"""A worker of ours answers for itself, and asks nothing that it calls."""
 STATUS_BYTES = 12
 """`HTTP/1.1 200`"""
 
@@ -34,7 +36,7 @@ async def _unready(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ready_path: str
 ) -> str:
     writer.write(
-        f"GET {ready_path} HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n".encode()
+        f"GET {ready_path}{ITSELF} HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n".encode()
     )
     status = (await reader.readexactly(STATUS_BYTES))[-3:]
     return "" if status == b"200" else f"it is not ready ({status.decode('latin-1')})"

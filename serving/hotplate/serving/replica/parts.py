@@ -29,6 +29,7 @@ PARTS = (
     "hotplate.serving.replica.missing_module",
     "hotplate.serving.replica.modules",
     "hotplate.serving.replica.processes",
+    "hotplate.serving.replica.readiness",
     "hotplate.serving.replica.reserved",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",

@@ -29,6 +29,7 @@ from hotplate.serving.replica.model_folders import (
     bring_tree,
 )
 from hotplate.serving.replica.parts import make_parts
+from hotplate.serving.replica.readiness import ITSELF
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.reserved import is_reserved, not_used
 from hotplate.serving.replica.slots import workers
@@ -255,7 +256,7 @@ class BentoRuntime:
                 "absent": list(models.absent),
                 "notes": list(map(not_used, unused)),
             },
-            ready_path=ready_path(config),
+            ready_path=f"{ready_path(config)}?{ITSELF}",
             reads=(*reads, bento, *models.reads, *map(str, hub_models)),
             writes=writes,
             warm=_warm(host_env, environment, parts, modules) if processes == 1 else None,

@@ -121,6 +121,7 @@ def search_paths(env: Mapping[str, str], python: Path, parts: Path) -> dict[str,
 
 
 def _config_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The deployment's, but the gateway alone decides on time and on how many at once."""
+    """The deployment's, but the gateway alone decides on time, on how many at once, and on whether
+    other services are ready (`readiness.py`)."""
     traffic = {**(overrides.get("traffic") or {}), "timeout": NO_TIMEOUT_S, "max_concurrency": None}
-    return {**overrides, "traffic": traffic}
+    return {**overrides, "traffic": traffic, "runner_probe": {"enabled": False}}

@@ -46,6 +46,7 @@ from hotplate.serving.replica.journal import Journal
 from hotplate.serving.replica.missing_module import what_is_missing
 from hotplate.serving.replica.modules import note_modules
 from hotplate.serving.replica.processes import supervise
+from hotplate.serving.replica.readiness import answer_for_itself
 from hotplate.serving.replica.reserved import is_reserved, not_used
 
 Job = dict[str, Any]
@@ -89,6 +90,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
     running = Running(worker, job["workers"], job.get("running"))
+    answer_for_itself(job["depends"].values())
     if job["depends"]:
         keep_sessions()
 
