@@ -191,3 +191,17 @@ def keep_sessions() -> None:
     except ImportError:  # an older BentoML, which keeps its session
         return
     SessionManager._should_refresh = lambda self: False
+
+
+def let_failures_out() -> None:
+    """Let a request whose handler raised before it answered be answered with 500.
+
+    BentoML's timer around each request looks at it again only when its time is over, and here that
+    is never: the gateway keeps the deadlines.
+    """
+    from bentoml._internal.server.http.traffic import TimeoutMiddleware
+
+    async def untimed(self: Any, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+    TimeoutMiddleware.__call__ = untimed

@@ -39,6 +39,7 @@ from hotplate.serving.replica.hooks import (
     TaskName,
     TaskWatch,
     keep_sessions,
+    let_failures_out,
     pass_on,
     wrap_applications,
 )
@@ -90,6 +91,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []
     running = Running(worker, job["workers"], job.get("running"))
+    let_failures_out()
     answer_for_itself(job["depends"].values())
     if job["depends"]:
         keep_sessions()
