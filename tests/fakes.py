@@ -75,12 +75,24 @@ class FakeEngine:
     async def close(self) -> None:
         pass
 
-    def become(self, name: str, state: ReplicaState, reason: str = "", restarts: int = 0) -> None:
+    def become(
+        self,
+        name: str,
+        state: ReplicaState,
+        reason: str = "",
+        restarts: int = 0,
+        build_log: str = "",
+    ) -> None:
         """What a test wants a replica to be from now on."""
         before = self.found[name]
         ready_at = _now() if state is ReplicaState.READY else before.ready_at
         self.found[name] = replace(
-            before, state=state, reason=reason, restarts=restarts, ready_at=ready_at
+            before,
+            state=state,
+            reason=reason,
+            restarts=restarts,
+            ready_at=ready_at,
+            build_log=build_log,
         )
         self._news.set()
 

@@ -43,6 +43,8 @@ class FakeRuntime:
     def __init__(self) -> None:
         self.failure: Exception | None = None
         self.hangs = False
+        self.builds = ""
+        """The log of the build that it hangs in."""
         self.program = sys.executable
         self.prepared: list[str] = []
         self.kept: list[list[str]] = []
@@ -56,6 +58,8 @@ class FakeRuntime:
         assert os.listdir(directory) == []
         self.prepared.append(replica)
         recorder.begin("environment")
+        if self.builds:
+            recorder.building(self.builds)
         if self.hangs:
             await asyncio.Event().wait()
         if self.failure:

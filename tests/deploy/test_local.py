@@ -185,6 +185,18 @@ async def test_a_replica_that_is_not_ready_in_time_is_killed(tmp_path: Path, han
             assert not runs(pid_of(tmp_path, replica.id))
 
 
+async def test_a_replica_says_that_it_waits_for_a_build_and_where_its_log_is(
+    tmp_path: Path,
+) -> None:
+    runtime = FakeRuntime()
+    runtime.hangs, runtime.builds = True, "/somewhere/build.log"
+    async with running(tmp_path, runtime) as engine:
+        await engine.scale(workload(), 1)
+        (replica,) = await until(engine, lambda found: any(each.build_log for each in found))
+        assert (replica.state, replica.build_log) == (S.STARTING, "/somewhere/build.log")
+        assert replica.reason == "its Python environment is being built"
+
+
 async def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     runtime = FakeRuntime()
     runtime.program = "/nowhere/python"

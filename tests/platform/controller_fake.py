@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hotplate.autoscaler.amounts import Amounts
@@ -11,6 +12,7 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.platform.controller.ceiling import Ceiling
+from hotplate.platform.controller.rollout import UNSEEN, Rollout
 from hotplate.platform.controller.workloads import Rules, least_amounts, notes
 from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
 from hotplate.platform.store.store import Store
@@ -36,6 +38,12 @@ class FakeController:
         self.asked: list[int] = []
         """Deployments whose outcome was waited for."""
         self.failure = ""
+        self.under_way: Rollout | None = None
+        """How a roll-out stands that does not end by itself."""
+        self.replicas: list[dict[str, Any]] = []
+        self.lines = ["ready"]
+        """What every replica has printed."""
+        self._news = asyncio.Event()
         self.quotas_changes = 0
         self.unwritten: list[DemandRecord] = []
 
@@ -48,15 +56,37 @@ class FakeController:
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
         self.asked.append(deployment_id)
         await self.settled()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.under_way is not None and not self.under_way.over:
+                    self._news.clear()
+                    await self._news.wait()
+
+    def goes_on(self, rollout: Rollout | None) -> None:
+        """How the roll-out stands from now on; None = as in the store."""
+        self.under_way = rollout
+        self._news.set()
+
+    def rollout(self, deployment_id: int) -> Rollout:
+        if self.under_way is not None:
+            return self.under_way
+        deployment = self._store.deployment(deployment_id)
+        if deployment is None:
+            return UNSEEN
+        if self._tasks:
+            return Rollout(deployment.reason)
+        failed = deployment.latest.outcome is Outcome.FAILED
+        tail = deployment.latest.log_tail
+        return Rollout(deployment.reason, over=True, failed=failed, log_tail=tail)
 
     def live(self, deployment_id: int) -> dict[str, Any]:
-        return {"services": [], "replicas": []}
+        return {"services": [], "replicas": self.replicas}
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
         return self.unwritten
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
-        return {replica or "replica-1": ["ready"][:lines]}
+        return {replica or "replica-1": self.lines[-lines:]}
 
     def quotas_changed(self) -> None:
         self.quotas_changes += 1
@@ -99,6 +129,8 @@ class FakeController:
                 self._store.forget_deployment(deployment_id)
             case Wanted.TERMINATED:
                 self._store.set_status(deployment_id, "terminated", "it was terminated")
+            case Wanted.RUNNING if self.under_way is not None:
+                self._store.set_status(deployment_id, "deploying", self.under_way.reason)
             case Wanted.RUNNING if self.failure:
                 latest = deployment.latest.id
                 self._store.conclude_rollout(

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from hotplate.platform.cli import main
-from hotplate.platform.console import event_line, fresh
+from hotplate.platform.console import event_line
 from hotplate.platform.data_dir import DataDir
+from hotplate.platform.log_lines import fresh
 from hotplate.platform.role_state import SUPERVISOR, RoleState
 
 

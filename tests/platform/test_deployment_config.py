@@ -6,6 +6,7 @@ import pytest
 
 from hotplate.platform.api.deployment_config import deployment_config
 from hotplate.platform.api.fields import Fields
+from hotplate.platform.api.reason_note import with_reason, without_reason
 from hotplate.platform.errors import Invalid
 from hotplate.serving.replica.reserved import RESERVED
 
@@ -124,3 +125,21 @@ def test_no_bento_may_declare_a_variable_of_the_platform_for_its_replicas(name: 
 def test_a_worker_per_core_and_a_timeout_below_a_second_are_fine() -> None:
     config(services={"Echo": {"config_overrides": {"workers": "cpu_count"}}})
     config(services={"Echo": {"config_overrides": {"traffic": {"timeout": 0.5}}}})
+
+
+def test_the_reason_that_the_client_was_shown_is_no_part_of_what_it_sends_back() -> None:
+    theirs = {"bento_function_overrides": {"annotations": {"team": "a"}}, "other": {"x": 1}}
+    for extras in (None, theirs):
+        sent = with_reason({"Echo": {"extras": extras}}, "it waits: for 2 GPUs")
+        annotations = sent["Echo"]["extras"]["bento_function_overrides"]["annotations"]
+        assert annotations["hotplate/reason"] == "it waits: for 2 GPUs"
+        assert without_reason(Fields(sent["Echo"])) == (extras or {})
+    assert theirs["bento_function_overrides"] == {"annotations": {"team": "a"}}
+
+
+def test_extras_that_are_none_of_our_notes_are_kept_or_refused() -> None:
+    assert without_reason(Fields({"extras": {"bento_request_overrides": {}}})) == {
+        "bento_request_overrides": {}
+    }
+    with pytest.raises(Invalid, match=r"extras\.bento_function_overrides: 3 is not an object"):
+        without_reason(Fields({"extras": {"bento_function_overrides": 3}}))

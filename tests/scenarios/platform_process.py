@@ -156,6 +156,10 @@ class Platform:
         """The platform's own page on a deployment: `""`, `/decisions`, `/events` …, as JSON."""
         return await self._get(f"/api/v1/hotplate/deployments/{name}{path}")
 
+    async def page(self, path: str) -> Any:
+        """Another page of the platform's own API."""
+        return await self._get(f"/api/v1/hotplate/{path}")
+
     async def url_of(self, name: str) -> str:
         """Where a deployment answers, as the bentoml client is told."""
         url: str = (await self._get(f"/api/v2/deployments/{name}"))["urls"][0]

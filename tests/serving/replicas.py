@@ -81,6 +81,9 @@ class Phases:
     def end(self, phase: str) -> None:
         self._tell(f"end {phase}")
 
+    def building(self, log: str) -> None:
+        self._tell(f"building {log}")
+
     def _tell(self, text: str) -> None:
         self.told.append(text)
         self.news.set()

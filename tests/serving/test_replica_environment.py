@@ -50,6 +50,27 @@ def pipes(folder: Path, *names: str) -> list[Path]:
     return [folder / name for name in names]
 
 
+async def test_who_waits_for_a_build_is_told_where_its_output_goes(tmp_path: Path) -> None:
+    environments = Environments(tmp_path / "environments")
+    bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": ["echo risen; exit 1"]})
+    told: list[str] = []
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailed):
+            await environments.ensure(bento, image_of(bento), {}, told.append)
+    log = environments.log_path(digest(bento))
+    assert told == [str(log), "", str(log), ""]
+    assert log.read_text().splitlines().count("risen") == 1, "the first build's is gone"
+
+
+async def test_who_finds_an_environment_is_told_of_no_build(tmp_path: Path) -> None:
+    environments = Environments(tmp_path / "environments")
+    bento = bento_with_wheel(tmp_path / "bento")
+    told: list[str] = []
+    await ensure(environments, bento)
+    await environments.ensure(bento, image_of(bento), {}, told.append)
+    assert told == []
+
+
 async def test_an_environment_has_what_the_bento_requires_byte_compiled(tmp_path: Path) -> None:
     environments = Environments(tmp_path / "environments")
     environment = await ensure(environments, bento_with_wheel(tmp_path / "bento"))

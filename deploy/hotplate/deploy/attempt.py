@@ -29,6 +29,10 @@ from hotplate.deploy.walls import Walls
 LISTEN_BACKLOG = 2048
 """BentoML's own default; the kernel caps it."""
 
+PREPARING = "its environment, files and weights are being prepared"
+BUILDING = "its Python environment is being built"
+"""Why it is not ready before it has a process."""
+
 KEEP_AFTER_S = (60.0, 300.0)
 """Pauses before what a replica has made is kept: its first requests have compiled most of it."""
 
@@ -36,6 +40,15 @@ log = logging.getLogger(__name__)
 
 Report = Callable[[ReplicaState, str], None]
 """Takes a state of the attempt (STARTING, READY, UNREADY) and its reason."""
+
+
+@dataclass(frozen=True)
+class AttemptRecorder:
+    """What the runtime tells of one attempt."""
+
+    begin: Callable[[str], None]
+    end: Callable[[str], None]
+    building: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,8 @@ class Attempt:
         self.ready_path = ""
         self.spawned_at = 0.0
         self.ready_at: float | None = None
+        self.build_log = ""
+        """Where the output of the build goes that it waits for."""
         self._replica = replica
         self._workload = workload
         self._around = around
@@ -109,7 +124,7 @@ class Attempt:
         if self.process is None:
             self._noted.end("instance")
             self._noted.begin("environment")
-            command = await self._prepare(deadline)
+            command = await self._prepare(deadline, report)
             self._noted.begin("process")
             self.process = await self._begin(command, gpus)
             report(ReplicaState.STARTING, "its process runs and is not ready yet")
@@ -155,12 +170,17 @@ class Attempt:
         )
         return self._enclosure
 
-    async def _prepare(self, deadline: float) -> Command:
+    async def _prepare(self, deadline: float, report: Report) -> Command:
+        def building(log: str) -> None:
+            self.build_log = log
+            report(ReplicaState.STARTING, BUILDING if log else PREPARING)
+
         directory = self._around.records.empty_work(self._replica)
+        recorder = AttemptRecorder(self._noted.begin, self._noted.end, building)
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 return await self._around.runtime.prepare(
-                    self._workload, self._replica, str(directory), self._noted
+                    self._workload, self._replica, str(directory), recorder
                 )
         except TimeoutError:
             if not limit.expired():

@@ -143,6 +143,8 @@ class Replica:
     phases: tuple[Phase, ...] = ()
     log_tail: tuple[str, ...] = ()
     """Last lines of its log, when it ended by itself."""
+    build_log: str = ""
+    """The file with the output of the build that it waits for; empty while there is none."""
 
     @property
     def wanted_at(self) -> float:
@@ -259,6 +261,9 @@ class Recorder(Protocol):
     def begin(self, phase: str) -> None: ...
 
     def end(self, phase: str) -> None: ...
+
+    def building(self, log: str) -> None:
+        """Its environment is being built, with its output in the file `log`; "" = no more."""
 
 
 class Runtime(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hotplate.cache.room import full, is_full
 from hotplate.deploy import logfile
-from hotplate.deploy.attempt import Attempt, Surroundings
+from hotplate.deploy.attempt import PREPARING, Attempt, Surroundings
 from hotplate.deploy.backoff import Backoff
 from hotplate.deploy.enclosure import Enclosure
 from hotplate.deploy.engine import Replica, ReplicaState, Workload
@@ -95,6 +95,7 @@ class LocalReplica:
             ready_at=self._attempt.ready_at,
             phases=self._attempt.phases(),
             log_tail=self._log_tail,
+            build_log=self._attempt.build_log,
         )
 
     @property
@@ -119,8 +120,7 @@ class LocalReplica:
     def start(self, place: Place) -> None:
         """PENDING → STARTING: begin an attempt on `place`."""
         self.place = place
-        preparing = "its environment, files and weights are being prepared"
-        self._become(ReplicaState.STARTING, self._starting(preparing))
+        self._become(ReplicaState.STARTING, self._starting(PREPARING))
         self._follow(place)
 
     def retry(self) -> None:
@@ -221,7 +221,7 @@ class LocalReplica:
             reason = self._starting(reason)
         if self.state is not ReplicaState.STOPPING:
             changed = self._become(state, reason)
-            if changed or self._unsaved:
+            if self.has_process and (changed or self._unsaved):
                 self._save()
 
     def _become(self, state: ReplicaState, reason: str = "") -> bool:

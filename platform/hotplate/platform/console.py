@@ -19,6 +19,7 @@ from hotplate.platform.data_dir import DataDir
 from hotplate.platform.deployment_page import moment, show_all, show_deployment
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
 from hotplate.platform.health_page import show_platform, show_what_is_left
+from hotplate.platform.log_lines import fresh
 from hotplate.platform.printing import page_console
 from hotplate.platform.why_page import moment_of, show_why
 
@@ -139,14 +140,6 @@ def event_line(event: dict[str, Any], *, named: bool) -> str:
     """When, of what, which kind, and the sentence."""
     of = "" if named else f"{event['deployment'] or 'platform':16} "
     return f"{moment(event['at'])}  {of}{event['kind']:16} {escape(event['message'])}"
-
-
-def fresh(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
-    """What has come at the end of `after` since `before`; both are the last lines of a log."""
-    for known in range(min(len(before), len(after)), 0, -1):
-        if list(before[-known:]) == list(after[:known]):
-            return after[known:]
-    return after
 
 
 def _print_fresh(console: Console, before: Sequence[str], lines: Sequence[str]) -> None:

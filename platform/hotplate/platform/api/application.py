@@ -17,10 +17,13 @@ from hotplate.platform.api.deployments import Deployments
 from hotplate.platform.api.downloads import Downloads
 from hotplate.platform.api.hotplate import Hotplate
 from hotplate.platform.api.instance_types import InstanceTypes
+from hotplate.platform.api.onlookers import Onlookers
+from hotplate.platform.api.pods import Pods
 from hotplate.platform.api.quotas import Quotas
 from hotplate.platform.api.repositories import Repositories
 from hotplate.platform.api.requests import BODY_S
 from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.api.tail import Tail
 from hotplate.platform.api.transfers import Transfers
 from hotplate.platform.api.unpacking import Unpacking
 from hotplate.platform.api.uploads import Uploads
@@ -54,7 +57,10 @@ def make_app(
         app.add_routes(Artifacts(kind, store).routes())
         app.add_routes(Uploads(kind, store, blobs, unpacking, transfers, settings).routes())
         app.add_routes(Downloads(kind, store, transfers).routes())
-    app.add_routes(Deployments(store, source, controller, settings).routes())
+    onlookers = Onlookers(controller, settings)
+    app.add_routes(Deployments(store, source, controller, onlookers, settings).routes())
+    app.add_routes(Pods(store, controller, onlookers, settings).routes())
+    app.add_routes(Tail(store, controller, onlookers).routes())
     app.add_routes(unbuilt.routes())
     app.add_routes(InstanceTypes(controller).routes())
     app.add_routes(Quotas(store, controller).routes())

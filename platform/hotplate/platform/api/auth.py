@@ -1,4 +1,4 @@
-"""Who calls: paths under `/api/` need a token; and the client's two questions at login."""
+"""Who calls: all but a few paths need a token; and the client's two questions at login."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from hotplate.platform.store.store import Store
 
 TOKEN_HEADER = "X-YATAI-API-TOKEN"
 SCOPE = "api"
+GUARDED = ("/api/", "/ws/")
+"""What paths begin with that need a token."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ class Auth:
     def middleware(self) -> Middleware:
         @web.middleware
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.path.startswith("/api/") and request.path not in WITHOUT_TOKEN:
+            if request.path.startswith(GUARDED) and request.path not in WITHOUT_TOKEN:
                 await self._admit(request)
             return await handler(request)
 

@@ -8,6 +8,7 @@ from typing import Any
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.errors import ScalingInvalid
 from hotplate.platform.api.fields import Fields, suggestion
+from hotplate.platform.api.reason_note import without_reason
 from hotplate.platform.api.service_config import check_overrides, check_service_config
 from hotplate.platform.api.unbuilt import CANARY, CODE, SECRETS
 from hotplate.platform.bento_manifest import service_names
@@ -71,7 +72,7 @@ def _service(fields: Fields, path: str, instance_types: Collection[str]) -> dict
         "deployment_strategy": fields.choice("deployment_strategy", STRATEGIES),
         "cold_start_timeout": fields.number("cold_start_timeout", low=1),
         "config_overrides": dict(fields.mapping("config_overrides")),
-        "extras": dict(fields.mapping("extras")) or None,
+        "extras": without_reason(fields) or None,
     }
 
 

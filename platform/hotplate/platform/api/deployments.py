@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
 
 from hotplate.platform.annotations import check_annotations
@@ -10,6 +12,7 @@ from hotplate.platform.api.deployment_config import deployment_config
 from hotplate.platform.api.deployment_source import Source
 from hotplate.platform.api.fields import Fields
 from hotplate.platform.api.names import check_deployment_name, invent_deployment_name
+from hotplate.platform.api.onlookers import BUILDING, Onlookers
 from hotplate.platform.api.requests import (
     COUNT_MAX,
     body,
@@ -27,17 +30,24 @@ from hotplate.platform.ports import is_everywhere
 from hotplate.platform.store.records import Deployment
 from hotplate.platform.store.store import Store
 
+CLIENT_HEADER = "X-Bentoml-Version"
+"""The stock client sends it with every call."""
+
 
 class Deployments:
     def __init__(
-        self, store: Store, source: Source, controller: ControllerFace, settings: ApiSettings
+        self,
+        store: Store,
+        source: Source,
+        controller: ControllerFace,
+        onlookers: Onlookers,
+        settings: ApiSettings,
     ) -> None:
         self._store = store
         self._source = source
         self._controller = controller
+        self._onlookers = onlookers
         self._settings = settings
-        self._unasked: set[int] = set()
-        """Deployments whose last roll-out nobody has asked about yet."""
 
     def routes(self) -> list[web.RouteDef]:
         root = "/api/v2/deployments"
@@ -120,6 +130,7 @@ class Deployments:
     async def terminate(self, request: web.Request) -> web.Response:
         deployment = await self._named(request)
         deployment = await self._store.run(self._store.terminate_deployment, deployment.id)
+        self._onlookers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
 
@@ -127,7 +138,7 @@ class Deployments:
         """Answers the deployment, which the client insists on."""
         deployment = await self._named(request)
         deployment = await self._store.run(self._store.delete_deployment, deployment.id)
-        self._unasked.discard(deployment.id)
+        self._onlookers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
 
@@ -135,11 +146,9 @@ class Deployments:
         """The first question after a roll-out began is held until it ended: the client asks
         every 10 s only, and a warm start takes less than one."""
         deployment = await self._named(request)
-        if deployment.id in self._unasked:
-            self._unasked.discard(deployment.id)
-            await self._controller.outcome(deployment.id, self._settings.outcome_wait_s)
-            deployment = await self._named(request)
-        return self._answer(request, deployment)
+        stock = CLIENT_HEADER in request.headers
+        builds = await self._onlookers.hold(deployment.id, stock=stock)
+        return self._answer(request, await self._named(request), BUILDING if builds else "")
 
     async def list_all(self, request: web.Request) -> web.Response:
         """Newest first; `search` is part of a name, `q` names labels.
@@ -154,18 +163,23 @@ class Deployments:
         start = query_number(request, "start", 0)
         shown = found[start : start + query_number(request, "count", COUNT_MAX)]
         origin = self._origin(request)
-        items = [views.deployment(d, origin, self._settings.cluster) for d in shown]
+        items = [self._view(origin, deployment) for deployment in shown]
         return web.json_response(views.listed(items, start, len(found)))
 
     def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
         """The answer to what began a roll-out; it does not wait for it."""
-        self._unasked.add(deployment.id)
+        self._onlookers.begun(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
 
-    def _answer(self, request: web.Request, deployment: Deployment) -> web.Response:
-        origin = self._origin(request)
-        return web.json_response(views.deployment(deployment, origin, self._settings.cluster))
+    def _answer(
+        self, request: web.Request, deployment: Deployment, status: str = ""
+    ) -> web.Response:
+        return web.json_response(self._view(self._origin(request), deployment, status))
+
+    def _view(self, origin: str, deployment: Deployment, status: str = "") -> views.Json:
+        shown = status or self._onlookers.status(deployment)
+        return views.deployment(replace(deployment, status=shown), origin, self._settings.cluster)
 
     def _origin(self, request: web.Request) -> str:
         return advertised_origin(request, self._settings)

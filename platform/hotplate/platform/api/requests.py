@@ -16,7 +16,7 @@ from hotplate.platform.store.records import Organization, User
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CALLER = web.RequestKey("caller", User)
-"""Set by the authentication for every path under `/api/`."""
+"""Set by the authentication for every path under `/api/` and `/ws/`."""
 
 COUNT_MAX = 1000
 BODY_S = web.AppKey("body_s", float)

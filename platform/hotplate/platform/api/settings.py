@@ -19,6 +19,9 @@ class ApiSettings:
     """What the client calls cluster: the name of this installation in its answers."""
     outcome_wait_s: float = 20.0
     """How long the first question after a roll-out began is held, so that nobody waits a poll."""
+    held_up_s: float = 3.0
+    """How long of that, while it waits for room or for its environment to be built: then the client
+    is told so instead, and asks again 10 s later."""
     unpack_wait_s: float = 45.0
     """How long an upload's answer waits for its unpacking; then it goes on in the background."""
     body_s: float = 60.0

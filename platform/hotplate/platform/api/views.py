@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hotplate.platform.api.reason_note import with_reason
 from hotplate.platform.store.records import (
     Artifact,
     Deployment,
@@ -143,7 +144,12 @@ def revision(revision: Revision, deployment: Deployment) -> Json:
     )
     target |= {
         "creator": user(deployment.creator),
-        "config": {**revision.config, "labels": list(deployment.labels), "canary": None},
+        "config": {
+            **revision.config,
+            "services": with_reason(revision.config.get("services") or {}, deployment.reason),
+            "labels": list(deployment.labels),
+            "canary": None,
+        },
         "bento": artifact(revision.bento),
     }
     return head | {

@@ -108,7 +108,8 @@ class Chronicle:
                 await self._event(tracked, "QueryAnswered", "all queries are answered again")
 
     async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
-        """Keep crashes, failing checks, finished cold starts, and why something waits for room."""
+        """Keep crashes, failing checks, finished cold starts, builds, and why something waits for
+        room."""
         tracked.see(replicas)
         first_look = tracked.ended is None
         for replica in tracked.crashed(replicas):
@@ -129,6 +130,13 @@ class Chronicle:
         if reason and reason != tracked.pending_reason:
             await self._event(tracked, "Pending", reason)
         tracked.pending_reason = reason
+        builds = {replica.build_log: replica for replica in replicas if replica.build_log}
+        for log_file in sorted(builds.keys() - tracked.build_logs):
+            replica = builds[log_file]
+            await self._event(
+                tracked, "Building", f"service '{replica.key.service}': {replica.reason}"
+            )
+        tracked.build_logs = frozenset(builds)
 
     async def heard(
         self,

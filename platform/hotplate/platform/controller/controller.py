@@ -23,6 +23,7 @@ from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.query_watch import QueryWatch
 from hotplate.platform.controller.reconciler import Reconciler
+from hotplate.platform.controller.rollout import UNSEEN, Rollout, rollout_of
 from hotplate.platform.controller.routing import Addresses, public_name
 from hotplate.platform.controller.workloads import Rules, least_amounts, notes
 from hotplate.platform.errors import StoreFailed
@@ -107,6 +108,12 @@ class Controller:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await tracked.settled.wait()
+
+    def rollout(self, deployment_id: int) -> Rollout:
+        tracked = self._tracked.get(deployment_id)
+        if tracked is None:
+            return UNSEEN
+        return rollout_of(tracked, tracked.mine(self._engine.replicas()))
 
     def live(self, deployment_id: int) -> dict[str, Any]:
         tracked = self._tracked.get(deployment_id)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from hotplate.autoscaler.amounts import Amounts
+from hotplate.platform.controller.rollout import Rollout
 from hotplate.platform.store.records import DemandRecord
 
 
@@ -20,6 +21,9 @@ class ControllerFace(Protocol):
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
         """Return when the roll-out asked for last has ended (any way), or after `timeout_s`."""
+
+    def rollout(self, deployment_id: int) -> Rollout:
+        """How the roll-out asked for last stands."""
 
     def live(self, deployment_id: int) -> dict[str, Any]:
         """Replicas, demand and the last decision per service, as JSON (for status pages)."""

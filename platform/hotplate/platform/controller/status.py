@@ -40,6 +40,9 @@ def _waiting_for(situation: Situation, revision: Revision) -> str:
                 return f"service '{replica.key.service}': {ill(replica)}"
     if cut := situation.cut(s.workload.key for s in situation.services[revision.number]):
         return f"it waits: {cut}"
+    starting = [r for r in replicas if r.state is ReplicaState.STARTING and r.reason]
+    for replica in sorted(starting, key=lambda replica: not replica.build_log):
+        return f"service '{replica.key.service}': {replica.reason}"
     return f"revision {revision.number} is starting"
 
 

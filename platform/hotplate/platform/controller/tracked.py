@@ -77,6 +77,8 @@ class Tracked:
     traffic: Traffic = field(default_factory=Traffic)
     """What gateways say of its replicas, and of what they refused."""
     pending_reason: str = ""
+    build_logs: frozenset[str] = frozenset()
+    """Of the builds that somebody was told of."""
     routes: Sequence[Route] = ()
     """What gateways are to serve for it."""
     next_at: float | None = None

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,12 +74,17 @@ class Environments:
         self._putting: set[asyncio.Task[None]] = set()
 
     async def ensure(
-        self, bento: Path, image: Mapping[str, Any], build_env: Mapping[str, str]
+        self,
+        bento: Path,
+        image: Mapping[str, Any],
+        build_env: Mapping[str, str],
+        tell: Callable[[str], None] = lambda log: None,
     ) -> Environment:
         """The environment of an unpacked bento; built now if there is none yet.
 
         A bento is known by the name of its folder, the digest of its files. `image` is the mapping
-        of that name in `bento.yaml`; `build_env` is set while building.
+        of that name in `bento.yaml`; `build_env` is set while building. `tell` is told the file
+        that the build's output goes to while the caller waits for one, and then "".
         A caller that is cancelled leaves the build going on for the others. Raises
         `BentoUnusable`, `EnvironmentFailed`.
         """
@@ -90,7 +95,11 @@ class Environments:
             if python := await asyncio.to_thread(self._ready, recipe.digest):
                 return Environment(python, recipe.digest, built=False)
             building = self._building.get(recipe.digest) or self._start(recipe)
-        return Environment(await asyncio.shield(building), recipe.digest, built=True)
+        tell(str(self.log_path(recipe.digest)))
+        try:
+            return Environment(await asyncio.shield(building), recipe.digest, built=True)
+        finally:
+            tell("")
 
     def modules_path(self, digest: str) -> Path:
         """Where the last replica of an environment notes what it had imported when it was ready."""
@@ -127,6 +136,8 @@ class Environments:
         await asyncio.gather(*building, return_exceptions=True)
 
     def _start(self, recipe: Recipe) -> asyncio.Task[Path]:
+        # Nobody who is told of the log is to read what an earlier build has left there.
+        self.log_path(recipe.digest).unlink(missing_ok=True)
         task = asyncio.create_task(self._take_or_build(recipe))
         self._building[recipe.digest] = task
 

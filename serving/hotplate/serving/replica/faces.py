@@ -77,6 +77,8 @@ class Recorder(Protocol):
 
     def begin(self, phase: str) -> None: ...
     def end(self, phase: str) -> None: ...
+    def building(self, log: str) -> None:
+        """Its environment is being built, with its output in the file `log`; "" = no more."""
 
 
 class Tree(Protocol):

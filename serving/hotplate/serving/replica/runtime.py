@@ -176,7 +176,7 @@ class BentoRuntime:
         for model in bento.hub_models:
             side_by_side.create_task(self._seed_hub(model, folder / HUB))
         environment = await self._environments.ensure(
-            bento.folder, bento.image, build_variables(workload, bento.envs)
+            bento.folder, bento.image, build_variables(workload, bento.envs), recorder.building
         )
         side_by_side.create_task(self._give_compiled(workload, environment, folder))
         await copied

@@ -1,0 +1,148 @@
+"""What the stock client shows of a deployment while it waits, when it fails, and when asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.scenarios.bentos import IMAGE
+from tests.scenarios.laptop import Laptop, deployed
+from tests.scenarios.platform_process import Platform
+
+pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
+
+SERVICE = """
+
+@bentoml.service(image=image)
+class Kitchen:
+    @bentoml.api
+    def echo(self, text: str) -> str:
+        return text
+"""
+BUILT_SLOWLY = (
+    IMAGE
+    + """
+image.run("echo 'the dough is kneaded: käse 🧀'; sleep 4; echo 'it has risen'")
+"""
+    + SERVICE
+)
+CANNOT_BE_BUILT = (
+    IMAGE
+    + """
+image.run("echo 'the oven is looked at'; sleep 4; echo 'the oven is cold'; exit 3")
+"""
+    + SERVICE
+)
+CANNOT_START = (
+    IMAGE
+    + SERVICE
+    + """
+    def __init__(self) -> None:
+        raise ValueError("the oven is cold")
+"""
+)
+READY = "is ready"
+
+
+async def reason(platform: Platform, name: str) -> str:
+    said: str = (await platform.ask(name))["reason"]
+    return said
+
+
+async def test_the_clients_terminal_shows_a_build_while_it_waits(
+    platform: Platform, laptop: Laptop
+) -> None:
+    folder = laptop.project("built-slowly", BUILT_SLOWLY)
+    said = await laptop.bentoml("deploy", ".", "-n", "built-slowly", folder=folder)
+    lines = ("environment is being built", "uv pip install", "käse 🧀", "it has risen", READY)
+    assert [line for line in lines if line not in said] == []
+    places = [said.index(line) for line in lines]
+    assert places == sorted(places)
+    events = await platform.ask("built-slowly", "/events")
+    (built,) = [event["message"] for event in events if event["kind"] == "Building"]
+    assert built in said
+    await platform.delete("built-slowly")
+
+
+async def test_a_build_that_fails_says_why_on_the_clients_terminal(
+    platform: Platform, laptop: Laptop
+) -> None:
+    folder = laptop.project("not-built", CANNOT_BE_BUILT)
+    said = await laptop.bentoml("deploy", ".", "-n", "not-built", folder=folder, fails=True)
+    assert await reason(platform, "not-built") in said
+    assert said.splitlines().count("the oven is cold") == 1, "and not once more at the end"
+    assert "| the oven is cold" not in said
+    assert 'not ready. Current status: "failed"' in said
+    await platform.delete("not-built")
+
+
+async def test_a_start_that_fails_at_once_says_why_on_the_clients_terminal(
+    platform: Platform, laptop: Laptop
+) -> None:
+    bento = await laptop.build("cold", CANNOT_START)
+    said = await laptop.bentoml("deploy", bento, "-n", "cold", fails=True)
+    assert await reason(platform, "cold") in said
+    assert "ValueError: the oven is cold" in said
+    assert 'File "' in said, "the last lines of its log"
+    assert 'not ready. Current status: "failed"' in said
+    assert "Traceback" not in said.replace("| Traceback", "")
+    shown = await shown_of(laptop, "cold")
+    assert note(shown) == await reason(platform, "cold")
+    assert shown["status"]["status"] == "failed"
+    await platform.delete("cold")
+
+
+async def test_what_waits_for_room_says_so_on_the_clients_terminal(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    """Each of the two takes most of the machine's memory, as far as it was promised."""
+    node = (await platform.page("platform"))["nodes"][0]
+    most_mib = (node["in_all"]["memory_bytes"] * 6 // 10) >> 20
+    size = {"resources": {"cpu": "100m", "memory": f"{most_mib}Mi"}}
+    greedy = {"scaling": {"min_replicas": 1, "max_replicas": 1}, "config_overrides": size}
+    async with deployed(platform, laptop, kitchen, "first", Kitchen=greedy):
+        file = laptop.home / "greedy.yaml"
+        config = {"name": "greedy", "bento": kitchen, "services": {"Kitchen": greedy}}
+        file.write_text(json.dumps(config))
+        said = await laptop.bentoml("deploy", "-f", str(file), "--timeout", "12", fails=True)
+        waits = await reason(platform, "greedy")
+        assert "memory" in waits
+        assert f"hotplate: {waits}" in said
+        assert "Time out waiting" in said
+        events = await platform.ask("greedy", "/events")
+        (cut,) = [event["message"] for event in events if event["kind"] == "Cut"]
+        assert cut.removeprefix("service 'Kitchen': ") in said
+        assert note(await shown_of(laptop, "greedy")) == waits
+        await platform.delete("greedy")
+
+
+async def test_a_warm_deploy_does_not_pause_and_prints_no_log(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    said = await laptop.bentoml("deploy", kitchen, "-n", "warm")
+    assert READY in said
+    assert "hotplate:" not in said
+    await platform.delete("warm")
+
+
+async def test_the_reason_that_is_shown_is_not_kept_by_an_update(
+    platform: Platform, laptop: Laptop, kitchen: str
+) -> None:
+    async with deployed(platform, laptop, kitchen, "noted"):
+        assert note(await shown_of(laptop, "noted")) == "1 replica ready"
+        before = (await platform.ask("noted"))["config"]
+        await laptop.bentoml("deployment", "update", "noted", "--label", "team=a")
+        after = await platform.ask("noted")
+        assert (after["config"], after["revision"]) == (before, 1)
+
+
+async def shown_of(laptop: Laptop, name: str) -> Any:
+    return json.loads(await laptop.bentoml("deployment", "get", name, "-o", "json"))
+
+
+def note(shown: Any) -> str:
+    extras = shown["config"]["services"]["Kitchen"]["extras"]
+    said: str = extras["bento_function_overrides"]["annotations"]["hotplate/reason"]
+    return said
