@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import termios
 from collections.abc import Callable
 from typing import Any
 
@@ -157,7 +159,7 @@ def test_no_line_is_wider_than_it_may_be_and_none_is_cut(words: str, width: int)
     amount = {"cpus": 1024.0, "memory_bytes": 1 << 45, "gpus": 1024.0}
     page = {
         "roles": [role | {"last_end": words}],
-        "nodes": [{"name": name, "in_all": amount, "taken": amount}],
+        "nodes": [{"name": name, "cpus": 512.0, "in_all": amount, "taken": amount}],
         "disks": [{"path": f"/{name}/{words}", "free_bytes": 1, "total_bytes": 1 << 50}],
         "short": [words],
     }
@@ -171,6 +173,18 @@ def test_no_line_is_wider_than_it_may_be_and_none_is_cut(words: str, width: int)
     whole = re.sub(r"\s|\|", "", "".join(lines))
     said = re.sub(r"\x1b\[[0-9]+m|[\s\x00-\x1f\x7f-\x9f|]", "", words)
     assert whole.count(said) >= 8, "every place says all of it"
+
+
+@pytest.mark.parametrize(("terminal", "width"), [(80, 80), (132, 132), (0, COLUMNS)])
+def test_a_terminals_own_width_is_kept_to(
+    monkeypatch: pytest.MonkeyPatch, terminal: int, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    _, end = os.openpty()
+    termios.tcsetwinsize(end, (24, terminal))
+    with open(end, "w") as screen:
+        monkeypatch.setattr("sys.stdout", screen)
+        assert page_console().width == width
 
 
 def test_what_is_printed_into_a_pipe_is_80_columns_wide_whatever_else_is_said(

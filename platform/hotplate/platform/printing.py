@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -18,12 +19,18 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def page_console() -> Console:
-    """For standard output; a terminal's width is meant, and nothing else's is.
+    """For standard output, as wide as its terminal, whatever the environment says of others.
 
     What it prints is wrapped at words, and never cut.
     """
-    width = None if sys.stdout.isatty() else COLUMNS
-    return Console(highlight=False, emoji=False, width=width)
+    return Console(highlight=False, emoji=False, width=_columns())
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or COLUMNS
+    except (OSError, ValueError):  # it is no terminal, or no file at all
+        return COLUMNS
 
 
 def say(console: Console, text: str, lead: str = "", hang: str | None = None) -> None:
