@@ -210,8 +210,8 @@ def test_who_gets_less_is_told_why_in_one_sentence() -> None:
     )
     assert granted["b"] == Grant(
         4,
-        "4 of 6 granted: 12 GPUs are wanted and there are 6 GPUs; organization 'b' gets 4 GPUs "
-        "at priority 3 and weight 2",
+        "4 of 6 granted: 12 GPUs are wanted and 6 GPUs can be promised; organization 'b' gets 4 "
+        "GPUs at priority 3 and weight 2",
         "capacity",
     )
 

@@ -94,6 +94,15 @@ async def test_a_replica_sees_only_the_gpu_that_it_was_given(tmp_path: Path) -> 
         assert (in_all.gpus, taken.gpus) == (1, 1)
 
 
+async def test_shared_cpus_are_promised_several_times(tmp_path: Path) -> None:
+    """And what is promised is told beside those that there are."""
+    async with running(tmp_path, machine=replace(MACHINE, cpu_overcommit=1.5)) as engine:
+        await engine.scale(workload(resources=Resources(3)), 3)
+        await until(engine, states(S.PENDING, S.READY, S.READY))
+        in_all, taken, cpus = engine.capacity()["here"]
+        assert (in_all.cpus, taken.cpus, cpus) == (6, 6, 4)
+
+
 async def test_a_replica_that_crashes_pauses_and_starts_again(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.touch()

@@ -264,9 +264,9 @@ class _Sharing(Generic[Key]):
             )
         most_urgent = ", its most urgent beside others," if capped else ""
         return (
-            f"{said(dimension, self._asked[dimension])} are wanted and there are "
-            f"{said(dimension, self._capacity[dimension])}; organization '{name}' gets "
-            f"{said(dimension, self._used_by[name][dimension])} at priority "
+            f"{said(dimension, self._asked[dimension])} are wanted and "
+            f"{said(dimension, self._capacity[dimension])} can be promised; organization '{name}' "
+            f"gets {said(dimension, self._used_by[name][dimension])} at priority "
             f"{place}{most_urgent} and weight {quota.weight:g}"
         )
 
