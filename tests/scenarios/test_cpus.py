@@ -96,21 +96,38 @@ async def test_the_client_prints_why_a_service_of_a_bento_can_never_run(
         assert await call(f"{url}/whole") == 2
 
 
+def asking(cpus: float) -> dict[str, object]:
+    return {"config_overrides": {"resources": {"cpu": cpus}}, **AWAKE}
+
+
 async def test_where_cpus_are_reserved_others_wait_and_more_than_there_are_is_refused(
     platform: Platform, bento: Bento, tmp_path: Path
 ) -> None:
-    def asking(cpus: float) -> dict[str, object]:
-        return {"config_overrides": {"resources": {"cpu": cpus}}, **AWAKE}
-
+    """Also what was deployed before, while they were shared: it waits, and nothing else does."""
+    never = f"asks for {2 * CPUS:g} CPUs, and no machine here has more than"
     async with (
-        running(tmp_path / "data", platform, settings='cpus = "reserve"\n') as strict,
+        running(tmp_path / "data", platform, settings='cpus = "share"\n') as strict,
         RoughClient(strict) as rough,
     ):
         tag = await rough.push(bento)
+        await rough.deploy("before", tag, Kitchen=asking(2 * CPUS))
+        await rough.settled("before", "running")
+        assert await strict.stop() == 0
+        file = strict.data / "hotplate.toml"
+        file.write_text(file.read_text().replace('"share"', '"reserve"'))
+        await strict.start()
+
+        async def told() -> bool:
+            reason = (await strict.ask("before"))["reason"]
+            return f"needs {2 * CPUS:.1f} CPUs: this machine has {CPUS:.1f}; ask for less" in reason
+
+        await until(told)
+        again = await rough.refusal("PUT", "/api/v2/deployments/before/void_update")
         fields = {"name": "never", "bento": tag, "services": {"Kitchen": asking(2 * CPUS)}}
         refused = await rough.refusal("POST", "/api/v2/deployments", fields)
-        assert refused.status == 400
-        assert f"asks for {2 * CPUS:g} CPUs, and no machine here has more than" in refused.message
+        assert (again.status, refused.status) == (400, 400)
+        assert never in again.message
+        assert never in refused.message
 
         await rough.deploy("first", tag, Kitchen=asking(CPUS))
         await rough.settled("first", "running")
@@ -121,3 +138,4 @@ async def test_where_cpus_are_reserved_others_wait_and_more_than_there_are_is_re
 
         await until(waits)
         assert f" of {CPUS:.1f} CPUs, " in await strict.hotplate("status")
+        await strict.delete("before")

@@ -65,6 +65,10 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"services": {"Kitchen": {"config_overrides": {"resources": {"cpu": "lots"}}}}},
         "services.Kitchen.config.resources: CPU amount 'lots' cannot be read",
     ),
+    "more than any machine has": (
+        {"services": {"Kitchen": {"config_overrides": {"resources": {"gpu": 64}}}}},
+        "services.Kitchen.config.resources: a replica asks for 64 GPUs, and no machine here has",
+    ),
     "a list for an object": ({"services": ["Kitchen"]}, "services: "),
 }
 

@@ -203,18 +203,3 @@ async def test_a_damaged_model_is_never_served_and_can_be_mended(
     await rough.settled("reading", "running")
     assert await call(f"{await platform.url_of('reading')}/weigh") == RIGHT
     await platform.delete("reading")
-
-
-async def test_a_service_for_which_no_machine_is_large_enough_waits_and_says_so(
-    platform: Platform, rough: RoughClient, kitchen: str
-) -> None:
-    wanting = {"config_overrides": {"resources": {"gpu": 64}}}
-    await rough.deploy("greedy", kitchen, Kitchen=wanting)
-
-    async def told() -> bool:
-        page = await platform.ask("greedy")
-        return page["status"] == "deploying" and "64 GPUs: this machine has" in page["reason"]
-
-    await until(told)
-    assert "64 GPUs: this machine has" in (await platform.hotplate("status"))
-    await platform.delete("greedy")
