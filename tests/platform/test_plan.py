@@ -95,6 +95,22 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
     assert {(s.key.revision, s.count) for s in step.scales} == {(1, 1), (2, 0)}
 
 
+def test_a_revision_fails_by_what_its_entry_service_calls_and_says_so() -> None:
+    chain = service(1, needs=("Middle",)), service(1, "Middle", ("Last",)), service(1, "Last")
+    ready = [replace(replica(name), key=key(1, name)) for name in ("Echo", "Middle")]
+    given_up = replica("c", 1, ReplicaState.BACKOFF, reason="no licence", restarts=2)
+    failing = replace(given_up, key=key(1, "Last"))
+    of = deployment(NEW, None)
+    step = plan(situation(of, *ready, failing, services={1: chain}))
+    assert step.verdict is not None
+    assert step.verdict.outcome is Outcome.FAILED
+    assert "service 'Last' cannot start: no licence" in step.verdict.reason
+    assert "service 'Last' cannot start: no licence" in step.reason
+    waiting = plan(situation(of, *ready, replace(failing, restarts=0), services={1: chain}))
+    assert waiting.verdict is None
+    assert "service 'Last': no licence" in waiting.reason
+
+
 def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
     crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=0, reason="exited with code 1")
     step = plan(situation(deployment(NEW, None), crashed))
