@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,14 +142,14 @@ def lend_own_environment(folder: Path, bento: Path) -> None:
 class Replica:
     """A process started as an engine starts it."""
 
-    def __init__(self, command: Command, directory: Path) -> None:
+    def __init__(self, command: Command, directory: Path, through: Sequence[str] = ()) -> None:
         self.log = directory / "log"
         with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
             self.url = "http://{}:{}".format(*listener.getsockname())
             fd = listener.fileno()
             with self.log.open("wb") as log:
                 self.process = subprocess.Popen(
-                    command.argv,
+                    [*through, *command.argv],
                     env={
                         **command.env,
                         "HOTPLATE_LISTEN_FD": str(fd),
@@ -184,8 +184,13 @@ class Replica:
 
 
 @contextmanager
-def started(folder: Path, bento: Path, served: Served, **trees: Path) -> Iterator[Replica]:
-    """A replica of a service in the tests' own environment, killed at the end."""
+def started(
+    folder: Path, bento: Path, served: Served, through: Sequence[str] = (), **trees: Path
+) -> Iterator[Replica]:
+    """A replica of a service in the tests' own environment, killed at the end.
+
+    `through` is a command that becomes its own last arguments.
+    """
     lend_own_environment(folder, bento)
     directory = folder / f"replica-{served.service}-{len(list(folder.glob('replica-*')))}"
     directory.mkdir()
@@ -194,7 +199,7 @@ def started(folder: Path, bento: Path, served: Served, **trees: Path) -> Iterato
         runtime = runtime_of(folder, Agent({"bento": bento, **trees}))
         return await runtime.prepare(served, directory.name, str(directory), Phases())
 
-    replica = Replica(asyncio.run(prepare()), directory)
+    replica = Replica(asyncio.run(prepare()), directory, through)
     try:
         yield replica
     finally:

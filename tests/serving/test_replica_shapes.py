@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
-from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from hotplate.serving.replica.command_port import moved, place_command
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.variables import SOCKET_FOLDER_BYTES, temporary_folder
 from tests.patience import PATIENCE_S
-from tests.scenarios import shapes
 from tests.serving.bentos import write_bento
-from tests.serving.callers import until
 from tests.serving.replicas import Served, started
 
 
@@ -110,84 +103,6 @@ def _read_until(caller: socket.socket, ending: bytes) -> bytes:
     while not said.endswith(ending):
         said += caller.recv(1 << 16)
     return said
-
-
-COMMAND = """
-    import bentoml
-
-    @bentoml.service(workers=1, cmd=CMD, http={"proxy_port": PORT})
-    class Echo: ...
-"""
-
-
-def test_a_port_that_is_taken_is_not_mistaken_for_the_commands(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        source = COMMAND.replace("CMD", '["sleep", "60"]').replace("PORT", port)
-        with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
-            assert replica.ended() == 1
-            said = replica.log.read_text().splitlines()[-1]
-    assert f"port {port}, on which the service's command is to listen" in said
-
-
-@pytest.mark.skipif(not find_spec("fastapi"), reason="BentoML needs fastapi for a command")
-@pytest.mark.parametrize("ready", [True, False], ids=["ready", "starting"])
-def test_sigterm_is_passed_on_to_the_command(tmp_path: Path, ready: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    notes = {"NOTES": str(tmp_path / "notes"), "COMMAND_PORT": str(port)}
-    source = shapes.COMMAND if ready else shapes.COMMAND.replace("(200)", "(503)")
-    bento = write_bento(tmp_path / "bento", source, services=[{"name": "Command"}])
-    with started(tmp_path, bento, Served("Command", env=notes)) as replica:
-        if ready:
-            replica.get("/any")
-        else:
-            asyncio.run(until(lambda: b"\nthe command listens\n" in replica.log.read_bytes()))
-        replica.process.send_signal(signal.SIGTERM)
-        replica.ended()
-    assert (tmp_path / "notes").read_text() == "ended\n"
-
-
-@pytest.mark.parametrize(
-    ("command", "there"),
-    [
-        (["a", "--port", "8000", "--max-model-len", "8000"], "a --port 9 --max-model-len 8000"),
-        (["a", "-p", "8000"], "a -p 9"),
-        (["a", "--http-port=8000", "--steps=8000"], "a --http-port=9 --steps=8000"),
-        (["a", "--bind", "0.0.0.0:8000"], "a --bind 0.0.0.0:9"),
-        (["a", "--bind=[::]:8000"], "a --bind=[::]:9"),
-        (["sh", "-c", "a m --port 8000 -q"], "sh -c a m --port 9 -q"),
-    ],
-)
-def test_a_command_is_moved_to_another_port_where_it_says_its_own(
-    command: list[str], there: str
-) -> None:
-    assert " ".join(moved(command, 8000, 9)) == there
-
-
-@pytest.mark.parametrize(
-    "command", [["a"], ["a", "8000"], ["a", "--port", "80001"], ["a", "--len", "8000"]]
-)
-def test_a_command_that_does_not_say_its_port_is_not_moved(command: list[str]) -> None:
-    with pytest.raises(ValueError, match="cannot be given another"):
-        moved(command, 8000, 9)
-
-
-@pytest.mark.parametrize("form", ["cmd", "__command__"])
-def test_all_workers_of_a_replica_agree_on_the_port(tmp_path: Path, form: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        said = ["a", "--port", str(port)]
-        places = []
-        for first in (True, False):
-            inner = type("Inner", (), {"__command__": lambda self: said} if form != "cmd" else {})
-            cmd = said if form == "cmd" else None
-            service = SimpleNamespace(config={"http": {"proxy_port": port}}, cmd=cmd, inner=inner)
-            place_command(service, tmp_path / "port", first)
-            command = service.cmd if form == "cmd" else inner().__command__()
-            assert command == ["a", "--port", str(service.config["http"]["proxy_port"])]
-            places.append(command)
-        assert places[0] == places[1] != said
 
 
 def test_temporary_files_are_in_the_replicas_folder_unless_sockets_would_not_fit() -> None:

@@ -13,6 +13,10 @@ ANSWER_BYTES = b"hotplate-answer-bytes"
 """On an answer that ends later than what it says: how much of it is for the caller."""
 
 
+BYSTANDERS: set[int] = set()
+"""Children of this process that are no program of the service, and end with it."""
+
+
 class Layer:
     """An ASGI application around another, with the inner one's attributes."""
 
@@ -72,7 +76,7 @@ def pass_on(number: int, _: Any) -> None:
     """
     import psutil
 
-    children = psutil.Process().children()
+    children = [each for each in psutil.Process().children() if each.pid not in BYSTANDERS]
     for child in children:
         child.send_signal(number)
     psutil.wait_procs(children)

@@ -119,7 +119,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     if first:
         _warn(service, job)
     if service.has_custom_command():
-        place_command(service, Path(job["journal"]).with_name("command-port"), first)
+        note = Path(job["journal"]).with_name("command-port")
+        place_command(service, note, first, job["depends"].values(), _network_lost)
     if first:
         _prepare_deployment(service)
         if gate is not None:
@@ -162,6 +163,11 @@ def _submissions(service: Any) -> list[str]:
 def _command_ended(code: int) -> None:
     """Nobody answers any more, so the replica ends too, and is started again."""
     print(f"The service's command ended by itself with exit code {code}.", file=sys.stderr)
+    _leave(1)
+
+
+def _network_lost() -> None:
+    print("The network of the service's command has ended.", file=sys.stderr)
     _leave(1)
 
 
