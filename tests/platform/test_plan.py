@@ -150,6 +150,15 @@ def test_what_queries_turn_off_does_not_sleep_for_want_of_requests() -> None:
     assert (step.status, step.reason) == ("scaled-to-zero", "its queries keep it off")
 
 
+def test_the_status_says_which_service_of_a_chain_is_waited_for() -> None:
+    pair = {1: (service(1, needs=("Back",)), service(1, "Back"))}
+    front = replica("a")
+    back = replace(replica("b", 1, ReplicaState.STARTING, reason="it loads"), key=key(1, "Back"))
+    of = deployment(OLD, OLD)
+    step = plan(situation(of, front, back, services=pair, desired={key(1): 1}))
+    assert (step.status, step.reason) == ("scaled-to-zero", "service 'Back': it loads")
+
+
 def test_waking_is_not_unhealthy() -> None:
     step = plan(
         situation(

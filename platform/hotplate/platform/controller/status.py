@@ -37,12 +37,12 @@ def _waiting_for(situation: Situation, revision: Revision) -> str:
     for state in (ReplicaState.PENDING, ReplicaState.BACKOFF):
         for replica in replicas:
             if replica.state is state and replica.reason:
-                return f"service '{replica.key.service}': {ill(replica)}"
+                return _of_service(replica)
     if cut := situation.cut(s.workload.key for s in situation.services[revision.number]):
         return f"it waits: {cut}"
     starting = [r for r in replicas if r.state is ReplicaState.STARTING and r.reason]
     for replica in sorted(starting, key=lambda replica: not replica.build_log):
-        return f"service '{replica.key.service}': {replica.reason}"
+        return _of_service(replica)
     return f"revision {revision.number} is starting"
 
 
@@ -61,9 +61,9 @@ def _steady(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> tuple[st
         return "scaled-to-zero", "its queries keep it off" if switched else NO_REQUESTS
     unwell = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
     if unwell:
-        return "unhealthy", f"service '{unwell[0].key.service}': {ill(unwell[0])}"
+        return "unhealthy", _of_service(unwell[0])
     if unanswered:
-        waiting = next((r.reason for r in mine if r.key in unanswered and r.reason), "")
+        waiting = next((_of_service(r) for r in mine if r.key in unanswered and r.reason), "")
         if cut := situation.cut(key for key in unanswered if not situation.most(key, 1)):
             waiting = f"it waits: {cut}"
         kept = any(s.policy.min_replicas for s in situation.services[number])
@@ -73,6 +73,10 @@ def _steady(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> tuple[st
     cut = situation.cut(keys)
     told = f"; {cut}" if cut else _without_room(mine)
     return "running", f"{counted(ready)} ready{told}"
+
+
+def _of_service(replica: Replica) -> str:
+    return f"service '{replica.key.service}': {ill(replica)}"
 
 
 def _without_room(replicas: Sequence[Replica]) -> str:
