@@ -204,6 +204,10 @@ class Platform:
         assert (status != 0) == fails, output
         return output
 
+    async def status(self, name: str) -> str:
+        """What `hotplate status NAME` prints, its wrapped lines joined."""
+        return " ".join((await self.hotplate("status", name)).split())
+
     async def _get(self, path: str) -> Any:
         async with self._session() as http, http.get(f"{self.url}{path}") as answer:
             assert answer.status == 200, await answer.text()

@@ -45,7 +45,7 @@ async def test_requests_wake_a_deployment_and_scale_it_up_and_down(
         counts = {decision["desired"] for decision in decisions}
         assert {0, 1, 3} <= counts
         assert all(decision["reason"] for decision in decisions)
-        assert decisions[0]["reason"] in await platform.hotplate("status", "elastic")
+        assert decisions[0]["reason"] in await platform.status("elastic")
         log = tmp_path / "elastic.log"
         log.write_text(await platform.hotplate("why", "elastic", "--log"))
         (arrivals,) = read_log([log]).values()
