@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+
+from hotplate.platform import cli
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy")
@@ -49,3 +52,15 @@ def test_the_changelog_starts_with_the_version_of_the_project() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     headings = [s for s in (ROOT / "CHANGELOG.md").read_text().splitlines() if s[:3] == "## "]
     assert headings[0].startswith(f"## {version}")
+
+
+def test_the_command_works_from_a_checkout_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(cli, "version", version)
+    with pytest.raises(SystemExit):
+        cli.parser().parse_args(["--version"])
+    assert "not installed" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         "hotplate", description="Serverless GPU model serving you host yourself."
     )
-    top.add_argument("--version", action="version", version=f"hotplate {version('hotplate')}")
+    top.add_argument("--version", action="version", version=f"hotplate {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands)
     _add_questions(commands)
@@ -60,6 +60,13 @@ def parser() -> argparse.ArgumentParser:
     _add_roles(commands)
     _add_simulate(commands)
     return top
+
+
+def _version() -> str:
+    try:
+        return version("hotplate")
+    except PackageNotFoundError:  # PYTHONPATH leads to a checkout
+        return "(a checkout that is not installed)"
 
 
 def _add_up(commands: Commands) -> None:

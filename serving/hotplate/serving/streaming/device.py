@@ -61,12 +61,14 @@ class CudaDevice:
         self._stream = self._torch.cuda.Stream(device)
 
     def pin(self, size_bytes: int) -> Any:
-        return self._torch.empty(size_bytes, dtype=self._torch.uint8, pin_memory=True)
+        dtype = self._torch.uint8
+        return self._torch.empty(size_bytes, dtype=dtype, device="cpu", pin_memory=True)
 
     def allocate(self, size_bytes: int) -> Any:
         # From the copy stream's own pool: what this thread's stream still computes with its own
         # freed memory need not be waited for.
-        with self._torch.cuda.stream(self._stream):
+        # Never an inference tensor, whatever mode this thread is in: other threads fill it.
+        with self._torch.inference_mode(False), self._torch.cuda.stream(self._stream):
             return self._torch.empty(size_bytes, dtype=self._torch.uint8, device=self._device)
 
     def copy(self, pinned: Any, target: Any) -> Event:
@@ -99,7 +101,7 @@ def device_for(device: Any) -> Device | None:
         return None
     index = torch.cuda.current_device() if where.index is None else where.index
     if index not in _cuda:
-        _cuda[index] = CudaDevice(torch.device("cuda", index))
+        _cuda.setdefault(index, CudaDevice(torch.device("cuda", index)))  # other threads ask too
     return _cuda[index]
 
 

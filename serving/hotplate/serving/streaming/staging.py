@@ -12,10 +12,12 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hotplate.serving.streaming.device import Device, Event
-from hotplate.serving.streaming.header import Entry
+
+if TYPE_CHECKING:  # a standby makes its ring in environments without safetensors too
+    from hotplate.serving.streaming.header import Entry
 
 SLOT_BYTES = 16 << 20
 """Copied in 0.3 ms at 50 GB/s: some ten times what it costs to begin a copy."""
