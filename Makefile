@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install compiled wheel demo test check bench bench-gateway bench-cache bench-gpu fix
+.PHONY: help install compiled wheel demo test check bench bench-gateway bench-cache bench-gpu gpu fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -66,6 +66,9 @@ bench-cache: install  ## the cache and the weights beside their peers, as one ta
 
 bench-gpu: install  ## weights to a GPU, beside pinned memory and peers
 	@$(BIN)/python loadtests/bench.py gpu
+
+gpu:  ## what a machine with a GPU has to show, in 8 minutes; needs PyTorch, no .venv, no network
+	@$(PYTHON) loadtests/gpu_day.py
 
 fix: install  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix .

@@ -16,9 +16,14 @@ from typing import Any, BinaryIO
 from loadtests.memory import memory_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy")
+"""Folders with parts of `hotplate`."""
 BIN = Path(sys.executable).parent
 START_S = 30.0
 """How long a process may take until it says that it is ready."""
+END_S = 2.0
+"""Until a killed process is no more; one that hangs in a driver may never be."""
+_LOOK_S = 0.01
 _REST_S, _REST_SHARE = 0.3, 0.15
 """Agents that greet each other are never quite idle."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -194,6 +199,27 @@ def clean_environ() -> dict[str, str]:
     """Our environment without what would make a measured process another one than a user's."""
     ours = ("BENTO", "HOTPLATE_", "PYTHON")
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+
+
+def checkout_environ() -> dict[str, str]:
+    """The same, with our modules to be found in this checkout, be they installed or not."""
+    path = [ROOT, *(ROOT / name for name in SOURCES), os.environ.get("PYTHONPATH", "")]
+    return clean_environ() | {"PYTHONPATH": os.pathsep.join(filter(None, map(str, path)))}
+
+
+async def end_children() -> None:
+    """SIGKILL to all that this process has started or taken over, and reap them.
+
+    asyncio has none of its own. One that the kernel cannot end within `END_S` is left.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            while family := _tree(os.getpid())[1:]:
+                for stat in family:
+                    _signal(stat, signal.SIGKILL)
+                with suppress(ChildProcessError):
+                    os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222  (does not block)
+                await asyncio.sleep(_LOOK_S)
 
 
 def _opened(log: Path) -> BinaryIO:

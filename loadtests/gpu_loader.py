@@ -2,7 +2,7 @@
 
 Says `{}` when everything is imported and a small file has been loaded, begins when a line comes
 in, and says what it measured. `pinned` is the limit: as many bytes out of pinned memory, with
-nothing else done. The file is `write`'s.
+nothing else done. The file is `write`'s, which another run of this program makes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -20,8 +19,8 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from hotplate.serving.streaming.agent import ADDRESS
 from hotplate.serving.weights import stream
+from loadtests.voice import voice
 
 TENSOR_BYTES = 8 << 20
 NORM_BYTES = 8 << 10
@@ -29,14 +28,13 @@ DEVICE = "cuda:0"
 PINNED_BYTES = 1 << 30
 
 
-def write(path: Path, layers: int) -> int:
-    """A file of a large and a small tensor per layer; returns the bytes of all tensors."""
+def write(path: Path, layers: int) -> None:
+    """A file of a large and a small tensor per layer."""
     tensors = {}
     for layer in range(layers):
         tensors[f"{layer:05}.weight"] = _content(layer, TENSOR_BYTES, "cpu")
         tensors[f"{layer:05}.norm"] = _content(layer, NORM_BYTES, "cpu")
     safetensors.torch.save_file(tensors, path)
-    return layers * (TENSOR_BYTES + NORM_BYTES)
 
 
 def _content(layer: int, size_bytes: int, device: str) -> torch.Tensor:
@@ -72,7 +70,7 @@ def instanttensor(file: str) -> Iterable[tuple[str, Any]]:
 
 
 def ours(file: str) -> Iterable[tuple[str, Any]]:
-    """`file` is a URL that the agent has whole in its arena."""
+    """`file` is one of whoever lends it, as the variables say."""
     return stream(file, DEVICE)
 
 
@@ -118,29 +116,30 @@ def wrong_tensors(tensors: dict[str, Any], layers: int) -> int:
 
 
 def main() -> None:
-    flags = _parser().parse_args()
-    if flags.agent:
-        os.environ[ADDRESS] = flags.agent
+    flags, said_to = _parser().parse_args(), voice()
+    if flags.way == "write":
+        write(Path(flags.file), flags.layers)
+        print("{}", file=said_to)
+        return
     torch.empty(1, device=DEVICE)
     if flags.way != "pinned":
         load(flags.way, flags.small)
-    print("{}", flush=True)
+    print("{}", file=said_to)
     sys.stdin.readline()
     if flags.way == "pinned":
         said = {"seconds": copy_pinned(flags.layers * (TENSOR_BYTES + NORM_BYTES)), "wrong": 0}
     else:
         seconds, tensors = load(flags.way, flags.file)
         said = {"seconds": seconds, "wrong": wrong_tensors(tensors, flags.layers)}
-    print(json.dumps(said), flush=True)
+    print(json.dumps(said), file=said_to)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("way", choices=["pinned", *WAYS])
+    parser.add_argument("way", choices=["write", "pinned", *WAYS])
     parser.add_argument("--file", required=True, help="path, for `stream` a URL")
-    parser.add_argument("--small", required=True, help="another one, loaded before the clock runs")
+    parser.add_argument("--small", help="another one, loaded before the clock runs")
     parser.add_argument("--layers", type=int, required=True, help="of the file")
-    parser.add_argument("--agent", help="HOST:PORT")
     return parser
 
 

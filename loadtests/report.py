@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import Field, asdict, field, fields
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DIGITS = "digits"
 """A row's field of this name is not shown: it says how the row's numbers are, all of them."""
@@ -30,6 +30,9 @@ def column(header: str, digits: int = 0) -> Any:
 
 def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:
     """One line per row; what is None is a dash, and a column that says nothing is left out."""
+    from rich.box import SIMPLE_HEAD  # rows are measured where it is missing, too
+    from rich.table import Table
+
     columns = _columns(rows)
     table = Table(
         title=title,

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
-from hotplate.cache.client import AgentClient
-from hotplate.platform.ports import free_port
-from loadtests.child import BenchmarkFailed, module, running
-from loadtests.gpu_loader import write
+from hotplate.deploy.machine import memory_bytes
+from loadtests.child import BenchmarkFailed, checkout_environ, module, running
+from loadtests.gpu.lending import Lent, lending
 from loadtests.report import column, median, ratio
 
-HOST = "127.0.0.1"
 LAYERS, QUICK_LAYERS = 1280, 64
 """10.7 GB, and half a GB."""
+LAYER_BYTES = (8 << 20) + (8 << 10)
+MEMORY_TIMES, GPU_TIMES = 4, 2.5
+"""A file is in memory as a file, in the arena, in the agent's disk cache, and in a peer's buffers;
+on the GPU in a peer's buffer and as tensors."""
 ROUNDS = 3
+ROUNDS_S = 90.0
+"""None is begun later."""
 LIMIT_S = 120.0
-PINNED, OURS = "pinned", "stream"
+PINNED, FIRST, OURS = "pinned", "first", "stream"
 WAYS = {
     PINNED: "pinned memory, nothing else",
-    OURS: "hotplate agent, stream()",
+    FIRST: "stream(), first replica: the file arrives",
+    OURS: "stream(), second replica: from the arena",
     "load_file": "safetensors load_file()",
     "runai": "runai-model-streamer",
     "fastsafetensors": "fastsafetensors",
@@ -40,75 +44,108 @@ MEMORY = Path("/dev/shm")
 @dataclass(frozen=True)
 class Row:
     way: str
+    seconds: float | None = column("s", 2)
     gb_per_s: float | None = column("GB/s", 2)
     pinned_ratio: float | None = column("x pinned", 3)
     remark: str = ""
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
+    import torch  # here: this table is listed where there is no PyTorch, too
+
     if not torch.cuda.is_available():
         return [Row("not measured", remark="there is no GPU here that PyTorch can use")]
-    layers, rounds = (QUICK_LAYERS, 1) if quick else (LAYERS, ROUNDS)
+    layers = min(QUICK_LAYERS if quick else LAYERS, _layers_that_fit(torch.cuda.mem_get_info()[0]))
     with tempfile.TemporaryDirectory(dir=MEMORY) as memory:
         files = {name: Path(memory) / f"{name}.safetensors" for name in ("small", "large")}
-        await asyncio.to_thread(write, files["small"], 8)
-        size_bytes = await asyncio.to_thread(write, files["large"], layers)
-        port = free_port(HOST)
-        data = folder / "agent"
-        flags = ("--data", data, "--host", HOST, "--port", port, "--memory", 2 * size_bytes)
-        command = module("hotplate.platform.cli", "agent", *flags)
-        async with running(*command, log=folder / "agent.log", grace_s=0.0):
-            client = AgentClient(f"http://{HOST}:{port}")
-            for file in files.values():
-                await client.pull(f"file://{file}")
-            await client.close()
-            return await _rows(folder, files, layers, size_bytes, rounds, f"{HOST}:{port}")
+        await _write(files["small"], 8, folder)
+        await _write(files["large"], layers, folder)
+        size_bytes = layers * LAYER_BYTES
+        async with lending(folder, Path(memory), 2 * size_bytes) as lent:
+            return await _rows(folder, files, layers, 1 if quick else ROUNDS, lent)
+
+
+def _layers_that_fit(gpu_bytes: int) -> int:
+    """As large a file as there is room for. Raises BenchmarkFailed."""
+    free = os.statvfs(MEMORY)
+    room_bytes = min(
+        free.f_bavail * free.f_frsize,
+        int(min(memory_bytes(), _available_bytes()) / MEMORY_TIMES),
+        int(gpu_bytes / GPU_TIMES),
+    )
+    if room_bytes < QUICK_LAYERS * LAYER_BYTES:
+        raise BenchmarkFailed(
+            f"there is room for {room_bytes / 1e9:.2f} GB of weights in memory, {MEMORY} and the "
+            f"GPU; {QUICK_LAYERS * LAYER_BYTES / 1e9:.2f} GB are the least"
+        )
+    return room_bytes // LAYER_BYTES
+
+
+def _available_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    found = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return 1024 * next(found)
+
+
+async def _write(file: Path, layers: int, folder: Path) -> None:
+    """By a process of its own, whose memory is free afterwards."""
+    command = module("loadtests.gpu_loader", "write", "--file", file, "--layers", layers)
+    log, environ = folder / "write.log", checkout_environ()
+    async with running(*command, log=log, environ=environ, listened=True) as writer:
+        await writer.said(LIMIT_S)
 
 
 async def _rows(
-    folder: Path, files: dict[str, Path], layers: int, size_bytes: int, rounds: int, agent: str
+    folder: Path, files: dict[str, Path], layers: int, rounds: int, lent: Lent
 ) -> list[Row]:
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
-    remarks: dict[str, str] = {}
-    for _ in range(rounds):
+    remarks: dict[str, str] = {PINNED: f"{layers * LAYER_BYTES / 1e9:.1f} GB"}
+    if lent.remark:
+        remarks[OURS] = remarks[FIRST] = lent.remark
+    failed = {way: remark for way in WAYS if (remark := _lacking(way))}
+    began = time.perf_counter()
+    for turn in range(rounds):
+        if turn and time.perf_counter() - began > ROUNDS_S:
+            break
         for way in WAYS:
-            scheme = "file://" if way == OURS else ""
-            flags = ["--file", f"{scheme}{files['large']}", "--small", f"{scheme}{files['small']}"]
-            flags += ["--layers", str(layers), "--agent", agent]
-            if way in remarks or (remark := _lacking(way)):
-                remarks.setdefault(way, remark)
+            if way in failed or (way == FIRST and turn):
                 continue
             try:
-                seconds[way].append(await _load(way, flags, folder / f"{way}.log"))
+                seconds[way].append(await _load(way, files, layers, lent, folder / f"{way}.log"))
             except BenchmarkFailed as error:
-                if way in (PINNED, OURS):
+                if way == PINNED:
                     raise
-                remarks[way] = str(error)
+                failed[way] = str(error)
+    remarks |= failed
     pinned_s = median(seconds[PINNED])
-    return [
-        Row(
-            title,
-            gb_per_s=size_bytes / 1e9 / median(seconds[way]) if seconds[way] else None,
-            pinned_ratio=ratio(pinned_s, median(seconds[way])) if seconds[way] else None,
-            remark=remarks.get(way, ""),
-        )
-        for way, title in WAYS.items()
-    ]
+    return [_row(way, seconds[way], pinned_s, layers, remarks.get(way, "")) for way in WAYS]
+
+
+def _row(way: str, seconds: list[float], pinned_s: float, layers: int, remark: str) -> Row:
+    if not seconds:
+        return Row(WAYS[way], remark=remark)
+    took_s = median(seconds)
+    speed = layers * LAYER_BYTES / 1e9 / took_s
+    return Row(WAYS[way], took_s, speed, ratio(pinned_s, took_s), remark)
 
 
 def _lacking(way: str) -> str:
     """Why a peer cannot be measured; empty if it can."""
-    if way in (PINNED, OURS, "load_file") or find_spec(PEERS.get(way, way)) is not None:
+    if way in (PINNED, FIRST, OURS, "load_file") or find_spec(PEERS.get(way, way)) is not None:
         return ""
     return "not installed here"
 
 
-async def _load(way: str, flags: Sequence[str], log: Path) -> float:
-    command = module("loadtests.gpu_loader", way, *flags)
-    async with running(*command, log=log, listened=True) as loader:
+async def _load(way: str, files: dict[str, Path], layers: int, lent: Lent, log: Path) -> float:
+    ours = way in (FIRST, OURS)
+    scheme = lent.scheme if ours else ""
+    flags = ["--file", f"{scheme}{files['large']}", "--small", f"{scheme}{files['small']}"]
+    program = OURS if ours else way
+    command = module("loadtests.gpu_loader", program, *flags, "--layers", layers)
+    async with running(*command, log=log, environ=lent.environ, listened=True) as loader:
         await loader.said(LIMIT_S)
         loader.tell("go")
         said = await loader.said(LIMIT_S)
     if said["wrong"]:
-        raise BenchmarkFailed(f"{WAYS[way]}: {said['wrong']} tensors are wrong or missing")
+        raise BenchmarkFailed(f"{said['wrong']} tensors are wrong or missing")
     return float(said["seconds"])

@@ -24,6 +24,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ CHANNEL = "HOTPLATE_STANDBY_FD"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 
-def main() -> int:
-    """Get warm, wait for a job and do it; the process's exit status."""
+def main(do: Callable[[Any], int] = become) -> int:
+    """Get warm, wait for a job and `do` it; the process's exit status."""
     birth = json.load(sys.stdin)
     channel = socket.socket(fileno=int(os.environ.pop(CHANNEL)))
     metrics = Path(birth["folder"], birth["metrics"])
@@ -65,7 +66,7 @@ def main() -> int:
     sys.path_importer_cache.clear()
     _say(channel, {"taken": True})  # after which its own folder is removed
     channel.close()
-    return become(job["job"])
+    return do(job["job"])
 
 
 def _touch_gpus() -> None:

@@ -1,0 +1,163 @@
+"""What replicas on a GPU run: a plain server, or BentoML's worker with a bento."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hotplate.deploy.engine import Command, Phase, Recorder, Resources, Warm, Workload, WorkloadKey
+from hotplate.serving.replica.inherited import for_replica
+from hotplate.serving.replica.modules import BASICS
+from hotplate.serving.replica.variables import COUNTS, platform_constants, platform_variables
+from loadtests.child import checkout_environ
+
+ANSWER_S = 30.0
+METRICS = "metrics"
+SERVICE = """
+import bentoml
+from loadtests.gpu.kernel import answer, has_context
+
+HAD_CONTEXT = has_context()
+
+@bentoml.service
+class Kernel:
+    def __init__(self) -> None:
+        answer()
+
+    @bentoml.api
+    def work(self) -> dict:
+        return answer() | {"had_context": HAD_CONTEXT}
+"""
+
+
+class Program(Protocol):
+    def command(self, workload: Workload, folder: Path) -> Command:
+        """How to start it cold; `folder` is the replica's own, empty."""
+
+    def warm(self, folder: Path) -> Warm:
+        """How to start a standby of it; `folder` is for what standbys read."""
+
+
+class PlainServer:
+    """Needs PyTorch, and nothing else."""
+
+    def command(self, workload: Workload, folder: Path) -> Command:
+        argv = (sys.executable, "-m", "loadtests.gpu.replica_server")
+        return Command(argv, _environ(), str(folder), {"bento": str(folder)})
+
+    def warm(self, folder: Path) -> Warm:
+        argv = (sys.executable, "-m", "loadtests.gpu.standby_server")
+        return Warm("torch", argv, _environ(), _birth(folder, ["torch"]))
+
+
+class Bento:
+    """A bento in this Python's own environment, as the runtime starts one in its environment."""
+
+    def command(self, workload: Workload, folder: Path) -> Command:
+        home = folder / "home"
+        (home / COUNTS).mkdir(parents=True)
+        bento = _write_bento(folder / "bento")
+        python = Path(sys.executable)
+        return Command(
+            argv=(str(python), "-m", "hotplate.serving.replica.worker"),
+            env={**_environ(), **platform_variables(workload, home, python)},
+            cwd=str(bento),
+            job={
+                "bento": str(bento),
+                "service": workload.key.service,
+                "depends": {},
+                "overrides": {},
+                "workers": 1,
+                "slots": 1,
+                "journal": str(folder / "journal"),
+                "modules": str(folder / "modules"),
+                "stop_grace_s": workload.stop_grace_s,
+                "absent": [],
+                "notes": [],
+            },
+        )
+
+    def warm(self, folder: Path) -> Warm:
+        python = Path(sys.executable)
+        argv = (str(python), "-m", "hotplate.serving.replica.standby")
+        env = {**_environ(), **platform_constants(python)}
+        takes = {METRICS: f"home/{COUNTS}"}
+        return Warm("bento", argv, env, _birth(folder, ["torch", *BASICS]), takes_along=takes)
+
+
+class Programs:
+    """A runtime that starts one of them."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    async def prepare(
+        self, workload: Workload, replica: str, directory: str, recorder: Recorder
+    ) -> Command:
+        return self._program.command(workload, Path(directory))
+
+    async def keep(self, directory: str, *, ended: bool) -> None:
+        """Nothing is kept."""
+
+    def phases(self, directory: str) -> Sequence[Phase]:
+        return []
+
+
+def workload(gpus: float) -> Workload:
+    return Workload(
+        key=WorkloadKey("acme", "kernel", 1, "Kernel"),
+        bento_name="kernel",
+        bento_version="v1",
+        bento_manifest="",
+        resources=Resources(gpus=gpus),
+        stop_grace_s=5.0,
+    )
+
+
+def work(address: str) -> dict[str, Any]:
+    """What a replica answers. Raises urllib's errors."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{address}/work", b"{}", headers)
+    with urllib.request.urlopen(request, timeout=ANSWER_S) as said:
+        found: dict[str, Any] = json.loads(said.read())
+    return found
+
+
+def _environ() -> Mapping[str, str]:
+    """What replicas inherit of ours, and no more."""
+    return for_replica(os.environ) | {"PYTHONPATH": checkout_environ()["PYTHONPATH"]}
+
+
+def _birth(folder: Path, modules: Sequence[str]) -> dict[str, str]:
+    file = folder / "modules.json"
+    file.write_text(json.dumps(modules))
+    return {"modules": str(file), "metrics": METRICS}
+
+
+def _write_bento(folder: Path) -> Path:
+    """As `bentoml build` would; JSON is YAML too."""
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "service.py").write_text(SERVICE)
+    about = {
+        "service": "service:Kernel",
+        "name": "kernel",
+        "version": "v1",
+        "bentoml_version": "1.4.39",
+        "creation_time": "2026-01-01T00:00:00+00:00",
+        "labels": {},
+        "models": [],
+        "entry_service": "Kernel",
+        "services": [{"name": "Kernel", "service": "", "models": [], "config": {}}],
+        "envs": [],
+        "schema": {},
+        "args": {},
+        "spec": 2,
+        "image": {"python_version": "3.11", "commands": [], "python_requirements": ""},
+    }
+    (folder / "bento.yaml").write_text(json.dumps(about))
+    return folder

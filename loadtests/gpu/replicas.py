@@ -1,0 +1,117 @@
+"""Replicas on a GPU, made by the local engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.engine import Replica, ReplicaState, Workload
+from hotplate.deploy.local import LocalEngine
+from hotplate.deploy.settings import LocalSettings
+from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
+from loadtests.gpu.finding import CheckFailed, Finding, ensure
+from loadtests.gpu.hardware import machine
+from loadtests.gpu.programs import Bento, PlainServer, Program, Programs, work, workload
+
+READY_S = 80.0
+MIB = 1 << 20
+READY = ReplicaState.READY
+GONE = (ReplicaState.BACKOFF, ReplicaState.FAILED)
+
+
+def whole(folder: Path) -> Iterator[Finding]:
+    yield asyncio.run(_whole(folder, PlainServer(), "a replica on the GPU, by the local engine"))
+
+
+def bento(folder: Path) -> Iterator[Finding]:
+    title = "a replica of a bento on the GPU, by the local engine"
+    yield asyncio.run(_whole(folder, Bento(), title))
+
+
+def halves(folder: Path) -> Iterator[Finding]:
+    yield from asyncio.run(_halves(folder))
+
+
+async def _whole(folder: Path, program: Program, title: str) -> Finding:
+    async with _running(folder, program) as engine:
+        (replica,) = await _ready(engine, workload(1.0), 1)
+        said = await asyncio.to_thread(work, replica.address)
+        _look(said)
+        await engine.scale(workload(1.0), 2)
+        reason = await _waits(engine)
+    return Finding(title, f"ready in {replica.cold_start_s:.1f} s", True, f"a second: {reason}")
+
+
+async def _halves(folder: Path) -> list[Finding]:
+    async with _running(folder, PlainServer()) as engine:
+        (one,) = await _ready(engine, workload(0.5), 1)
+        alone = await asyncio.to_thread(work, one.address)
+        replicas = await _ready(engine, workload(0.5), 2)
+        calls = [asyncio.to_thread(work, replica.address) for replica in replicas]
+        both = await asyncio.gather(*calls)
+        for said in both:
+            _look(said)
+        ensure(both[0]["pid"] != both[1]["pid"], "both answers are of one process")
+        ensure(both[0]["uuid"] == both[1]["uuid"], "the halves are of two GPUs")
+        await engine.scale(workload(0.5), 3)
+        reason = await _waits(engine)
+    more_bytes = max(said["used_bytes"] for said in both) - alone["used_bytes"]
+    slowest_s = max(replica.cold_start_s for replica in replicas)
+    figure = f"ready in {slowest_s:.1f} s; the second takes {more_bytes / MIB:,.0f} MiB"
+    return [Finding("two replicas on halves of a GPU", figure, True, f"a third: {reason}")]
+
+
+@asynccontextmanager
+async def _running(folder: Path, program: Program) -> AsyncIterator[LocalEngine]:
+    settings = LocalSettings(standby=StandbySettings(StandbyMode.OFF))
+    engine = LocalEngine(folder, Programs(program), machine(), settings)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop_all()
+        await engine.close()
+
+
+async def _ready(engine: LocalEngine, wanted: Workload, count: int) -> Sequence[Replica]:
+    """So many replicas, all ready. Raises CheckFailed with the log of one that ended."""
+    await engine.scale(wanted, count)
+
+    def are_ready(replicas: Sequence[Replica]) -> bool:
+        for replica in replicas:
+            tail = " | ".join(replica.log_tail[-3:])
+            ensure(replica.state not in GONE, f"{replica.reason} {tail}")
+        return [replica.state for replica in replicas] == [READY] * count
+
+    return await _until(engine, are_ready)
+
+
+async def _waits(engine: LocalEngine) -> str:
+    """Why one more, which does not fit, is pending."""
+
+    def one_waits(replicas: Sequence[Replica]) -> bool:
+        return any(each.state is ReplicaState.PENDING and each.reason for each in replicas)
+
+    replicas = await _until(engine, one_waits)
+    return next(each.reason for each in replicas if each.state is ReplicaState.PENDING)
+
+
+async def _until(
+    engine: LocalEngine, holds: Callable[[Sequence[Replica]], bool]
+) -> Sequence[Replica]:
+    try:
+        async with asyncio.timeout(READY_S):
+            while not holds(engine.replicas()):
+                await engine.changed()
+    except TimeoutError:
+        states = "; ".join(f"{each.state}: {each.reason}" for each in engine.replicas())
+        raise CheckFailed(f"after {READY_S:g} s still {states}") from None
+    return engine.replicas()
+
+
+def _look(said: dict[str, Any]) -> None:
+    ensure(said["right"], "a product that a replica computed on the GPU is wrong")
+    ensure(said["count"] == 1, f"a replica with one GPU sees {said['count']}")

@@ -1,0 +1,12 @@
+"""A standby that becomes a `replica_server`: the platform's own until it has its job."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hotplate.serving.replica.standby import main
+from hotplate.serving.replica.worker import run
+from loadtests.gpu.replica_server import serve
+
+if __name__ == "__main__":
+    run(partial(main, serve))

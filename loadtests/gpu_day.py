@@ -1,0 +1,191 @@
+"""`make gpu`: all that a machine with a GPU has to show, as one table, in at most 8 minutes.
+
+Every check of `gpu/checks.py`, which are the tests marked `gpu`, and `bench.py gpu`; each in a
+process of its own with a time limit. Needs this checkout and PyTorch; what a check needs beyond
+that and does not find is a row that says so. No network.
+
+Exit status: 0 = whatever could run holds; 1 = something does not; 2 = wrong flags; 3 = nothing
+could run: there is no PyTorch, or no GPU that it can use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+# Run as a file, as `python -m loadtests.gpu_day` would be: imports start at the root.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from loadtests.child import END_S, BenchmarkFailed, Child, checkout_environ, end_children, running
+from loadtests.gpu.checks import CHECKS, Check
+from loadtests.gpu.finding import Finding
+
+BUDGET_S = 470.0
+"""All of it, so that the table is there within 8 minutes."""
+MACHINE_S = 60.0
+"""The first import of PyTorch reads gigabytes from a disk."""
+PR_SET_CHILD_SUBREAPER = 36
+NO_TORCH, NO_GPU = "torch", "a GPU that PyTorch can use"
+HOLDS, FAILS, MISSING, NOT_RUN = "holds", "FAILS", "missing", "not run"
+MACHINE = """
+import json, platform, torch
+there = torch.cuda.is_available()
+gpus = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())] if there else []
+about = f"torch {torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}"
+print(json.dumps({"gpus": gpus, "about": about}), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    check: str
+    figure: str
+    verdict: str
+    remark: str
+
+
+def main() -> int:
+    flags = _parser().parse_args()
+    checks = [check for check in CHECKS if check.name in (flags.names or ALL)]
+    # What a check has started and not stopped becomes our child, when the check ends.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    rows: list[Row] = []
+    try:
+        asyncio.run(_run(checks, flags.budget, rows))
+    except KeyboardInterrupt:
+        rows.append(Row("stopped", "", NOT_RUN, "by Ctrl-C"))
+    print("\n".join(_table(rows)))
+    if flags.json is not None:
+        flags.json.write_text(json.dumps([asdict(row) for row in rows]))
+    return status_of(rows)
+
+
+def status_of(rows: Iterable[Row]) -> int:
+    """The exit status that says what the rows do."""
+    verdicts = [row.verdict for row in rows]
+    if FAILS in verdicts or NOT_RUN in verdicts:
+        return 1
+    return 0 if any(verdict in (HOLDS, "") for verdict in verdicts) else 3
+
+
+async def _run(checks: Sequence[Check], budget_s: float, rows: list[Row]) -> None:
+    """Adds to `rows` as it goes, so that they can be shown however this ends."""
+    ends_at = time.monotonic() + budget_s
+    with tempfile.TemporaryDirectory(prefix="hotplate-gpu-") as name:
+        folder = Path(name)
+        machine, lacking = await _machine(folder)
+        rows.append(machine)
+        for number, check in enumerate(checks):
+            own = folder / str(number)
+            own.mkdir()
+            left_s = ends_at - time.monotonic()
+            print(f"{check.title} …", file=sys.stderr, flush=True)
+            rows += await _rows(check, own, left_s, lacking)
+
+
+async def _machine(folder: Path) -> tuple[Row, list[str]]:
+    """What runs here, and what is missing for everything."""
+    if find_spec("torch") is None:
+        return Row("this machine", f"Python {sys.version.split()[0]}", MISSING, NO_TORCH), [
+            NO_TORCH
+        ]
+    command = [sys.executable, "-c", MACHINE]
+    try:
+        async with _child(command, folder / "machine.log") as child:
+            said = await child.said(MACHINE_S)
+    except BenchmarkFailed as error:
+        return Row("this machine", "", FAILS, str(error)), [NO_GPU]
+    if not said["gpus"]:
+        return Row("this machine", said["about"], MISSING, NO_GPU), [NO_GPU]
+    return Row("this machine", "; ".join(said["gpus"]), "", said["about"]), []
+
+
+async def _rows(check: Check, folder: Path, left_s: float, lacking: Sequence[str]) -> list[Row]:
+    """What one check has found, and last what went wrong."""
+    missing = list(dict.fromkeys([*lacking, *check.missing()]))
+    if missing:
+        return [Row(check.title, "", MISSING, ", ".join(missing))]
+    if left_s <= 1:
+        return [Row(check.title, "", NOT_RUN, "the time for all was over")]
+    limit_s = min(check.limit_s, left_s)
+    rows: list[Row] = []
+    command = [sys.executable, "-m", "loadtests.gpu.check_process", check.name, str(folder)]
+    try:
+        async with asyncio.timeout(limit_s), _child(command, folder.with_suffix(".log")) as child:
+            while "end" not in (said := await child.said(limit_s + 1)):
+                rows.append(_row(Finding(**said)))
+    except TimeoutError:
+        return [*rows, Row(check.title, "", FAILS, f"it did not end in {limit_s:.0f} s")]
+    except BenchmarkFailed as error:
+        return [*rows, Row(check.title, "", FAILS, str(error))]
+    if "missing" in said:
+        return [*rows, Row(check.title, "", MISSING, said["missing"])]
+    return [*rows, Row(check.title, "", FAILS, said["end"])] if said["end"] else rows
+
+
+@asynccontextmanager
+async def _child(command: Sequence[str], log: Path) -> AsyncIterator[Child]:
+    """A process for the time of the block; nothing that it has started is left."""
+    offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    environ = checkout_environ() | offline
+    async with running(*command, log=log, environ=environ, listened=True, grace_s=1.0) as child:
+        try:
+            yield child
+        finally:
+            await child.stop(1.0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await child.wait()
+            await end_children()
+
+
+def _row(finding: Finding) -> Row:
+    verdict = {True: HOLDS, False: FAILS, None: ""}[finding.holds]
+    return Row(finding.what, finding.figure, verdict, finding.remark)
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    """In Markdown, for a page and for the eye."""
+    cells = [["check", "figure", "verdict", "missing, or a remark"]]
+    cells += [
+        [" ".join(text.replace("|", "/").split()) for text in asdict(row).values()] for row in rows
+    ]
+    widths = [max(len(row[column]) for row in cells) for column in range(3)]
+    cells.insert(1, ["-" * width for width in [*widths, 3]])
+    return ["| " + " | ".join([*map(str.ljust, row[:3], widths), row[3]]) + " |" for row in cells]
+
+
+ALL = [check.name for check in CHECKS]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpu_day", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", type=_known, metavar="CHECK", help=f"of {', '.join(ALL)}; else all"
+    )
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds for everything")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there too")
+    return parser
+
+
+def _known(name: str) -> str:
+    """Raises ArgumentTypeError."""
+    if name not in ALL:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(ALL)}")
+    return name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""`make gpu`: its checks are the tests marked `gpu`; here without a GPU, and on a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadtests.child import checkout_environ
+from loadtests.gpu.checks import CHECKS, Check
+from loadtests.gpu_day import FAILS, HOLDS, MISSING, NO_GPU, Row, status_of
+from tests.patience import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+DAY = str(ROOT / "loadtests" / "gpu_day.py")
+STAND_IN = Path(__file__).with_name("stand_in")
+QUICK = [pytest.param(check, id=check.name) for check in CHECKS if check.quick]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("check", QUICK)
+def test_on_a_gpu(check: Check, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    if missing := check.missing():
+        pytest.skip(f"needs {', '.join(missing)}")
+    for finding in check.run(tmp_path):
+        assert finding.holds is not False, finding
+
+
+def test_every_test_that_needs_a_gpu_is_one_of_its_checks() -> None:
+    """So that they run where there is no pytest."""
+    mark = "mark." + "gpu"
+    marked = [path for path in ROOT.glob("tests/**/*.py") if mark in path.read_text()]
+    assert marked == [Path(__file__)]
+
+
+def day(
+    folder: Path, *names: str, before: tuple[str, ...] = (), **environ: str
+) -> tuple[int, list[dict[str, str]]]:
+    """Exit status and rows."""
+    file = folder / "rows.json"
+    command = [sys.executable, *before, DAY, "--json", str(file), *names]
+    done = subprocess.run(
+        command, env={**os.environ, **environ}, cwd=folder, capture_output=True, text=True
+    )
+    assert file.exists(), done.stderr
+    rows: list[dict[str, str]] = json.loads(file.read_text())
+    for row in rows:
+        assert f"| {row['check']} " in done.stdout, done.stdout
+    return done.returncode, rows
+
+
+@pytest.mark.parametrize("before", [("-S",), ("-S", "-I")])
+def test_without_any_package_each_row_names_what_is_missing(
+    tmp_path: Path, before: tuple[str, ...]
+) -> None:
+    status, rows = day(tmp_path, before=before)
+    assert status == 3
+    assert len(rows) == 1 + len(CHECKS)
+    assert {row["verdict"] for row in rows} == {MISSING}
+    about = {row["check"]: row["remark"] for row in rows}
+    assert (
+        about["a replica of a bento on the GPU, by the local engine"] == "torch, aiohttp, bentoml"
+    )
+    assert about["GPUs as the platform detects them"] == "torch, nvidia-ml-py"
+
+
+def test_without_a_gpu_each_row_says_so(tmp_path: Path) -> None:
+    status, rows = day(tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert status == 3
+    assert {(row["verdict"], row["remark"]) for row in rows} == {(MISSING, NO_GPU)}
+
+
+def test_what_hangs_or_dies_is_a_row_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    fault = tmp_path / "fault"
+    fault.mkdir()
+    (fault / "aiohttp.py").write_text("import os\nos.abort()\n")
+    path = f"{fault}:{STAND_IN}"
+    status, rows = day(tmp_path, "replicas.whole", "weights.arriving", PYTHONPATH=path)
+    assert status == 1
+    assert [row["verdict"] for row in rows] == ["", FAILS, HOLDS]
+    assert "ended too early" in rows[1]["remark"]
+
+    left = tmp_path / "left"
+    (fault / "aiohttp.py").write_text(
+        "import subprocess, sys, threading\n"
+        "command = [sys.executable, '-S', '-c', 'import threading; threading.Event().wait()']\n"
+        "child = subprocess.Popen(command, start_new_session=True)\n"
+        f"open({str(left)!r}, 'w').write(str(child.pid))\n"
+        "threading.Event().wait()\n"
+    )
+    names = ("replicas.whole", "weights.arriving")
+    status, rows = day(tmp_path, "--budget", "20", *names, PYTHONPATH=path)
+    assert status == 1
+    assert [row["verdict"] for row in rows] == ["", FAILS, "not run"]
+    assert "did not end in" in rows[1]["remark"]
+    assert not Path("/proc", left.read_text()).exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hardware.detected",
+        "hardware.visible",
+        "replicas.whole",
+        "replicas.halves",
+        "replicas.bento",
+        "standbys.plain",
+        "standbys.bento",
+        "weights.every_dtype",
+        "weights.arriving",
+        "weights.pretrained",
+    ],
+)
+def test_a_check_holds_on_a_stand_in(name: str, tmp_path: Path) -> None:
+    said = on_stand_in(name, tmp_path)
+    assert said[-1] == {"end": ""}
+    assert said[:-1]
+    for finding in said[:-1]:
+        is_speed = "to reach" in finding["remark"]  # a busy machine's say nothing here
+        assert is_speed or finding["holds"], finding
+
+
+def on_stand_in(name: str, folder: Path, **environ: str) -> list[dict[str, Any]]:
+    """What one check's process says there."""
+    (folder / "check").mkdir()
+    ours = checkout_environ()
+    path = f"{STAND_IN}:{ours['PYTHONPATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "loadtests.gpu.check_process", name, str(folder / "check")],
+        env={**ours, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **environ},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert said, done.stderr
+    return said
+
+
+def test_the_exit_status_says_what_the_rows_do() -> None:
+    rows = {verdict: Row("a check", "", verdict, "") for verdict in (HOLDS, FAILS, MISSING, "")}
+    assert status_of([rows[""], rows[HOLDS], rows[MISSING]]) == 0
+    assert status_of([rows[HOLDS], rows[FAILS]]) == 1
+    assert status_of([rows[MISSING]]) == 3
