@@ -46,9 +46,13 @@ STATUSES: dict[type[Exception], int] = {
 
 def error_response(error: PlatformError | CacheError | DeployError) -> web.Response:
     """`{"error": {"code", "message"}}`. The bentoml client prints it as it is."""
-    status = next((STATUSES[kind] for kind in type(error).mro() if kind in STATUSES), 500)
     retry_after_s = getattr(error, "retry_after_s", None)
-    return response(status, error.code, str(error), retry_after_s)
+    return response(status_of(error), error.code, str(error), retry_after_s)
+
+
+def status_of(error: Exception) -> int:
+    """500 for what is not in the table."""
+    return next((STATUSES[kind] for kind in type(error).mro() if kind in STATUSES), 500)
 
 
 def plain_response(path: str, error: web.HTTPException) -> web.Response:

@@ -28,6 +28,7 @@ from hotplate.platform.api.transfers import Transfers
 from hotplate.platform.api.unpacking import Unpacking
 from hotplate.platform.api.uploads import Uploads
 from hotplate.platform.controller.face import ControllerFace
+from hotplate.platform.dashboard.pages import Pages
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
 
@@ -65,6 +66,7 @@ def make_app(
     app.add_routes(InstanceTypes(controller).routes())
     app.add_routes(Quotas(store, controller).routes())
     app.add_routes(Hotplate(store, controller, settings).routes())
+    app.add_routes(Pages(store, auth, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
         sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings.upload_life_s))

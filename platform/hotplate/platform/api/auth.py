@@ -45,12 +45,13 @@ class Auth:
         @web.middleware
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.path.startswith(GUARDED) and request.path not in WITHOUT_TOKEN:
-                await self._admit(request)
+                await self.admit(request)
             return await handler(request)
 
         return authenticate
 
-    async def _admit(self, request: web.Request) -> None:
+    async def admit(self, request: web.Request) -> None:
+        """Note whose token the request has. Raises Unauthorized and Forbidden."""
         secret = request.headers.get(TOKEN_HEADER, "")
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")

@@ -52,6 +52,12 @@ class Identities(Database):
 
         return self._settle_races(find_or_add)
 
+    def only_organization(self) -> Organization | None:
+        """The one that there is; None where there are more, or none."""
+        with self._session() as session:
+            rows = session.scalars(select(OrganizationRow).limit(2)).all()
+            return organization_record(rows[0]) if len(rows) == 1 else None
+
     def add_token(
         self,
         user_id: int,

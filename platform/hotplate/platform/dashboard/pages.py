@@ -1,0 +1,96 @@
+"""`GET /deployments/NAME`: the page to which the link leads that every `bentoml deploy` prints."""
+
+from __future__ import annotations
+
+import shlex
+
+from aiohttp import web
+
+from hotplate.platform import http_errors
+from hotplate.platform.api import views
+from hotplate.platform.api.auth import TOKEN_HEADER, Auth
+from hotplate.platform.api.deployments import advertised_origin
+from hotplate.platform.api.requests import organization
+from hotplate.platform.api.settings import ApiSettings
+from hotplate.platform.controller.face import ControllerFace
+from hotplate.platform.dashboard.rendering import page
+from hotplate.platform.dashboard.sample_calls import mounted_paths, plain_call, sample_calls
+from hotplate.platform.dashboard.visitors import is_from_this_machine
+from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
+from hotplate.platform.store.records import Deployment, Organization, Outcome
+from hotplate.platform.store.store import Store
+
+EVENTS = 12
+REFRESH_S = 5
+PASSING = ("deploying", "terminating")
+"""Statuses that another one follows: the page is asked for again meanwhile."""
+
+
+class Pages:
+    def __init__(
+        self, store: Store, auth: Auth, controller: ControllerFace, settings: ApiSettings
+    ) -> None:
+        self._store = store
+        self._auth = auth
+        self._controller = controller
+        self._settings = settings
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/deployments/{name}", self.deployment)]
+
+    async def deployment(self, request: web.Request) -> web.Response:
+        """Who may not see it learns how to ask, and not whether there is one of that name."""
+        name = request.match_info["name"]
+        try:
+            tenant = await self._tenant(request)
+            found = await self._store.run(self._store.find_deployment, tenant.id, name)
+        except PlatformError as error:
+            status = http_errors.status_of(error)
+            return page(
+                "problem.html",
+                status,
+                sentence=str(error),
+                asks=isinstance(error, Unauthorized | Forbidden),
+                name=shlex.quote(name),
+                address=shlex.quote(str(request.url.with_query(None))),
+                token_header=TOKEN_HEADER,
+            )
+        return await self._shown(request, found)
+
+    async def _tenant(self, request: web.Request) -> Organization:
+        """Whose deployments the caller may see. Raises Unauthorized and Forbidden."""
+        if TOKEN_HEADER in request.headers:
+            await self._auth.admit(request)
+            return organization(request)
+        hosts = request.headers.getall("Host", [])
+        if is_from_this_machine(request.remote or "", hosts, request.headers):
+            if only := await self._store.run(self._store.only_organization):
+                return only
+            raise Unauthorized("this installation has more than one organization")
+        raise Unauthorized("you do not ask from the machine itself")
+
+    async def _shown(self, request: web.Request, deployment: Deployment) -> web.Response:
+        events = await self._store.run(self._store.events, deployment.id, EVENTS)
+        url = views.deployment_url(deployment, advertised_origin(request, self._settings))
+        answering = deployment.serving or deployment.latest
+        schema = answering.bento.manifest.get("schema")
+        protected = bool(answering.config.get("access_authorization"))
+        replicas = self._controller.live(deployment.id)["replicas"]
+        failed = deployment.latest.outcome is Outcome.FAILED
+        return page(
+            "deployment.html",
+            refresh_s=REFRESH_S if deployment.status in PASSING else None,
+            deployment=deployment,
+            url=url,
+            replicas=replicas,
+            ready=sum(replica["state"] == "ready" for replica in replicas),
+            answering=answering,
+            log_tail=deployment.latest.log_tail if failed else (),
+            calls=sample_calls(schema, url, protected=protected),
+            mounted=[
+                plain_call(url, path, protected=protected)
+                for path in mounted_paths(schema) or ["/"]
+            ],
+            protected=protected,
+            events=events,
+        )

@@ -1,0 +1,61 @@
+"""Pages as HTML: escaped whatever is in them, and shut off from everything else."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+_HERE = Path(__file__).parent
+_STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
+_STYLE_DIGEST = b64encode(sha256(_STYLE.encode()).digest()).decode()
+
+HEADERS = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_DIGEST}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Host, X-YATAI-API-TOKEN",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Of every page: no scripts, no frames, nothing from elsewhere, and nobody keeps it."""
+
+_templates = Environment(
+    loader=FileSystemLoader(_HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.globals["style"] = Markup(_STYLE)
+_templates.filters["moment"] = lambda at: _moment(at)
+
+
+def page(
+    template: str, status: int = 200, refresh_s: int | None = None, **values: Any
+) -> web.Response:
+    """A template with these values; the browser asks again after `refresh_s`."""
+    text = _templates.get_template(template).render(values)
+    headers = dict(HEADERS)
+    if refresh_s is not None:
+        headers["Refresh"] = str(refresh_s)
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Token header="X-YATAI-API-TOKEN"'
+    return web.Response(
+        text=text, status=status, content_type="text/html", charset="utf-8", headers=headers
+    )
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,228 @@
+"""How to call each of a service's methods, with curl and with BentoML's client; pure.
+
+Names and routes are a bento's: all of them are quoted for the shell and for Python.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from hotplate.platform.dashboard.sample_input import Schema, members, sample
+
+SHOWN = 12
+"""Methods with an example; a page of more is read by nobody."""
+MOUNTED = 20
+FILES = {"image": "picture.png", "audio": "sound.wav", "video": "film.mp4"}
+TOKEN = "BENTO_CLOUD_API_KEY"
+CLIENTS_OWN = frozenset(
+    ("call", "client", "client_cls", "close", "default_temp_dir", "is_ready", "request", "serde")
+)
+"""What BentoML's client calls something else: a method of that name is `api_NAME` there."""
+SAFE_IN_ROUTES = "/:@!$&'()*+,;=~"
+
+
+@dataclass(frozen=True)
+class SampleCall:
+    """One method of a service."""
+
+    title: str
+    """Its route."""
+    doc: str
+    curl: str
+    python: str
+
+
+@dataclass(frozen=True)
+class _Method:
+    name: str
+    route: str
+    url: str
+    """Of the deployment."""
+    protected: bool
+    streams: bool
+    is_task: bool
+    input: Schema
+
+    @property
+    def root(self) -> bool:
+        """Whether its one argument is the whole body."""
+        return bool(self.input.get("root_input"))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """By name, what is sent; a `_File` for a file."""
+        return {name: _value(each, name) for name, each in members(self.input).items()}
+
+    @property
+    def address(self) -> str:
+        return self.url + quote(self.route, safe=SAFE_IN_ROUTES)
+
+
+@dataclass(frozen=True)
+class _File:
+    name: str
+
+    def __repr__(self) -> str:
+        return f"Path({self.name!r})"
+
+
+def sample_calls(schema: object, url: str, *, protected: bool) -> list[SampleCall]:
+    """Of the methods that a bento's `schema` lists; `protected` = callers need a token."""
+    return [_sample(method, doc) for method, doc in _methods(schema, url, protected)][:SHOWN]
+
+
+def mounted_paths(schema: object) -> list[str]:
+    """What mounted applications of the service answer."""
+    paths = schema.get("paths") if isinstance(schema, Mapping) else None
+    if not isinstance(paths, Mapping):
+        return []
+    found = [
+        str(path)
+        for path, about in paths.items()
+        if isinstance(about, Mapping) and about.get("mounted")
+    ]
+    return found[:MOUNTED]
+
+
+def plain_call(url: str, path: str, *, protected: bool) -> str:
+    """A GET with curl."""
+    return " ".join(["curl", *_token(protected), shlex.quote(url + quote(path, SAFE_IN_ROUTES))])
+
+
+def _methods(schema: object, url: str, protected: bool) -> Iterator[tuple[_Method, str]]:
+    routes = schema.get("routes") if isinstance(schema, Mapping) else None
+    for route in routes if isinstance(routes, list) else ():
+        if not isinstance(route, Mapping) or not isinstance(route.get("route"), str):
+            continue
+        given, output = route.get("input"), route.get("output")
+        yield (
+            _Method(
+                name=str(route.get("name") or ""),
+                route=route["route"],
+                url=url,
+                protected=protected,
+                streams=isinstance(output, Mapping) and bool(output.get("is_stream")),
+                is_task=bool(route.get("is_task")),
+                input=given if isinstance(given, Mapping) else {},
+            ),
+            str(route.get("doc") or ""),
+        )
+
+
+def _sample(method: _Method, doc: str) -> SampleCall:
+    return SampleCall(method.route, doc.strip(), _curl(method), _python(method))
+
+
+def _value(schema: object, name: str) -> Any:
+    if isinstance(schema, Mapping):
+        if schema.get("type") == "file":
+            return _File(FILES.get(str(schema.get("format")), "file.bin"))
+        items = schema.get("items")
+        if isinstance(items, Mapping) and items.get("type") == "file":
+            return [_value(items, name)]
+    return sample(schema, name)
+
+
+def _curl(method: _Method) -> str:
+    address = method.address + ("/submit" if method.is_task else "")
+    words = ["curl", *(["-N"] if method.streams else []), *_token(method.protected)]
+    lines = [" ".join([*words, "-X POST", shlex.quote(address)]), *_body(method)]
+    curl = " \\\n  ".join(lines)
+    if method.is_task:
+        asks = shlex.quote(f"{method.address}/get?task_id=TASK_ID")
+        curl += "\n" + " ".join(["curl", *_token(method.protected), asks])
+    return curl
+
+
+def _body(method: _Method) -> Iterator[str]:
+    """curl's arguments for it."""
+    arguments = method.arguments
+    if method.root:
+        value = _value({**method.input, "root_input": None}, method.name)
+        if isinstance(value, _File):
+            yield f"--data-binary @{value.name}"
+            return
+    elif any(isinstance(_first(value), _File) for value in arguments.values()):
+        for name, value in arguments.items():
+            file = _first(value)
+            part = f"@{file.name}" if isinstance(file, _File) else json.dumps(value)
+            yield "-F " + shlex.quote(f"{name}={part}")
+        return
+    else:
+        value = arguments
+    yield "-H 'Content-Type: application/json'"
+    yield "-d " + shlex.quote(json.dumps(value))
+
+
+def _python(method: _Method) -> str:
+    opens = f"{method.url!r}"
+    if method.protected:
+        opens += f", token=os.environ[{TOKEN!r}]"
+    call = _call(method)
+    uses_files = "Path(" in call
+    lines = [
+        *(["import asyncio"] if method.is_task else []),
+        *(["import os"] if method.protected else []),
+        *(["from pathlib import Path"] if uses_files else []),
+        *([""] if method.is_task or method.protected or uses_files else []),
+        "import bentoml",
+        "",
+    ]
+    if method.is_task:
+        return "\n".join([*lines, *_task(opens, call)])
+    lines.append(f"with bentoml.SyncHTTPClient({opens}) as client:")
+    if method.streams:
+        lines += [f"    for piece in {call}:", "        print(piece)"]
+    else:
+        lines.append(f"    print({call})")
+    return "\n".join(lines)
+
+
+def _task(opens: str, call: str) -> list[str]:
+    """Its client for synchronous code cannot submit tasks (BentoML 1.4.39)."""
+    return [
+        "async def main():",
+        f"    async with bentoml.AsyncHTTPClient({opens}) as client:",
+        f"        task = await {call}",
+        "        print(task.id, await task.get_status())",
+        "",
+        "asyncio.run(main())",
+    ]
+
+
+def _call(method: _Method) -> str:
+    does = ".submit" if method.is_task else ""
+    name = f"api_{method.name}" if method.name in CLIENTS_OWN else method.name
+    if method.root:
+        given = repr(_value({**method.input, "root_input": None}, method.name))
+    else:
+        given = _keywords(method.arguments)
+    if name == "__call__":
+        return f"client{does}({given})"
+    if _is_name(name):
+        return f"client.{name}{does}({given})"
+    return f"getattr(client, {name!r}){does}({given})"
+
+
+def _keywords(arguments: Mapping[str, Any]) -> str:
+    if all(map(_is_name, arguments)):
+        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return f"**{dict(arguments)!r}"
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _token(protected: bool) -> list[str]:
+    return [f'-H "Authorization: Bearer ${TOKEN}"'] if protected else []

@@ -1,0 +1,141 @@
+"""The page of a deployment, by what it says: its commands and programs are run as they stand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.scenarios.bentos import IMAGE
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, exit_of
+
+pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
+
+SERVICE = (
+    IMAGE
+    + """
+from pathlib import Path
+
+import fastapi
+import numpy
+from pydantic import BaseModel, Field
+
+app = fastapi.FastAPI()
+
+
+@app.get("/menu")
+def menu() -> dict:
+    return {"menu": "of the day"}
+
+
+class Dish(BaseModel):
+    name: str = Field(examples=["soup"])
+    portions: int = Field(ge=2)
+    hot: bool = True
+
+
+@bentoml.service(image=image)
+@bentoml.asgi_app(app, path="/app")
+class Kitchen:
+    @bentoml.api
+    def cook(self, dish: Dish) -> str:
+        return f"{dish.portions} of {dish.name}"
+
+    @bentoml.api(input_spec=Dish)
+    def order(self, **dish) -> str:
+        return f"ordered {dish['name']}"
+
+    @bentoml.api
+    def weigh(self, amounts: numpy.ndarray, unit: str) -> str:
+        return f"weighed {float(amounts.sum()):g} {unit}"
+
+    @bentoml.api
+    def read(self, recipe: Path, note: str) -> str:
+        return f"read {recipe.read_text()} {note}"
+
+    @bentoml.api
+    async def sing(self, prompt: str) -> AsyncIterator[str]:
+        for word in ("la", "li", "lu"):
+            yield f"sung {word} "
+
+    @bentoml.task
+    def stew(self, minutes: int) -> str:
+        return f"stewed {minutes}"
+
+    @bentoml.api
+    def ring(self) -> str:
+        return "rung"
+"""
+)
+ANSWERS = {
+    "/cook": "2 of soup",
+    "/order": "ordered soup",
+    "/weigh": "weighed 2 Hello",
+    "/read": "read flour Hello",
+    "/sing": "sung lu",
+    "/stew": "pending",
+    "/ring": "rung",
+}
+
+
+class Blocks(HTMLParser):
+    """The texts of `<h3>` and `<pre class=…>`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str]] = []
+        self._in = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in = tag if tag == "h3" else dict(attrs).get("class") or "" if tag == "pre" else ""
+        if self._in:
+            self.found.append((self._in, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._in:
+            kind, text = self.found[-1]
+            self.found[-1] = (kind, text + data)
+
+
+async def page_of(platform: Platform, name: str) -> str:
+    """As a browser on this machine gets it."""
+    address = f"{platform.url}/deployments/{name}"
+    async with aiohttp.ClientSession() as http, http.get(address) as answer:
+        assert answer.status == 200
+        return await answer.text()
+
+
+async def test_what_the_page_tells_to_type_works_as_it_stands(
+    platform: Platform, laptop: Laptop, tmp_path: Path
+) -> None:
+    folder = laptop.project("paged", SERVICE)
+    said = await laptop.bentoml("deploy", ".", "-n", "paged", folder=folder)
+    assert f"{platform.url}/deployments/paged" in said
+    text = await page_of(platform, "paged")
+    assert "1 replica ready" in unescape(text)
+    (tmp_path / "file.bin").write_text("flour")
+    blocks = Blocks(text).found
+    titles = [block for kind, block in blocks if kind == "h3"]
+    assert sorted(titles) == sorted(ANSWERS)
+    environ = {**os.environ, "BENTOML_DO_NOT_TRACK": "True"}
+    title = ""
+    for kind, block in blocks:
+        if kind == "h3":
+            title = block
+            continue
+        interpreter = [sys.executable, "-c"] if kind == "python" else ["/bin/sh", "-c"]
+        status, said = await exit_of([*interpreter, block], environ, tmp_path)
+        assert status == 0, said
+        wanted = "of the day" if kind == "mounted" else ANSWERS[title]
+        assert wanted.lower() in said.lower(), block
+    await platform.delete("paged")
