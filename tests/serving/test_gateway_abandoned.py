@@ -153,22 +153,25 @@ async def test_whatever_is_no_websocket_keeps_its_slot_until_its_handler_ends(
     assert not kitchen.server.demand().abandoned
 
 
-async def test_who_left_behind_what_the_replica_does_not_take_is_noticed(kitchen: Kitchen) -> None:
-    """Nothing more is read of such a caller, so its end is not either."""
+async def stuck(kitchen: Kitchen) -> Caller:
+    """A caller that has sent so much that nothing more is read of it: the replica takes nothing."""
     await ready(kitchen, worker=True)
     caller = await asked(kitchen)
     assert (await caller.head())[0] == 101
     caller.send_raw(bytes(32 << 20))
-    await until(lambda: caller.writer.transport.get_write_buffer_size())
-    caller.leave()
+    (front,) = kitchen.server.callers._fronts
+    await until(lambda: front.read_paused)
+    return caller
+
+
+async def test_who_left_behind_what_the_replica_does_not_take_is_noticed(kitchen: Kitchen) -> None:
+    caller = await stuck(kitchen)
+    caller.leave(reset=True)
     await until(lambda: kitchen.server.demand().abandoned == {"r1": 1})
 
 
 async def test_who_is_still_there_behind_it_is_waited_for(kitchen: Kitchen) -> None:
-    await ready(kitchen, worker=True)
-    caller = await asked(kitchen)
-    assert (await caller.head())[0] == 101
-    caller.send_raw(bytes(32 << 20))
+    await stuck(kitchen)
     await asyncio.sleep(3 * ABANDON_S)
     assert kitchen.server.queue.in_flight == 1
 

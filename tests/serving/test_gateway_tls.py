@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving.backends import SWITCH
 from tests.serving.callers import Caller, until
 from tests.serving.conftest import Kitchen
 
@@ -51,6 +52,22 @@ async def test_a_route_with_a_certificate_is_called_by_https(
     await until(lambda: kitchen.backend.running == 1)
     caller.leave()
     await until(lambda: kitchen.server.counters.left == 1)
+
+
+async def test_a_websocket_whose_caller_vanishes_gives_its_slot_back(
+    kitchen: Kitchen, tmp_path: Path
+) -> None:
+    certificate, key = issue(tmp_path, "one")
+    kitchen.backend.never_ends("/ws", SWITCH)
+    kitchen.limit(abandon_s=0.1)
+    await kitchen.wake(worker=True)
+    await kitchen.serve(tls_certificate=str(certificate), tls_key=str(key))
+    caller = await caller_of(kitchen, certificate)
+    caller.send("/ws", connection="Upgrade", upgrade="websocket")
+    assert (await caller.head())[0] == 101
+    caller.leave()
+    await until(lambda: kitchen.server.demand().abandoned == {"r1": 1})
+    assert kitchen.server.queue.in_flight == 0
 
 
 async def test_a_new_certificate_is_taken_over_and_a_bad_one_is_told(
