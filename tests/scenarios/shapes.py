@@ -119,7 +119,7 @@ class Shapes:
     laptop: Laptop
     folder: Path
     command_port: int
-    """Where the command of `command` listens."""
+    """For which the command of `command` is written."""
     page_port: int
     """Where a page comes from that may call the hall and `prefixed`."""
 

@@ -162,5 +162,10 @@ async def test_mistakes_are_answered_with_a_sentence(laptop: Laptop, kitchen: st
     mistake = ("--config-dict", json.dumps({"bento": kitchen, "services": {"Kitchn": {}}}))
     said = await laptop.bentoml("deploy", *mistake, fails=True)
     assert "services.Kitchn: the bento has no such service; did you mean 'Kitchen'?" in said
+    reserved = ("--env", "BENTOCLOUD_DEPLOYMENT_URL=http://mine")
+    said = await laptop.bentoml("deploy", kitchen, *reserved, fails=True)
+    assert (
+        "envs[0].name: 'BENTOCLOUD_DEPLOYMENT_URL' is the platform's own in every replica" in said
+    )
     said = await laptop.bentoml("deployment", "terminate", "nobody-made-this", fails=True)
     assert "nobody-made-this" in said

@@ -83,7 +83,7 @@ async def test_a_replica_ends_with_its_command_and_comes_back(
 async def test_a_new_revision_of_a_command_gets_a_port_beside_the_old_one(
     command: str, shapes: Shapes, platform: Platform, laptop: Laptop
 ) -> None:
-    """Without a gap: the old one has the author's port until the new one answers."""
+    """Without a gap: both run until the new one answers."""
     before = await ask(f"{command}/any")
     envs = (f"COMMAND_PORT={shapes.command_port}", f"NOTES={shapes.notes}", "NEW=yes")
     update = [word for env in envs for word in ("--env", env)]

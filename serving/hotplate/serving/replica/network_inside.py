@@ -61,7 +61,7 @@ def enter(pid: int, proxy: int, program: list[str]) -> None:
             _call("setns", theirs, flag)
         os.close(theirs)
     told = dict.fromkeys(_PROXIES, f"http://127.0.0.1:{proxy}")
-    told["NO_PROXY"] = "localhost,127.0.0.1,::1"
+    told["NO_PROXY"] = ",".join(("localhost", "127.0.0.1", "0.0.0.0", "::1", socket.gethostname()))
     both = {**told, **{name.lower(): value for name, value in told.items()}}
     os.execvpe(program[0], program, {**os.environ, **both})
 
