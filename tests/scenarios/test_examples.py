@@ -13,9 +13,10 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop
+from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform
 from tests.scenarios.readme_steps import steps_of, type_in
+from tests.scenarios.shapes import most_at_once
 
 pytestmark = pytest.mark.client
 
@@ -123,6 +124,28 @@ async def test_an_answer_ends_before_a_stop_that_comes_in_several_pieces(
     )
     assert said.choices[0].message.content == "Once upon a "
     assert said.choices[0].finish_reason == "stop"
+
+
+async def test_chats_stream_side_by_side(platform: Platform, laptop: Laptop) -> None:
+    slots = {"config_overrides": {"traffic": {"concurrency": 5}}}
+
+    async def story(client: openai.AsyncOpenAI) -> dict[str, float]:
+        now = asyncio.get_running_loop().time
+        stream = await client.chat.completions.create(
+            model="small", messages=STORY, temperature=0, stream=True
+        )
+        times = [now() async for chunk in stream if chunk.choices[0].delta.content]
+        assert len(times) > 300
+        return {"began": times[0], "ended": times[-1]}
+
+    tag = (await laptop.bentoml("build", "-o", "tag", folder=EXAMPLES / "chat")).strip()
+    tag = tag.splitlines()[-1].removeprefix("__tag__:")
+    async with (
+        deployed(platform, laptop, tag, "chats", Chat=slots) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        spans = await asyncio.gather(*(story(client) for _ in range(5)))
+    assert most_at_once(spans) == 5
 
 
 @pytest.mark.parametrize(
