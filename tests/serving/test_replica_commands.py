@@ -238,7 +238,9 @@ def test_sigterm_is_passed_on_to_the_command(
             asyncio.run(until(lambda: b"\nthe command listens\n" in replica.log.read_bytes()))
         replica.process.send_signal(signal.SIGTERM)
         replica.ended()
-        assert ("in a network of its own" in replica.log.read_text()) != written_down
+        said = replica.log.read_text()
+        assert ("in a network of its own" in said) != written_down
+        assert "has ended" not in said
     assert (tmp_path / "notes").read_text() == "ended\n"
 
 
