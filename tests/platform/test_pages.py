@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from base64 import b64encode
 from dataclasses import dataclass, field
@@ -130,6 +131,22 @@ async def test_a_name_that_nobody_has_is_an_html_404(cloud: Cloud) -> None:
     page = await look(cloud, "/deployments/nobody")
     assert page.status == 404
     assert "nobody" in page.text
+
+
+@pytest.mark.parametrize("host", ["[", "localhost:123456", "a b", "x\xff", "<b>", ""])
+@pytest.mark.parametrize("path", [ECHO, "/deployments/%ff%00", f"/deployments/{'x' * 3000}?y=%3Cb"])
+async def test_no_host_and_no_name_is_too_odd(
+    cloud: Cloud, host: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", cloud.server.port)
+    head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode("latin-1"))
+    answer = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    assert answer.startswith(("HTTP/1.1 401", "HTTP/1.1 400")), answer
+    assert "b" not in Elements(answer).found
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

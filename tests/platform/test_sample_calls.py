@@ -113,6 +113,13 @@ def test_a_schema_without_an_end_has_one() -> None:
     endless: dict[str, Any] = {"type": "array"}
     endless["items"] = endless
     assert json.dumps(sample(endless)).count("[") < 10
+    chosen: dict[str, Any] = {}
+    chosen["anyOf"] = [chosen]
+    assert sample(chosen) is None
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert sample({"type": "integer", "examples": [deep]}) == 1
 
 
 def test_json_goes_as_a_body_and_as_keywords() -> None:

@@ -38,6 +38,7 @@ def test_who_asks_this_machine_from_this_machine_is_at_it(peer: str, host: str) 
         ("127.0.0.1", ["[::1].evil.example"]),
         ("127.0.0.1", ["0.0.0.0:7070"]),
         ("127.0.0.1", ["192.168.0.5:7070"]),
+        ("127.0.0.1", ["localhost:123456"]),
         ("127.0.0.1", [""]),
         ("127.0.0.1", []),
         ("127.0.0.1", ["localhost", "localhost"]),

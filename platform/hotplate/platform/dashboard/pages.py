@@ -52,7 +52,7 @@ class Pages:
                 sentence=str(error),
                 asks=isinstance(error, Unauthorized | Forbidden),
                 name=shlex.quote(name),
-                address=shlex.quote(str(request.url.with_query(None))),
+                address=shlex.quote(f"{request.scheme}://{request.host}{request.raw_path}"),
                 token_header=TOKEN_HEADER,
             )
         return await self._shown(request, found)

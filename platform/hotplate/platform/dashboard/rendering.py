@@ -52,8 +52,10 @@ def page(
         headers["Refresh"] = str(refresh_s)
     if status == 401:
         headers["WWW-Authenticate"] = 'Token header="X-YATAI-API-TOKEN"'
+    # A header or a path may have had bytes that are no text.
+    body = text.encode(errors="replace")
     return web.Response(
-        text=text, status=status, content_type="text/html", charset="utf-8", headers=headers
+        body=body, status=status, content_type="text/html", charset="utf-8", headers=headers
     )
 
 

@@ -10,6 +10,7 @@ import keyword
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
@@ -74,7 +75,8 @@ class _File:
 
 def sample_calls(schema: object, url: str, *, protected: bool) -> list[SampleCall]:
     """Of the methods that a bento's `schema` lists; `protected` = callers need a token."""
-    return [_sample(method, doc) for method, doc in _methods(schema, url, protected)][:SHOWN]
+    shown = islice(_methods(schema, url, protected), SHOWN)
+    return [_sample(method, doc) for method, doc in shown]
 
 
 def mounted_paths(schema: object) -> list[str]:

@@ -42,7 +42,7 @@ def sample(schema: object, name: str = "", deep: int = 0) -> Any:
     """A value as JSON has them. `name` is what the schema's object calls it."""
     if not isinstance(schema, Mapping) or deep > DEEPEST:
         return None
-    for given in _given(schema):
+    for given in _given(schema, deep):
         return given
     kind = schema.get("type")
     if isinstance(kind, Sequence) and not isinstance(kind, str):
@@ -79,7 +79,7 @@ def members(schema: Schema) -> dict[str, Any]:
     return {name: properties[name] for name in chosen[:WIDEST]}
 
 
-def _given(schema: Schema) -> list[Any]:
+def _given(schema: Schema, deep: int) -> list[Any]:
     """What the author says it may be."""
     found = []
     examples = schema.get("examples")
@@ -89,13 +89,20 @@ def _given(schema: Schema) -> list[Any]:
         found.append(schema["default"])
     choices = schema.get("enum")
     found += choices[:1] if isinstance(choices, list) else []
-    found = [each for each in found if len(json.dumps(each)) <= EXAMPLE_CHARS]
+    found = [each for each in found if _is_short(each)]
     for key in ("anyOf", "oneOf", "allOf"):
         among = schema.get(key)
         for each in among if isinstance(among, list) else []:
             if isinstance(each, Mapping) and each.get("type") != "null" and not found:
-                found.append(sample(each))
+                found.append(sample(each, "", deep + 1))
     return found
+
+
+def _is_short(value: Any) -> bool:
+    try:
+        return len(json.dumps(value)) <= EXAMPLE_CHARS
+    except RecursionError:
+        return False
 
 
 def _number(schema: Schema) -> Any:

@@ -23,7 +23,7 @@ def is_from_this_machine(peer: str, hosts: Sequence[str], fields: Iterable[str])
 
 def _is_own_name(host: str) -> bool:
     name, separator, port = host.rpartition(":")
-    if not separator or not port.isdecimal():
+    if not separator or not port.isdecimal() or len(port) > 5:
         name = host
     if name.startswith("[") and name.endswith("]"):
         return _is_loopback(name[1:-1])
