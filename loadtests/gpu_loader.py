@@ -57,9 +57,10 @@ def runai(file: str) -> Iterable[tuple[str, Any]]:
 
 def fastsafetensors(file: str) -> Iterable[tuple[str, Any]]:
     opened = importlib.import_module("fastsafetensors").fastsafe_open
-    with opened(filenames=[file], nogds=True, device=DEVICE, debug_log=False) as tensors:
-        for name in tensors.get_keys():
-            yield name, tensors.get_tensor(name).clone()
+    tensors = opened(filenames=[file], nogds=True, device=DEVICE, debug_log=False)
+    _open.append(tensors)  # so that its memory stays, in any version, without a copy
+    for name in tensors.get_keys():
+        yield name, tensors.get_tensor(name)
 
 
 def instanttensor(file: str) -> Iterable[tuple[str, Any]]:
@@ -73,6 +74,8 @@ def ours(file: str) -> Iterable[tuple[str, Any]]:
     """`file` is one of whoever lends it, as the variables say."""
     return stream(file, DEVICE)
 
+
+_open: list[Any] = []
 
 WAYS: dict[str, Callable[[str], Iterable[tuple[str, Any]]]] = {
     "stream": ours,

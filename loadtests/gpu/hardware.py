@@ -65,15 +65,13 @@ def visible(folder: Path) -> Iterator[Finding]:
 
 
 def machine() -> Machine:
-    """This machine with its first GPU only: by NVML, or as PyTorch says where its package is
-    missing."""
+    """This machine with its first GPU only: by NVML, or as PyTorch says where NVML has none."""
     try:
         found = detect(visible_gpus=os.environ.get(VISIBLE))
     except ModuleNotFoundError:
         cpus = float(len(os.sched_getaffinity(0)))
-        found = Machine(socket.gethostname(), cpus, memory_bytes(), (_by_torch(),))
-    ensure(bool(found.gpus), "NVML finds no GPU, but PyTorch does")
-    return replace(found, gpus=found.gpus[:1])
+        found = Machine(socket.gethostname(), cpus, memory_bytes())
+    return replace(found, gpus=found.gpus[:1] or (_by_torch(),))
 
 
 def _by_torch() -> Gpu:

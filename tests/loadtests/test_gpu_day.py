@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from loadtests.child import checkout_environ
+from loadtests.benchmarks.gpu import GPU_TIMES, LAYER_BYTES, QUICK_LAYERS, layers_that_fit
+from loadtests.child import BenchmarkFailed, checkout_environ
 from loadtests.gpu.checks import CHECKS, Check
 from loadtests.gpu_day import FAILS, HOLDS, MISSING, NO_GPU, Row, status_of
 from tests.patience import PATIENCE_S
@@ -151,3 +152,11 @@ def test_the_exit_status_says_what_the_rows_do() -> None:
     assert status_of([rows[""], rows[HOLDS], rows[MISSING]]) == 0
     assert status_of([rows[HOLDS], rows[FAILS]]) == 1
     assert status_of([rows[MISSING]]) == 3
+
+
+def test_the_file_is_as_large_as_there_is_room_for() -> None:
+    much, least = 1 << 40, QUICK_LAYERS * LAYER_BYTES
+    assert layers_that_fit(least + 1, much) == QUICK_LAYERS
+    assert layers_that_fit(much, int(GPU_TIMES * least) + 1) == QUICK_LAYERS
+    with pytest.raises(BenchmarkFailed, match=r"0\.00 GB of weights"):
+        layers_that_fit(0, much)
