@@ -108,7 +108,6 @@ class FakeEngine:
             workload.key,
             state,
             address=f"127.0.0.1:{20000 + self._made}",
-            concurrency=workload.concurrency,
             resources=workload.resources,
             created_at=_now(),
             ready_at=_now() if self.ready_at_once else None,

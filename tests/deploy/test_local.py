@@ -58,12 +58,12 @@ async def running(
 
 async def test_a_wanted_replica_becomes_ready_with_all_its_phases(tmp_path: Path) -> None:
     async with running(tmp_path) as engine:
-        wanted = workload(env={"GREETING": "hello"}, concurrency=3, ready_after_s=0.1)
+        wanted = workload(env={"GREETING": "hello"}, ready_after_s=0.1)
         await engine.scale(wanted, 1)
         (replica,) = await until(engine, states(S.READY))
 
         assert replica.id.startswith("a-1-echo-")
-        assert replica.concurrency == 3
+        assert replica.told == {"answers": "anything"}
         assert replica.ready_at is not None
         assert replica.ready_at - replica.created_at > 0.1
         assert [phase.name for phase in replica.phases] == [

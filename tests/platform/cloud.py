@@ -23,7 +23,7 @@ MANIFEST = {
     "apis": {},
     "models": [],
     "runners": [],
-    "services": [{"name": "Echo"}],
+    "services": [{"name": "Echo", "config": {"traffic": {"concurrency": 1}}}],
     "envs": [],
     "schema": {"name": "Echo", "routes": []},
     "spec": 2,

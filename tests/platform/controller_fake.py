@@ -18,7 +18,6 @@ from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
 from hotplate.platform.store.store import Store
 
 RULES = Rules(
-    slots=lambda config, tasks: 1,
     resources=resources_of,
     policy=policy_from,
     instance_types={f"cpu.{cpus}": Resources(cpus, 2 * GIB) for cpus in (1, 2)},

@@ -27,9 +27,12 @@ from hotplate.serving.gateway.routes import DemandReport, Route, RouteDemand, Ro
 from tests.fakes import FakeEngine
 from tests.patience import PATIENCE_S
 
-MANIFEST = {"entry_service": "Echo", "services": [{"name": "Echo"}], "schema": {"routes": []}}
+MANIFEST = {
+    "entry_service": "Echo",
+    "services": [{"name": "Echo", "config": {"traffic": {"concurrency": 1}}}],
+    "schema": {"routes": []},
+}
 RULES = Rules(
-    slots=lambda config, tasks: 1,
     resources=lambda config: Resources(),
     policy=policy_from,
     instance_types={},

@@ -35,9 +35,13 @@ from tests.platform.cloud import MANIFEST, Cloud, Refused, put, tar_of, versions
 from tests.platform.controller_world import RULES, StandInGateway, config
 from tests.platform.crashes import Dead, Life, MortalBlobs, MortalEngine, MortalStore
 
+ONE_SLOT = {"traffic": {"concurrency": 1}}
 PAIR = {
     **MANIFEST,
-    "services": [{"name": "Echo", "dependencies": [{"service": "Back"}]}, {"name": "Back"}],
+    "services": [
+        {"name": "Echo", "config": ONE_SLOT, "dependencies": [{"service": "Back"}]},
+        {"name": "Back", "config": ONE_SLOT},
+    ],
 }
 BENTO_YAML = b"name: echo\nversion: v3\n"
 WEIGHTS = bytes(range(256)) * 12

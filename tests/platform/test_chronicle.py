@@ -31,7 +31,7 @@ class Decided:
     chronicle: Chronicle
 
     async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
-        wish = self.scaling.wish(service(revision, least=1), demand, Replicas(1), now, None)
+        wish = self.scaling.wish(service(revision, least=1), 1, demand, Replicas(1), now, None)
         wall = datetime.now(UTC).timestamp()
         self.tracked.demands.note(wish.key, demand, wish.replicas, wall)
         await self.chronicle.decided(self.tracked, [wish], now)
@@ -72,7 +72,7 @@ async def test_a_decision_is_kept_with_what_it_was_made_from(decided: Decided) -
     await decided.at(1.0, None)
     silent, told = (record.inputs for record in decided.records)
     figures = {"in_flight": 1, "queued": 9, "service_s": 60, "ready": 1, "starting": 0}
-    assert told == figures | {"heard": True}
+    assert told == figures | {"heard": True, "slots": ""}
     assert silent["heard"] is False
 
 

@@ -32,6 +32,7 @@ ITEM: dict[str, Any] = {
                 "min_replicas": 0,
                 "max_replicas": 2,
                 "concurrency": 4,
+                "slots": "4 slots, learnt (async methods; traffic.concurrency is not set)",
                 "in_flight": 1,
                 "queued": 2,
                 "reason": "1 of 2: held",
@@ -92,7 +93,8 @@ def test_nothing_is_drawn_of_a_start_that_has_no_phase_yet() -> None:
         "tasks kept: 1 failed, 3 pending",
         "exited with code 1",
         "ImportError: [nope]",
-        "0 to 2 replicas of 4 slots; 1 in flight, 2 queued",
+        "0 to 2 replicas; 1 in flight, 2 queued",
+        "4 slots, learnt (async methods; traffic.concurrency is not set)",
         "(2 restarts)",
         "killed by signal 9",
         "it cannot be called: 127.0.0.1:7100 cannot be listened on",
@@ -139,7 +141,7 @@ def test_no_line_is_wider_than_it_may_be_and_none_is_cut(words: str, width: int)
         "reason": words,
         "unserved": words,
         "max_replicas": 100000,
-        "concurrency": 100000,
+        "slots": words,
     }
     phases = [{"name": "environment", "start": 0.0, "end": 99999.0, "share_s": 99999.0}]
     replica = ITEM["live"]["replicas"][0] | {"id": f"{name}-3-{'S' * 63}-abcde", "reason": words}

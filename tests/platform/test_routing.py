@@ -10,6 +10,7 @@ import pytest
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.api.views import deployment_url, origin_of
 from hotplate.platform.controller.routing import Addresses, routes_of
+from hotplate.platform.controller.slot_counts import SlotCounts
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 from hotplate.serving.gateway.cors import Cors
@@ -27,7 +28,9 @@ def routes(
     kept = {r.number: r for r in (of.latest, of.serving) if r}
     members = {number: [configured(service(number), config or {})] for number in kept}
     addresses = Addresses("0.0.0.0")
-    made = routes_of(of, members, list(replicas), frozenset(draining), tokens, addresses)
+    made = routes_of(
+        of, members, list(replicas), frozenset(draining), tokens, addresses, SlotCounts()
+    )
     return {route.name: route for route in made}
 
 
@@ -60,7 +63,7 @@ def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], tw
     said = tuple({"key": key, "value": value} for key, value in labels.items())
     of = deployment(revision(1), revision(1), labels=said)
     members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
-    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert [route.may_run_twice for route in made] == [twice, twice]
 
 
@@ -68,7 +71,7 @@ def test_a_label_says_where_callers_name_their_organization_but_for_services_tha
     label = {"key": "hotplate/organization-header", "value": "X-Organization"}
     of = deployment(revision(1), revision(1), labels=(label,))
     members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
-    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert [route.organization_header for route in made] == ["X-Organization", ""]
 
 
@@ -105,7 +108,7 @@ def test_a_service_is_reached_when_all_that_it_calls_is(answering: str, reached:
         for name in ("Echo", "Middle", "Last")
     ]
     of = deployment(revision(1), revision(1))
-    made = routes_of(of, {1: CHAIN}, there, frozenset(), (), Addresses("0.0.0.0"))
+    made = routes_of(of, {1: CHAIN}, there, frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert [r.id for route in made for r in route.replicas] == reached.split()
 
 
@@ -114,7 +117,7 @@ def test_a_chains_last_replica_that_drains_answers_nothing_new_and_others_drain_
     there = [replace(replica(name, 1), key=at, address="a:1") for name, at in named.items()]
     of = deployment(revision(1), revision(1))
     draining = frozenset({"Echo", "Last"})
-    made = routes_of(of, {1: CHAIN}, there, draining, (), Addresses("0.0.0.0"))
+    made = routes_of(of, {1: CHAIN}, there, draining, (), Addresses("0.0.0.0"), SlotCounts())
     assert [[(r.id, r.draining) for r in route.replicas] for route in made] == [
         [("Echo", True)],
         [],
@@ -144,7 +147,7 @@ def test_callers_of_what_is_not_ready_are_told_why() -> None:
     )
     waiting = deployment(revision(1), revision(1), status="deploying", reason=reason)
     members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
-    made = routes_of(waiting, members, [], frozenset(), (), Addresses("0.0.0.0"))
+    made = routes_of(waiting, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert {route.waits_for for route in made} == {
         "service 'Echo': …/a b.log, …/x.whl and ~…/y: no "
         "disk at /srv; GET /readyz of http://h:1/a/b says 503"
@@ -218,7 +221,7 @@ def test_a_service_that_others_call_listens_on_loopback_only() -> None:
     tokenizer = replace(service(1, "Tokenizer"), port=7999)
     members = {1: [service(1, needs=("Tokenizer",)), tokenizer]}
     addresses = Addresses("0.0.0.0", tls_certificate="/a.pem", tls_key="/a.key")
-    made = routes_of(of, members, [], frozenset(), (), addresses)
+    made = routes_of(of, members, [], frozenset(), (), addresses, SlotCounts())
     inner = next(route for route in made if route.internal)
     public = next(route for route in made if not route.internal)
     assert (public.tls_certificate, public.tls_key) == ("/a.pem", "/a.key")
@@ -236,7 +239,7 @@ def test_what_an_old_revision_calls_is_reached_until_the_revision_is_gone() -> N
         replace(replica("old", 1, address="a:1"), key=key(1, "Tokenizer")),
         replace(replica("new", 2, address="a:2"), key=key(2, "Tokenizer")),
     ]
-    made = routes_of(of, members, there, frozenset(), (), Addresses("0.0.0.0"))
+    made = routes_of(of, members, there, frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     reached = {route.port: [r.id for r in route.replicas] for route in made if route.internal}
     assert reached == {7991: ["old"], 7992: ["new"]}
 
@@ -249,7 +252,7 @@ def test_tables_and_reports_survive_the_wire() -> None:
         3,
         {
             "acme/echo": RouteDemand(
-                1, 2, 3, 4, 0.5, {"a": 1}, {"a": 1}, {"b": "why"}, {"no_capacity": 4}
+                1, 2, 3, 4, 0.5, {"a": 1}, {"a": 7}, {"a": 1}, {"b": "why"}, {"no_capacity": 4}
             )
         },
     )

@@ -12,12 +12,10 @@ from hotplate.platform.bento_manifest import model_tags
 from hotplate.platform.controller.ceiling import Ceiling
 from hotplate.platform.controller.instance_types import instance_types, sizes
 from hotplate.platform.controller.workloads import Rules, Service, merged, services_of
-from hotplate.serving.replica.slots import slots
 from tests.platform.situations import deployment, revision
 
 SMALL = Resources(1, 2 * GIB)
 RULES = Rules(
-    slots=slots,
     resources=resources_of,
     policy=policy_from,
     instance_types={"cpu.1": SMALL},
@@ -74,10 +72,10 @@ def test_every_service_is_told_of_its_deployment_as_bentocloud_tells() -> None:
 
 def test_slots_resources_and_timeout_come_from_the_service() -> None:
     made = services({})
-    assert made["Chat"].workload.concurrency == 8
+    assert made["Chat"].policy.concurrency == 8
     assert made["Chat"].workload.resources.cpus == 0.5
     assert made["Chat"].timeout_s == 5
-    assert made["Tokenizer"].workload.concurrency == 4
+    assert made["Tokenizer"].policy.concurrency == 32, "nobody knows its methods yet"
 
 
 def test_a_deployment_overrides_the_author() -> None:
@@ -96,7 +94,7 @@ def test_a_deployment_overrides_the_author() -> None:
     chat = services(said)["Chat"]
     assert chat.workload.resources == SMALL
     assert chat.workload.cold_start_timeout_s == 77
-    assert chat.workload.concurrency == 2
+    assert chat.policy.concurrency == 2
     assert chat.timeout_s == 5
     assert chat.workload.env == {"A": "service", "C": "c"}
     assert (chat.policy.min_replicas, chat.policy.max_replicas) == (0, 4)

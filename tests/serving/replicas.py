@@ -103,7 +103,6 @@ class Served:
     depends: dict[str, str] = field(default_factory=dict)
     cpus: float = 0.0
     bento_manifest: str = "bento"
-    concurrency: int = 1
     stop_grace_s: float = 10.0
 
     @property

@@ -126,11 +126,12 @@ def test_answers_that_go_on_and_on_are_no_load() -> None:
     limit = AdaptiveLimit(2)
     for _ in range(2):
         limit.begin(0.0)
-    assert limit.stalled(0.5)
+    assert not limit.stalled(0.9)
+    assert limit.stalled(1.0)
     assert limit.limit == 3
-    limit.begin(0.5)
-    assert not limit.stalled(1.4)
-    assert limit.stalled(1.5)
+    limit.begin(1.0)
+    assert not limit.stalled(1.9)
+    assert limit.stalled(2.0)
     assert limit.number == 4
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hotplate.serving.replica.handlers import STARTED, HandlerWatch, Running
+from hotplate.serving.replica.handlers import STARTED, TASK, WEBSOCKET, HandlerWatch, Running
 from tests.serving.bentos import write_bento
 from tests.serving.callers import Caller, until
 from tests.serving.replicas import Replica, Served, started
@@ -165,7 +165,7 @@ async def test_the_connection_of_a_websocket_ends_with_its_handler(
     caller.writer.write_eof()
     ended = asyncio.create_task(caller.reader.read())
     await until(lambda: "left" in replica.log.read_text())
-    assert await said(replica) == {"running": 1, "websockets": 1}
+    assert await said(replica) == {"running": 1, "websockets": 1, "tasks": 0}
     assert not ended.done()
     (folder / "websocket").touch()
     await ended
@@ -187,11 +187,11 @@ def test_a_running_count_is_shared_by_those_that_have_its_memory() -> None:
     fd = Running.share(2)
     one, two = Running(1, 2, os.dup(fd)), Running(2, 2, fd)
     one.begin()
-    two.begin(websocket=True)
+    two.begin(WEBSOCKET)
     two.begin()
     one.end()
-    assert (one.total, two.total) == (2, 2)
-    assert (one.websockets, two.websockets) == (1, 1)
+    assert (one.count(), two.count()) == (2, 2)
+    assert (one.count(WEBSOCKET), two.count(TASK)) == (1, 0)
 
 
 class Cycle:
@@ -210,7 +210,7 @@ async def test_a_request_that_was_given_up_before_it_began_does_not_begin() -> N
     running = Running()
     scope = {"type": "http", "method": "POST", "raw_path": b"/x"}
     await HandlerWatch(application, running)(scope, Cycle().receive, None)
-    assert running.total == 0
+    assert running.count() == 0
 
 
 async def test_a_handler_that_ends_its_process_at_once_had_begun(replica: Replica) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.serving.replica import methods
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.variables import SOCKET_FOLDER_BYTES, temporary_folder
 from tests.patience import PATIENCE_S
@@ -24,7 +25,7 @@ def test_a_deployments_threads_are_used_and_a_batch_of_one_is_explained(tmp_path
 
         both = threading.Barrier(2, timeout=20)
 
-        @bentoml.service(threads=1)
+        @bentoml.service(threads=1, traffic={"concurrency": 1})
         class Echo:
             @bentoml.api
             def meet(self) -> int:
@@ -117,3 +118,54 @@ def test_temporary_files_are_in_the_replicas_folder_unless_sockets_would_not_fit
 )
 def test_the_ready_path_has_the_services_prefix(said: str | None, path: str) -> None:
     assert ready_path({"endpoints": {"readyz": said}}) == path
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param("@bentoml.api\n    def f(self) -> int: return 1", ("", 0, False), id="sync"),
+        pytest.param(
+            "@bentoml.api\n    async def f(self) -> int: return 1",
+            ("async methods", 0, False),
+            id="async",
+        ),
+        pytest.param(
+            "@bentoml.api(batchable=True, max_batch_size=7)\n"
+            "    def f(self, x: list[int]) -> list[int]: return x",
+            ("batchable methods", 7, False),
+            id="batchable",
+        ),
+        pytest.param("@bentoml.task\n    def f(self) -> int: return 1", ("", 0, True), id="task"),
+        pytest.param(
+            "@bentoml.task\n    async def f(self) -> int: return 1\n"
+            "    @bentoml.api\n    def g(self) -> int: return 1",
+            ("", 0, False),
+            id="an async task beside a sync method",
+        ),
+    ],
+)
+def test_a_replica_says_what_kinds_of_methods_it_has(
+    tmp_path: Path, body: str, expected: tuple[str, int, bool]
+) -> None:
+    source = f"import bentoml\n\n@bentoml.service\nclass Echo:\n    {body}\n"
+    with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
+        replica.get("/livez")
+        said = methods.read(replica.log.with_name(methods.FILE_NAME))
+    learns, batch, only_tasks = expected
+    assert said == {"concurrency": None, "learns": learns, "batch": batch, "only_tasks": only_tasks}
+
+
+def test_a_concurrency_of_one_that_the_author_wrote_beside_tasks_is_told(tmp_path: Path) -> None:
+    source = """
+        import bentoml
+
+        @bentoml.service(traffic={"concurrency": 1})
+        class Echo:
+            @bentoml.task
+            def job(self) -> int:
+                return 1
+    """
+    with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
+        replica.get("/livez")
+        said = methods.read(replica.log.with_name(methods.FILE_NAME))
+    assert said is not None and said["concurrency"] == 1

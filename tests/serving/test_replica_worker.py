@@ -241,7 +241,11 @@ def test_several_workers_share_one_socket_and_one_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        pytest.param("import no_such_module", "No module named 'no_such_module'", id="import"),
+        pytest.param(
+            "import no_such_module",
+            "the service imports 'no_such_module', which its environment does not have",
+            id="import",
+        ),
         pytest.param(
             """
             import bentoml, threading, time

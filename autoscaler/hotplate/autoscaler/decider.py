@@ -93,6 +93,11 @@ class Decider:
         """From now on one avoided cold start is worth so many GPU-seconds; at least 0."""
         self._price_s = self._wishes.price_s = price_gpu_s
 
+    def serve(self, concurrency: int) -> None:
+        """From the next demand on a replica has so many slots; what they are in a policy is what
+        it begins with."""
+        self._wishes.concurrency = concurrency
+
     def gateway_restarted(self, now: float) -> None:
         """The gateway lost its counts and its clients; for a minute the count does not fall."""
         self._restarted_at = now

@@ -76,6 +76,16 @@ class Wishes:
         self.cold_start_s, self._pace = median(self.cold_starts_s), None
 
     @property
+    def concurrency(self) -> int:
+        """Slots of one replica."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, slots: int) -> None:
+        if slots != self._concurrency:
+            self._concurrency, self._capacity, self._pace = slots, _capacity(slots), None
+
+    @property
     def pace(self) -> Pace:
         """A request is taken to last a cold start until the gateway knows how long they last."""
         pace = self._pace

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
@@ -86,6 +87,7 @@ class Attempt:
         self._served_until = 0.0
         """When a readiness check has succeeded last, Unix seconds."""
         self._enclosure: Enclosure | None = None
+        self._told: Mapping[str, Any] | None = None
         self.ended_itself = False
         """Whether it was not killed, as far as is known."""
         self.verdict = ""
@@ -112,6 +114,13 @@ class Attempt:
             return self._cold_start or self._noted.phases()
         own = self._around.runtime.phases(str(self._around.records.work(self._replica)))
         return merge(self._noted.phases(), own, self.ready_at)
+
+    def told(self) -> Mapping[str, Any] | None:
+        """What its process has said of itself, once it was ready."""
+        if self._told is None and self.ready_at is not None:
+            work = str(self._around.records.work(self._replica))
+            self._told = self._around.runtime.told(work)
+        return self._told
 
     async def run(self, gpus: tuple[int, ...], report: Report) -> str:
         """Prepare and start a process unless one was adopted, follow it, return why it ended.

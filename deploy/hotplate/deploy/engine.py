@@ -69,8 +69,6 @@ class Workload:
     """URL per service that this one depends on."""
     resources: Resources = Resources()
     workers: int = 1
-    concurrency: int = 1
-    """Slots of one replica."""
     cold_start_timeout_s: float = 1800.0
     """From placed to ready; then the attempt has failed."""
     stop_grace_s: float = 30.0
@@ -134,7 +132,8 @@ class Replica:
     """One sentence: why it is pending, in back-off or failed."""
     address: str = ""
     """host:port, once its process has been started."""
-    concurrency: int = 1
+    told: Mapping[str, Any] | None = None
+    """What its process has said of itself, once it was ready, as its runtime reads it."""
     resources: Resources = Resources()
     """What it holds, or waits for."""
     restarts: int = 0
@@ -286,3 +285,6 @@ class Runtime(Protocol):
 
     def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
+
+    def told(self, directory: str) -> Mapping[str, Any] | None:
+        """What else it has said of itself there; None if nothing."""

@@ -88,7 +88,7 @@ class LocalReplica:
             state=self.state,
             reason=self._reason,
             address=self._attempt.address if self._attempt.process else "",
-            concurrency=self.workload.concurrency,
+            told=self._attempt.told(),
             resources=self.workload.resources,
             restarts=self._restarts,
             created_at=self.created_at,

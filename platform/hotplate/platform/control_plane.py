@@ -66,7 +66,6 @@ from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.runtime import BentoRuntime
 from hotplate.serving.replica.shelf import Shelf
-from hotplate.serving.replica.slots import slots
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -259,7 +258,6 @@ def _rules(machine: Machine, shown: ApiSettings) -> Rules:
     whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
     ceiling = Ceiling(whole, machine.cpu_overcommit is not None, capacity.arena_note)
     return Rules(
-        slots=lambda config, tasks: slots(config, tasks, ceiling.cap(resources_of(config)).cpus),
         resources=resources_of,
         policy=policy_from,
         instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),

@@ -69,11 +69,11 @@ def _show_service(console: Console, deployment: str, service: dict[str, Any]) ->
     say(
         console,
         f"[bold]{escape(service['service'])}[/] (revision {service['revision']}): "
-        f"{service['min_replicas']} to {service['max_replicas']} replicas of "
-        f"{service['concurrency']} slots; {service['in_flight']} in flight, "
-        f"{service['queued']} queued",
+        f"{service['min_replicas']} to {service['max_replicas']} replicas; "
+        f"{service['in_flight']} in flight, {service['queued']} queued",
         hang="  ",
     )
+    say(console, escape(service["slots"]), "  ")
     if service["reason"]:
         say(console, escape(service["reason"]), "  ")
     if service["unserved"]:

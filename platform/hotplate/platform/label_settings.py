@@ -16,6 +16,7 @@ from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.schedule import Schedule
 from hotplate.platform.api.fields import suggestion
 from hotplate.platform.errors import Invalid
+from hotplate.serving.replica.slots import AUTO
 
 PREFIX = "hotplate/"
 FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
@@ -45,6 +46,9 @@ class LabelSettings:
     """Whose replicas go first where there are not enough for all: 0 first, 7 last."""
     price: float = Policy.price_gpu_s
     """GPU-seconds that one avoided cold start is worth: more keeps idle replicas longer."""
+    concurrency: str = ""
+    """How many requests one of its replicas has at a time, whatever the bento says; `auto` = as if
+    the bento said nothing; empty = as the bento says."""
     task_drain_s: int = 3600
     """How long a replica of a replaced revision may go on with its tasks."""
 
@@ -102,6 +106,10 @@ def _price(text: str) -> float | None:
     return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,3})?", text) else None
 
 
+def _concurrency(text: str) -> str | None:
+    return text if text == AUTO or re.fullmatch("[1-9][0-9]{0,4}", text) else None
+
+
 class _Setting(NamedTuple):
     field: str
     read: Callable[[str], Any]
@@ -120,6 +128,7 @@ _SETTINGS = {
         _Setting("time_zone", _time_zone, "a time zone, e.g. 'Europe/Berlin'"),
         _Setting("priority", _priority, "a number from 0 (first) to 7 (last)"),
         _Setting("price", _price, "a number of GPU-seconds from 0 on"),
+        _Setting("concurrency", _concurrency, "a number from 1 to 99999, or 'auto'"),
         _Setting("task_drain_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
     )
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hotplate.deploy.engine import Command, Phase, Recorder, Warm, Workload
 from hotplate.deploy.errors import PrepareFailed
@@ -30,6 +31,9 @@ class EngineRuntime:
 
     async def keep(self, directory: str, *, ended: bool) -> None:
         await self._bentos.keep(directory, ended=ended)
+
+    def told(self, directory: str) -> Mapping[str, Any] | None:
+        return self._bentos.told(directory)
 
     def phases(self, directory: str) -> Sequence[Phase]:
         return [Phase(p.name, p.start, p.end) for p in self._bentos.phases(directory)]

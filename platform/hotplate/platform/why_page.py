@@ -44,6 +44,8 @@ def show_why(
         )
         console.print(f"  {escape(last['reason'])}")
         console.print(f"  there were {last['replicas']}, with {_inputs(last)}")
+        if said := (last.get("inputs") or {}).get("slots"):
+            console.print(f"  a replica had {escape(said)}")
         for one in before[: SHOWN - 1]:
             at = _time(datetime.fromisoformat(one["at"]).astimezone(now.tzinfo))
             change = f"{one['replicas']} → {one['desired']}"

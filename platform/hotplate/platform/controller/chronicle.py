@@ -63,6 +63,7 @@ class Chronicle:
                 tracked.learnt_at[wish.key] = now
                 wall = datetime.now(UTC).timestamp()
                 memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)
+                memory["slots"] = tracked.slots.memory(wish.key)
                 name = tracked.memory_key(wish.key.service)
                 await self._backlog.write(self._store.put_learnt, name, memory)
 
@@ -138,6 +139,11 @@ class Chronicle:
             )
         tracked.build_logs = frozenset(builds)
 
+    async def counted(self, tracked: Tracked, news: Sequence[str]) -> None:
+        """Keep where the numbers of slots are from, when that is news."""
+        for message in news:
+            await self._event(tracked, "Slots", message)
+
     async def heard(
         self,
         tracked: Tracked,
@@ -201,6 +207,7 @@ def _decision_record(wish: Wish) -> DecisionRecord:
             "ready": wish.replicas.ready,
             "starting": len(wish.replicas.starting_at),
             "heard": wish.decision.cause is not Cause.NO_REPORT,
+            "slots": wish.slots,
         },
     )
 

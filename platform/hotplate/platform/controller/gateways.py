@@ -93,11 +93,13 @@ class Gateways:
         )
 
     def busy(self, replica: str) -> int:
-        """How many of its slots are taken, as far as a gateway has said; its owner knows best, and
-        counts what former owners have sent too."""
-        reports = [line.report for line in self._lines if line.report is not None]
-        said = [d.busy.get(replica, 0) for r in reports for d in r.routes.values()]
-        return max(said, default=0)
+        """How many of its slots are taken, as far as a gateway has said: of each route that leads
+        to it, whose owner knows best, and counts what former owners have sent too."""
+        said: dict[str, int] = {}
+        for line in self._lines:
+            for name, demand in line.report.routes.items() if line.report is not None else ():
+                said[name] = max(said.get(name, 0), demand.busy.get(replica, 0))
+        return sum(said.values())
 
     def tasks(self, replica: str) -> int:
         """How many kept tasks run on it, also those that former owners of its route have sent."""

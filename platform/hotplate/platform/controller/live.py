@@ -19,13 +19,14 @@ def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
     binary = binary_of(tracked.deployment.labels)
     for revision in tracked.kept():
         for service in tracked.services[revision.number]:
-            policy = service.policy
+            policy, slots = service.policy, tracked.slots.of(service)
             about = {
                 "revision": revision.number,
                 "service": service.name,
                 "min_replicas": policy.min_replicas,
                 "max_replicas": policy.max_replicas,
-                "concurrency": policy.concurrency,
+                "concurrency": slots.number,
+                "slots": slots.told(),
             }
             if binary is not None and service.workload.entry:
                 about |= {"min_replicas": 0, "max_replicas": binary.policy.replicas}
@@ -52,6 +53,7 @@ def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
         "service": replica.key.service,
         "state": "draining" if replica.id in tracked.draining else replica.state.value,
         "reason": replica.reason or waited_for,
+        "slots": _slots(replica, tracked),
         "abandoned_handlers": tracked.traffic.abandoned.get(replica.id, 0),
         "out": outage.reason if outage else "",
         "out_since": _iso(outage.since) if outage else None,
@@ -62,6 +64,16 @@ def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
         "phases": phases_json(replica),
         "log_tail": list(replica.log_tail),
     }
+
+
+def _slots(replica: Replica, tracked: Tracked) -> dict[str, Any] | None:
+    """`number` and `source`; `tasks` where those have so many of their own."""
+    service = tracked.find(replica.key)
+    if service is None:
+        return None
+    found = tracked.slots.of(service)
+    said = {"number": tracked.slots.number(replica, service), "source": found.source}
+    return said | ({"tasks": found.tasks} if found.tasks else {})
 
 
 def phases_json(replica: Replica) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ from hotplate.platform.controller.workloads import Rules, Service
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.routes import TASKS
 
 log = logging.getLogger("hotplate.controller")
 
@@ -162,10 +163,16 @@ class Reconciler:
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
             there = counts(own, tracked.draining, now, wall)
-            demand = self._gateways.demand(tracked.route_of(key))
+            route = tracked.route_of(key)
+            slots, demand = tracked.slots.load(
+                service, self._gateways.demand(route), self._gateways.demand(route + TASKS)
+            )
             memory = tracked.memories.get(service.name)
             tracked.demands.note(key, demand, there, wall)
-            wish = self.scaling.wish(service, demand, there, now, memory, floor, settings.price)
+            wish = self.scaling.wish(
+                service, slots, demand, there, now, memory, floor, settings.price
+            )
+            wish = replace(wish, slots=tracked.slots.of(service).told())
             wishes.append(self._switched(tracked, service, wish, own, now))
             tracked.look_by(wishes[-1].decision.next_at)
         return wishes, Situation(
@@ -222,6 +229,8 @@ class Reconciler:
         tracked.traffic.abandoned = counts
         demands = {route.name: self._gateways.demand(route.name) for route in tracked.routes}
         known = {name: demand for name, demand in demands.items() if demand is not None}
+        news = tracked.hear_of_slots(replicas, known.values())
+        await self._chronicle.counted(tracked, news)
         if len(known) == len(demands):
             await self._chronicle.heard(tracked, known, replicas, now)
 
@@ -296,4 +305,5 @@ class Reconciler:
                 tracked.draining,
                 tracked.tokens,
                 self._addresses,
+                tracked.slots,
             )

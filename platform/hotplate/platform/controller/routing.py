@@ -9,12 +9,13 @@ from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.sentences import to_callers, without_folders
+from hotplate.platform.controller.slot_counts import SlotSource
 from hotplate.platform.controller.status import NO_REQUESTS
 from hotplate.platform.controller.workloads import Service, called_by, task_paths
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
 from hotplate.serving.gateway.cors import Cors
-from hotplate.serving.gateway.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.routes import TASKS, ReplicaRoute, Route
 from hotplate.serving.replica.ready_path import ready_path
 
 
@@ -45,8 +46,10 @@ def routes_of(
     draining: frozenset[str],
     tokens: tuple[str, ...],
     addresses: Addresses,
+    slots: SlotSource,
 ) -> list[Route]:
-    """The public route of a deployment and one per service that others call.
+    """The public route of a deployment, one for its tasks where they have slots of their own, and
+    one per service that others call.
 
     `services` are those per revision number, also of a revision on its way out: its last requests
     call what they have always called. A service gets requests once all that it calls can answer.
@@ -58,11 +61,12 @@ def routes_of(
         for service in members:
             there = _reachable(service, members, replicas, draining)
             if not service.workload.entry:
-                routes.append(_dependency(service, there, draining, addresses))
+                routes.append(_dependency(service, there, draining, addresses, slots))
             elif number == revision.number:
-                routes.append(
-                    _public(deployment, revision, service, there, draining, tokens, addresses)
+                public = _public(
+                    deployment, revision, service, there, draining, tokens, addresses, slots
                 )
+                routes += [public, *_tasks(public, slots.of(service).tasks)]
     return [
         replace(
             route,
@@ -82,6 +86,7 @@ def _public(
     draining: frozenset[str],
     tokens: tuple[str, ...],
     addresses: Addresses,
+    slots: SlotSource,
 ) -> Route:
     name = service.workload.key.service
     served = deployment.serving is not None
@@ -97,12 +102,14 @@ def _public(
         name=public_name(deployment),
         host=addresses.public_host,
         port=deployment.port,
-        replicas=_replica_routes(mine, draining),
+        replicas=_replica_routes(service, mine, draining, slots),
+        slots_from=slots.of(service).source_told,
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,
         schema=_schema(revision),
         ready_path=ready_path(config),
         tasks=task_paths(revision.bento.manifest),
+        tasks_apart=slots.of(service).tasks > 0,
         cors=_cors((config.get("http") or {}).get("cors") or {}, closed),
         token_digests=tokens if closed else None,
         refuse=_refusal(deployment),
@@ -116,6 +123,7 @@ def _dependency(
     replicas: Sequence[Replica],
     draining: frozenset[str],
     addresses: Addresses,
+    slots: SlotSource,
 ) -> Route:
     key = service.workload.key
     mine = [r for r in replicas if r.key == key]
@@ -123,7 +131,8 @@ def _dependency(
         name=str(key),
         host=addresses.dependency_host,
         port=service.port,
-        replicas=_replica_routes(mine, draining),
+        replicas=_replica_routes(service, mine, draining, slots),
+        slots_from=slots.of(service).source_told,
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,
         internal=True,
@@ -149,11 +158,29 @@ def _reachable(
     return [r for r in answering if r.id in draining]
 
 
+def _tasks(public: Route, slots: int) -> list[Route]:
+    """Where a deployment's kept tasks wait for slots of their own; nobody calls it."""
+    if not slots:
+        return []
+    replicas = tuple(replace(r, concurrency=slots, learns=False, least=1) for r in public.replicas)
+    name = public.name + TASKS
+    return [replace(public, name=name, host="", port=0, replicas=replicas, schema="", tasks=())]
+
+
 def _replica_routes(
-    replicas: Sequence[Replica], draining: frozenset[str]
+    service: Service, replicas: Sequence[Replica], draining: frozenset[str], slots: SlotSource
 ) -> tuple[ReplicaRoute, ...]:
+    found = slots.of(service)
     return tuple(
-        ReplicaRoute(r.id, r.address, r.concurrency, draining=r.id in draining, worker=True)
+        ReplicaRoute(
+            r.id,
+            r.address,
+            slots.number(r, service),
+            draining=r.id in draining,
+            worker=True,
+            learns=found.learns,
+            least=found.least,
+        )
         for r in sorted(replicas, key=lambda r: r.id)
     )
 

@@ -35,6 +35,8 @@ class Wish:
     replicas: Replicas
     grant: Grant | None = None
     """What of it the service gets; None = not known yet."""
+    slots: str = ""
+    """How many a replica has, and where that is from."""
 
     @property
     def outline(self) -> tuple[int, bool, int]:
@@ -71,6 +73,7 @@ class Scaling:
     def wish(
         self,
         service: Service,
+        slots: int,
         demand: RouteDemand | None,
         there: Replicas,
         now: float,
@@ -80,6 +83,7 @@ class Scaling:
     ) -> Wish:
         """How many replicas the service should have; `demand` None = the gateway is not heard.
 
+        `slots` is what a replica takes of it at a time.
         `memory` is what an earlier decider of the service had learnt. `floor` is what a schedule
         asks for, and until when. `price_gpu_s`: what one avoided cold start is worth. All times in
         loop seconds.
@@ -94,6 +98,7 @@ class Scaling:
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
         decider.price(price_gpu_s)
+        decider.serve(slots)
         decider.observe(counted, now)
         if floor is not None:
             decider.hold(floor[0].replicas, floor[0].rule, floor[1])

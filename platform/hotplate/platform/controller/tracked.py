@@ -12,11 +12,12 @@ from hotplate.platform.controller.demand_log import DemandLog
 from hotplate.platform.controller.plan import ended_attempts
 from hotplate.platform.controller.routing import public_name
 from hotplate.platform.controller.scaling import Wish
+from hotplate.platform.controller.slot_counts import SlotCounts
 from hotplate.platform.controller.traffic import Traffic
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Revision, Wanted
-from hotplate.serving.gateway.routes import Route
+from hotplate.serving.gateway.routes import Route, RouteDemand
 from hotplate.serving.replica.variables import NO_TIMEOUT_S
 
 UNSETTLED = ("deploying", "terminating")
@@ -72,6 +73,7 @@ class Tracked:
     """Replicas whose readiness checks fail."""
     started: set[tuple[str, float]] = field(default_factory=set)
     """(replica, ready since) whose cold start is on record."""
+    slots: SlotCounts = field(default_factory=SlotCounts)
     seen: tuple[str, ...] = ()
     """The last replicas, so that their logs are found when they have ended."""
     traffic: Traffic = field(default_factory=Traffic)
@@ -131,10 +133,21 @@ class Tracked:
         past = self.services.keys() - kept
         return bool(past) and not past <= {r.key.revision for r in self.mine(replicas)}
 
+    def hear_of_slots(
+        self, replicas: Sequence[Replica], demands: Iterable[RouteDemand]
+    ) -> list[str]:
+        """Follows what replicas and gateways say of slots; a sentence for each that is news."""
+        label = LabelSettings.of(self.deployment.labels).concurrency
+        for service in self.answering():
+            self.slots.recall(service, self.memories.get(service.name))
+        services = [service for members in self.services.values() for service in members]
+        return self.slots.follow(services, replicas, demands, label)
+
     def keep_only(self, numbers: Collection[int]) -> None:
         """Forget what is known of other revisions: every roll-out makes one more."""
         self.services = {n: s for n, s in self.services.items() if n in numbers}
         self.learnt_at = {k: t for k, t in self.learnt_at.items() if k.revision in numbers}
+        self.slots.forget(numbers)
 
     def find(self, key: WorkloadKey) -> Service | None:
         return next((s for s in self.services.get(key.revision, ()) if s.workload.key == key), None)

@@ -16,10 +16,8 @@ from hotplate.platform.controller.ceiling import Ceiling
 from hotplate.platform.controller.instance_types import named
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Artifact, Deployment, Revision
+from hotplate.serving.replica.slots import slots
 from hotplate.serving.replica.variables import cloud_variables
-
-Slots = Callable[[Mapping[str, Any], bool], int]
-"""(a service's configuration, whether it has tasks) -> slots of one replica."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,8 @@ class Service:
     needs: tuple[str, ...]
     """Names of the services of the same bento that it calls."""
     timeout_s: float
+    has_tasks: bool = False
+    """The platform keeps tasks of it."""
     port: int = 0
     """The gateway's, for those that call it; 0 = nobody but the public does."""
 
@@ -43,7 +43,6 @@ class Service:
 class Rules:
     """How fields of a bento become amounts; given by the composition root."""
 
-    slots: Slots
     resources: Callable[[Mapping[str, Any]], Resources]
     policy: Callable[[Mapping[str, Any], int], Policy]
     instance_types: Mapping[str, Resources]
@@ -101,7 +100,7 @@ def _service(
     asked = _asked(revision, name)
     overrides = asked.get("config_overrides") or {}
     config = merged(described.get("config") or {}, overrides)
-    concurrency = rules.slots(config, entry and bool(task_paths(revision.bento.manifest)))
+    has_tasks = entry and bool(task_paths(revision.bento.manifest))
     needs = tuple(
         dependency["service"]
         for dependency in described.get("dependencies") or ()
@@ -121,15 +120,15 @@ def _service(
         config=config,
         depends={n: f"http://{rules.dependency_host}:{revision.ports[n]}" for n in needs},
         resources=rules.ceiling.cap(_resources(asked, config, rules)),
-        concurrency=concurrency,
         request_timeout_s=timeout_s,
         **_limits(asked, config),
     )
     return Service(
         workload,
-        rules.policy(asked.get("scaling") or {}, concurrency),
+        rules.policy(asked.get("scaling") or {}, slots(config, has_tasks).number),
         needs,
         timeout_s,
+        has_tasks=has_tasks,
         port=0 if entry else revision.ports[name],
     )
 

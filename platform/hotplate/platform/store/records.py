@@ -179,7 +179,8 @@ class DecisionRecord:
     demand: int
     reason: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """What it was made from: `in_flight`, `queued`, `service_s`, `ready`, `starting`, `heard`."""
+    """What it was made from: `in_flight`, `queued`, `service_s`, `ready`, `starting`, `heard`, and
+    how many `slots` a replica has, in a sentence."""
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,10 @@ class AdaptiveLimit:
         self._area_at = 0.0
         self._busy = 0
         """Answers since there was nothing to do."""
-        self._ended_at = -math.inf
-        """When the last one ended, or the limit grew for want of one."""
+        self._warm = False
+        """Whether any has ended."""
+        self._still_since = -math.inf
+        """When the last one ended, the first one began, or the limit grew."""
         self._cohort = Cohort()
         """Who tells of the level: open since as much is in flight as limit and demand allow."""
         self._phase = BASE
@@ -136,8 +138,11 @@ class AdaptiveLimit:
         self._in_flight += 1
         self._turn += 1
         cohort = self._cohort
-        warm = self._ended_at > -math.inf
-        if warm and not cohort.is_open and FULL * self.limit <= self._in_flight <= self.limit:
+        if self._turn == 1:
+            self._still_since = now
+        elif (
+            self._warm and not cohort.is_open and FULL * self.limit <= self._in_flight <= self.limit
+        ):
             self._open_cohort()
         cohort.begin(self._turn, now)
         return self._area, self._turn
@@ -158,7 +163,7 @@ class AdaptiveLimit:
         self._busy += 1
         self._spent += 1
         self._since_down += 1
-        self._ended_at = now
+        self._still_since, self._warm = now, True
         if self._cohort.end(turn, begun_at):
             self._learn(math.log(took_s), math.log(max(1.0, (self._area - area) / took_s)))
         elif not self._cohort.is_open and not waiting and self._in_flight < self.limit:
@@ -172,19 +177,15 @@ class AdaptiveLimit:
     def stalled(self, now: float) -> bool:
         """Somebody waits, and every slot's answer has begun and goes on. Whether there are more
         slots now."""
-        if now < self._ended_at + self.stall_s or self.number >= MOST:
+        least_s, most_s = STALL_S
+        usual_s = math.exp(self._base.mean) if self._base.count else 0.0
+        still_s = min(max(least_s, 4 * usual_s), most_s)
+        if now < self._still_since + still_s or self.number >= MOST:
             return False
-        self._ended_at = now
+        self._still_since = now
         self.number = min(MOST, max(self.number + 1, int(self.number * GROWTH)))
         self._stop_trial()
         return True
-
-    @property
-    def stall_s(self) -> float:
-        """For how long nothing ends before that."""
-        least_s, most_s = STALL_S
-        usual_s = math.exp(self._base.mean) if self._base.count else 0.0
-        return min(max(least_s, 4 * usual_s), most_s)
 
     # Inside: what is known
 

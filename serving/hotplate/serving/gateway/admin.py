@@ -135,4 +135,6 @@ class Admin:
                 path = f"/deployments/{quote(name)}/queue"
                 return web.json_response(await ask_gateway(fleet.socket_of(owner), path))
         now = asyncio.get_running_loop().time()
-        return web.json_response(describe(name, server.error, server.queue, now))
+        return web.json_response(
+            describe(name, server.error, server.queue, now, server.route.slots_from)
+        )

@@ -19,6 +19,8 @@ class Handlers:
     running: int = 0
     websockets: int = 0
     """Of all that run."""
+    tasks: int = 0
+    """The same."""
 
 
 async def ask_running(address: str) -> Handlers | None:
@@ -29,7 +31,8 @@ async def ask_running(address: str) -> Handlers | None:
         async with asyncio.timeout(ANSWER_S):
             opened = await asyncio.open_connection(host.strip("[]"), int(port))
             said = await _ask(*opened, RUNNING_PATH)
-            return Handlers(int(said["running"]), int(said.get("websockets", 0)))
+            of_them = (int(said.get(kind, 0)) for kind in ("websockets", "tasks"))
+            return Handlers(int(said["running"]), *of_them)
     except ConnectionRefusedError:
         return Handlers()
     except (OSError, ValueError, TypeError, KeyError):

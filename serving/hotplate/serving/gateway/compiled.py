@@ -23,6 +23,7 @@ PACKAGE = "hotplate.serving.gateway"
 SOURCES = Path(__file__).parent
 MODULES = (
     "abandoned",
+    "adaptive_limit",
     "admission",
     "alarm",
     "answer_head",
@@ -44,6 +45,7 @@ MODULES = (
     "histogram",
     "incoming",
     "limits",
+    "load_times",
     "multipart",
     "order",
     "patience",

@@ -12,7 +12,7 @@ WebSocket's handler may never end, so it is not waited for longer than 10 s: `ab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.tap import Tap
 
+SWITCHED: Final = 101
+REFUSED: Final = 429
+
 
 class Exchange(Sending):
     """Moves one request to a replica and its answer back."""
@@ -42,6 +45,7 @@ class Exchange(Sending):
         "begun_at",
         "chunked_out",
         "keep_alive",
+        "left",
         "left_bytes",
         "relayed",
         "sent_bytes",
@@ -62,6 +66,8 @@ class Exchange(Sending):
         self.sent_bytes = 0
         """Of the answer's body, passed on so far."""
         self.chunked_out = False
+        self.left = False
+        """Its caller has left in the middle of the answer."""
         self.left_bytes: int | None = None
         """Of the answer, still to come for the caller; None = as long as it lasts."""
         self.relayed = False
@@ -82,6 +88,7 @@ class Exchange(Sending):
 
     def caller_left(self) -> None:
         self.front = None
+        self.left = self.answered
         if not self.answered:
             self.server.counters.caller_left()
         self.server.told(self, self.server.loop.time())
@@ -95,6 +102,13 @@ class Exchange(Sending):
             self._tell(front, error)
 
     # The replica's side
+
+    @property
+    def says_of_replica(self) -> bool:
+        """Whether its time tells how much its replica has to do: not where it failed, was refused,
+        or lasted as long as its caller liked."""
+        status = self.status
+        return not self.left and status != SWITCHED and (status < 500 and status != REFUSED)
 
     @property
     def size_bytes(self) -> int:

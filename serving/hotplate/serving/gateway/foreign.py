@@ -19,7 +19,7 @@ from hotplate.serving.gateway.asking import Handlers, ask_running
 from hotplate.serving.gateway.fleet import SLOTS, is_held
 from hotplate.serving.gateway.keeper import Keeper
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.routes import TASKS, ReplicaRoute, Route
 from hotplate.serving.gateway.taken_slots import Taken, key_of, read_taken
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Foreign:
                 if replica.worker and said is not None:
                     fresh = now - asked_at < AGAIN_S
                     waits = now - killed_at < self._abandon_s
-                    running = said.running if waits else said.running - said.websockets
+                    running = _of_route(said, route) - (0 if waits else said.websockets)
                     count = min(count, running) if fresh else replica.concurrency
                 else:
                     told = 0
@@ -154,3 +154,10 @@ class Foreign:
         for replica, said in zip(asked, answers, strict=True):
             if not taken(replica.id):
                 self._running[replica.id] = said, now
+
+
+def _of_route(said: Handlers, route: Route) -> int:
+    """Of the handlers that run in a worker, those whose slots are the route's."""
+    if route.name.endswith(TASKS):
+        return said.tasks + said.websockets
+    return said.running - said.tasks if route.tasks_apart else said.running

@@ -66,7 +66,8 @@ class Listener:
         if not same:
             self._certificate = Certificate(certificate, key) if certificate else None
         self._address = (host, port)
-        await self._try()
+        if port:
+            await self._try()
 
     @property
     def descriptors(self) -> Sequence[int]:

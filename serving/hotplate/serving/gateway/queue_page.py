@@ -14,10 +14,14 @@ LISTED = 100
 """Requests, and organizations, that are shown one by one."""
 
 
-def describe(name: str, error: str, queue: SlotQueue[Holder], now: float) -> dict[str, Any]:
+def describe(
+    name: str, error: str, queue: SlotQueue[Holder], now: float, slots_from: str = ""
+) -> dict[str, Any]:
     """Times in seconds from now. `estimated_start_s` is when a request gets its slot, at the top
     one that came now; null = nothing is known of it, because no replica is ready and none has
-    started here before. Those that wait stand in the order in which they will go."""
+    started here before. `slots_from` says where a replica's number of slots is from; where it is
+    learnt, `concurrency` is another one during a trial. Those that wait stand in the order in which
+    they will go."""
     waiting = enumerate(islice(queue.waiting, LISTED))
     return {
         "deployment": name,
@@ -28,6 +32,7 @@ def describe(name: str, error: str, queue: SlotQueue[Holder], now: float) -> dic
         "queue_limit_bytes": queue.room.limit_bytes,
         "in_flight": queue.in_flight,
         "slots": queue.slots,
+        "slots_from": slots_from,
         "service_s": _rounded(queue.service.mean_s) or None,
         "retry_after_s": _rounded(max(1.0, queue.retry_after_s(now))),
         "estimated_start_s": _rounded(queue.start_s(queue.line.count, now)),
@@ -37,6 +42,7 @@ def describe(name: str, error: str, queue: SlotQueue[Holder], now: float) -> dic
             {
                 "id": replica.id,
                 "concurrency": replica.concurrency,
+                "learnt": None if replica.adaptive is None else replica.adaptive.number,
                 "taken": replica.taken,
                 "draining": replica.draining,
                 "out": replica.out,

@@ -21,8 +21,9 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Generic
+from typing import Final, Generic
 
+from hotplate.serving.gateway.adaptive_limit import STALL_S, AdaptiveLimit
 from hotplate.serving.gateway.chances import WAY_MOST_S, comes_too_late, is_hopeless
 from hotplate.serving.gateway.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.deadlines import Deadlines
@@ -32,6 +33,9 @@ from hotplate.serving.gateway.room import Room
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.slots import Ledger, Replica, Slots
 from hotplate.serving.gateway.waiting import ENDED, RUNNING, WAITING, Holder, Ticket
+
+SLOW_BODY: Final = 0.1
+"""A body that came for longer than this part of a request's time says nothing of its replica."""
 
 
 class SlotQueue(Generic[Holder]):
@@ -168,6 +172,8 @@ class SlotQueue(Generic[Holder]):
 
     def answered(self, ticket: Ticket[Holder], now: float) -> None:
         """The ticket's answer has begun, in time; from here on it may last."""
+        if ticket.needs_slot and ticket.replica is not None and not ticket.answered_at:
+            ticket.replica.answering += 1
         ticket.answered_at = now
         ticket.ends_at = math.inf
 
@@ -248,6 +254,8 @@ class SlotQueue(Generic[Holder]):
             else:
                 self.cancel(ticket)
                 ended.append((ticket, End.WAITING if self._slots.ready else End.NO_REPLICA))
+        if self.line.count:
+            self._outgrow_stalls(now)
         granted, refused = self._pump(now)
         return Changes(granted, [*ended, *refused])
 
@@ -255,6 +263,11 @@ class SlotQueue(Generic[Holder]):
         """When `advance` will have something to do; None when nothing is waiting or running."""
         at = self._deadlines.next_at
         return at if at < math.inf else None
+
+    def stalls_at(self, now: float) -> float:
+        """When to `advance` for those whom learnt slots keep out; infinite = there are none."""
+        waits = self.line.count and any(self._slots.learning)
+        return now + STALL_S[0] if waits else math.inf
 
     def clear(self) -> Sequence[Ticket[Holder]]:
         """Cancels everything that waits, and returns it."""
@@ -321,6 +334,9 @@ class SlotQueue(Generic[Holder]):
         self._running += 1
         self.in_flight += 1
         self.line.charge(ticket)
+        adaptive = replica.adaptive
+        if adaptive is not None:
+            ticket.adaptive, ticket.mark = adaptive, adaptive.begin(now)
         if self.ledger is not None:
             self.ledger.take(replica, now)
 
@@ -347,6 +363,22 @@ class SlotQueue(Generic[Holder]):
         if self.ledger is not None:
             self.ledger.give(replica, slot_s if typical else 0.0)
         self.line.settle(ticket, slot_s, typical=typical)
+        if ticket.answered_at:
+            replica.answering -= 1
+        if ticket.adaptive is not None:
+            self._teach(ticket, ticket.adaptive, now, typical=typical)
+            self._slots.resize(replica)
+
+    def _teach(
+        self, ticket: Ticket[Holder], adaptive: AdaptiveLimit, now: float, *, typical: bool
+    ) -> None:
+        """Its replica's limit learns from the ticket, unless a slow caller took its time."""
+        begun_at, ticket.adaptive = ticket.granted_at, None
+        slow_s = ticket.whole_at - begun_at
+        if typical and ticket.teaches and slow_s <= SLOW_BODY * (now - begun_at):
+            adaptive.end(begun_at, ticket.mark, now, waiting=self.line.count > 0)
+        else:
+            adaptive.drop(begun_at, ticket.mark, now)
 
     def _after_release(self, now: float) -> Changes[Holder]:
         if self.line.count:
@@ -385,6 +417,13 @@ class SlotQueue(Generic[Holder]):
 
     # Inside: time
 
+    def _outgrow_stalls(self, now: float) -> None:
+        """Where every slot has an answer that goes on, there may be more."""
+        for replica in list(self._slots.learning):
+            adaptive = replica.adaptive
+            if adaptive is not None and _is_stalled(replica) and adaptive.stalled(now):
+                self._slots.resize(replica)
+
     def _ends_at(self, ticket: Ticket[Holder]) -> float:
         """When its time is over as things are: a new first replica starts the clock anew."""
         since = max(ticket.arrived_at, self._changed_at)
@@ -404,3 +443,7 @@ class SlotQueue(Generic[Holder]):
         if self._held_since is not None and self._slots.ready:
             self.cold_start_s = now - self._held_since
         self._held_since = now if waiting and not self._slots.ready else None
+
+
+def _is_stalled(replica: Replica) -> bool:
+    return not replica.out and 0 < replica.taken == replica.answering and replica.free <= 0

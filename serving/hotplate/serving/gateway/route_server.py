@@ -167,6 +167,7 @@ class RouteServer:
             refused=self._refused,
             service_s=queue.service.mean_s,
             busy={r.id: r.taken + r.foreign for r in queue.replicas if r.taken + r.foreign},
+            learnt={r.id: r.adaptive.number for r in queue.replicas if r.adaptive is not None},
             abandoned=self.hangups.by_replica,
             error=self.error,
             owned=not self.route.relayed,
@@ -229,6 +230,7 @@ class RouteServer:
         self._deadlines.set(ticket.ends_at)
         if ticket.place == WAITING:
             self.incoming.others_wait(now)
+            self._rewatch()
         if changes is not NOTHING:
             self._take_up(changes, now)
         self._changed(BEGAN if first else COUNTS)
@@ -296,6 +298,7 @@ class RouteServer:
         ticket, exchange.ticket = exchange.ticket, None
         if ticket is None:
             return
+        ticket.teaches = ticket.expired or exchange.says_of_replica
         changes = self.queue.release(ticket, now)
         if changes is not NOTHING:
             self._take_up(changes, now)
@@ -409,8 +412,8 @@ class RouteServer:
     # Inside: time
 
     def _rewatch(self) -> None:
-        due = self.queue.next_event_at()
-        if due is not None:
+        due = min(self.queue.next_event_at() or inf, self.queue.stalls_at(self.loop.time()))
+        if due < inf:
             self._deadlines.set(due)
 
     def _ring(self) -> None:

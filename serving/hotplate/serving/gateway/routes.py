@@ -22,12 +22,21 @@ class ReplicaRoute:
     address: str
     """host:port"""
     concurrency: int = 1
+    """Its slots; where it learns, those that it begins with."""
     draining: bool = False
     """Finishes what it has, gets nothing new."""
     foreign: int = 0
     """Slots that requests have which other gateways sent: they are not to be given."""
     worker: bool = False
     """Our worker, which tells what a connection cannot; anything else may be any HTTP server."""
+    learns: bool = False
+    """How many it has from there on is learnt from what it shows (`adaptive_limit.py`)."""
+    least: int = 1
+    """What is learnt is never lowered below this."""
+
+
+TASKS = "@tasks"
+"""Ends the name of the route on which a deployment's kept tasks have slots of their own."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Route:
     """`organization/deployment` for what the public calls, a `WorkloadKey` for a dependency."""
     host: str
     port: int
+    """0 = nobody calls: only tasks wait here."""
     replicas: tuple[ReplicaRoute, ...] = ()
     queue_limit: int = 1000
     """Requests held at most; one more is refused."""
@@ -49,6 +59,8 @@ class Route:
     """How long a request waits for the first replica at most (a cold start's limit)."""
     internal: bool = False
     """Called by other services of the bento only: pickle bodies are allowed."""
+    slots_from: str = ""
+    """Where the number of its replicas' slots is from, for operators: `learnt (async methods)`."""
     schema: str = ""
     """The JSON that `GET /schema.json` answers when no replica is ready; empty = ask a replica."""
     ready_path: str = "/readyz"
@@ -56,6 +68,8 @@ class Route:
     tasks: tuple[str, ...] = ()
     """Paths of BentoML tasks, which are submitted, asked after and fetched below them. Not known
     of an internal route, where all paths that look like it are taken for some."""
+    tasks_apart: bool = False
+    """Tasks that are kept have slots of their own, on a route of that name and `TASKS`."""
     cors: Cors | None = None
     """Which pages may call it, for what the gateway itself answers; None = it says nothing."""
     token_digests: tuple[str, ...] | None = None
@@ -106,6 +120,8 @@ class RouteDemand:
     """Exponentially weighted mean of a request's time in its replica; 0 = none seen."""
     busy: Mapping[str, int] = field(default_factory=dict)
     """Slots taken, per replica id (also of draining ones; absent = none)."""
+    learnt: Mapping[str, int] = field(default_factory=dict)
+    """How many slots are right, as far as it is known, per id of the replicas that learn."""
     tasks: Mapping[str, int] = field(default_factory=dict)
     """Of those, the slots that kept tasks have, per replica id."""
     out: Mapping[str, str] = field(default_factory=dict)

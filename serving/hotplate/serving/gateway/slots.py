@@ -8,9 +8,10 @@ equals to the one that has had as many for longest.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
+from hotplate.serving.gateway.adaptive_limit import AdaptiveLimit
 from hotplate.serving.gateway.routes import ReplicaRoute
 
 
@@ -18,6 +19,8 @@ class Replica:
     """One replica's slots."""
 
     __slots__ = (
+        "adaptive",
+        "answering",
         "concurrency",
         "draining",
         "foreign",
@@ -31,6 +34,10 @@ class Replica:
     def __init__(self, replica_id: str) -> None:
         self.id = replica_id
         self.concurrency = 0
+        self.adaptive: AdaptiveLimit | None = None
+        """Learns what its concurrency should be; None = it is set."""
+        self.answering = 0
+        """Of the slots taken, those whose answer has begun and lasts."""
         self.draining = False
         self.gone = False
         """No longer in the table; kept until its slots have come back."""
@@ -86,7 +93,7 @@ class Slots:
         named = {entry.id: entry for entry in table}
         for entry in named.values():
             replica = self._replicas.setdefault(entry.id, Replica(entry.id))
-            replica.concurrency = entry.concurrency
+            replica.concurrency = _concurrency(replica, entry)
             replica.draining = entry.draining
             replica.foreign = entry.foreign
             replica.gone = False
@@ -95,9 +102,12 @@ class Slots:
                 replica.draining = replica.gone = True
                 self._forget_if_empty(replica)
             self._place(replica)
-        opened = [replica for replica in self._replicas.values() if replica.open]
-        self.ready = bool(opened)
-        self.total = sum(replica.concurrency for replica in opened)
+        self._sum_up()
+
+    @property
+    def learning(self) -> Iterator[Replica]:
+        """The open replicas whose concurrency is learnt."""
+        return (r for r in self._replicas.values() if r.adaptive is not None and r.open)
 
     @property
     def any_free(self) -> bool:
@@ -134,10 +144,23 @@ class Slots:
         elif replica.gone:
             self._forget_if_empty(replica)
 
+    def resize(self, replica: Replica) -> None:
+        """It has as many slots now as its limit says."""
+        adaptive = replica.adaptive
+        if adaptive is not None and replica.concurrency != adaptive.limit:
+            replica.concurrency = adaptive.limit
+            self._place(replica)
+            self._sum_up()
+
     def passes_on(self, replica: Replica) -> bool:
         """Whether a slot of it that comes back goes to the next request at once: then it need
-        not be given and taken."""
-        return replica.group == 0 and replica.free >= 0 and not self.any_free
+        not be given and taken. Where it learns, it may have another number by then."""
+        return (
+            replica.adaptive is None
+            and replica.group == 0
+            and replica.free >= 0
+            and not self.any_free
+        )
 
     # Replicas that are out
 
@@ -156,6 +179,11 @@ class Slots:
             self._place(replica)
 
     # Inside
+
+    def _sum_up(self) -> None:
+        opened = [replica for replica in self._replicas.values() if replica.open]
+        self.ready = bool(opened)
+        self.total = sum(replica.concurrency for replica in opened)
 
     def _find(self) -> int:
         """The most free slots that a replica has."""
@@ -185,3 +213,13 @@ class Slots:
     def _forget_if_empty(self, replica: Replica) -> None:
         if replica.gone and not replica.taken:
             self._replicas.pop(replica.id, None)
+
+
+def _concurrency(replica: Replica, entry: ReplicaRoute) -> int:
+    """What the table says; where the replica learns, what it has learnt since it came."""
+    if not entry.learns:
+        replica.adaptive = None
+        return entry.concurrency
+    if replica.adaptive is None:
+        replica.adaptive = AdaptiveLimit(entry.concurrency, entry.least)
+    return replica.adaptive.limit

@@ -21,6 +21,7 @@ import aiohttp
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
 from hotplate.serving.gateway.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.request_head import TASK_ID
+from hotplate.serving.gateway.routes import TASKS
 from hotplate.serving.gateway.task_calls import DOCS, LENGTH_BYTES, TaskCall, frame_head
 from hotplate.serving.gateway.task_result import ResultFolder, TaskResult
 from hotplate.serving.gateway.task_run import ControlPlaneAway, NotWanted, TaskRun
@@ -123,7 +124,8 @@ class TaskDesk:
     def full(self, server: RouteServer) -> str:
         """Why no task more is taken for a route; empty = there is room."""
         route = server.route
-        waiting = server.queue.queued + len(self._outside.get(route.name, ()))
+        line = self._server_of(route.name) or server
+        waiting = line.queue.queued + len(self._outside.get(route.name, ()))
         if waiting < route.queue_limit:
             return ""
         return f"{route.name}: {waiting} wait (queue_limit={route.queue_limit}); come back later."
@@ -234,7 +236,7 @@ class TaskDesk:
 
     def _enter(self, run: TaskRun) -> bool:
         """Whether it has got a place, or needs none."""
-        server = self._gateway.server(run.route)
+        server = self._server_of(run.route)
         if server is None:
             return False
         if run.lost and not server.route.may_run_twice:
@@ -242,6 +244,10 @@ class TaskDesk:
             self.deliver(run, self.no_answer(run, what))
             return True
         return server.enter(run)
+
+    def _server_of(self, route: str) -> RouteServer | None:
+        """Where tasks of a route wait for slots: for their own, where they have any."""
+        return self._gateway.server(route + TASKS) or self._gateway.server(route)
 
     def _enter_later(self) -> None:
         if self._entering is None:

@@ -48,6 +48,8 @@ class TaskRun:
 
     relayed = False
     """It runs with the owner of its route only."""
+    says_of_replica = False
+    """Its slot is its own: how long it takes says nothing of others."""
     size_bytes = 0
     """What waits here of its body: it stays with the control plane until a slot is there."""
 

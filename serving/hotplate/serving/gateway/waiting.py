@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from hotplate.serving.gateway.priority import USUAL_PRIORITY
 
 if TYPE_CHECKING:
+    from hotplate.serving.gateway.adaptive_limit import AdaptiveLimit, Mark
     from hotplate.serving.gateway.share import Share
     from hotplate.serving.gateway.slots import Replica
 
 Holder = TypeVar("Holder")
 
 EARLIER: Final = -math.inf
+NO_MARK: Final = (0.0, 0)
 
 # Where a ticket is; not an enum, because every request is asked several times.
 ENDED: Final = 0
@@ -25,6 +27,7 @@ class Ticket(Generic[Holder]):
     """One request, from its arrival until its replica is done with it."""
 
     __slots__ = (
+        "adaptive",
         "answered_at",
         "arrived_at",
         "charged_s",
@@ -33,6 +36,7 @@ class Ticket(Generic[Holder]):
         "granted_at",
         "hold_s",
         "holder",
+        "mark",
         "needs_slot",
         "number",
         "organization",
@@ -42,6 +46,7 @@ class Ticket(Generic[Holder]):
         "round",
         "share",
         "size_bytes",
+        "teaches",
         "timeout_s",
         "whole_at",
     )
@@ -72,6 +77,11 @@ class Ticket(Generic[Holder]):
         self.replica: Replica | None = None
         self.expired = False
         """Its time ran out in its replica."""
+        self.teaches = True
+        """How long it takes says something of its replica; what fails says nothing."""
+        self.adaptive: AdaptiveLimit | None = None
+        """Where it counts; None = nowhere."""
+        self.mark: Mark = NO_MARK
         self.answered_at = 0.0
         """When its answer began; 0 = it has not."""
         self.whole_at = EARLIER

@@ -65,10 +65,6 @@ class ServedBento(Protocol):
     @property
     def resources(self) -> Amounts: ...
     @property
-    def concurrency(self) -> int:
-        """Slots of one replica."""
-
-    @property
     def stop_grace_s(self) -> float: ...
 
 

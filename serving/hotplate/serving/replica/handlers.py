@@ -6,8 +6,8 @@
 * That it has ended: the connection stays open until then, whoever has closed it. So a gateway that
   ends its own side of one, which the application sees as its caller leaving, gets the other side's
   end when the handler has ended.
-* How many run now: `GET /hotplate/running` answers `{"running": n, "websockets": m}`, for all of
-  the replica's processes; n has the WebSockets too. It is never passed on from outside.
+* How many run now: `GET /hotplate/running` answers `{"running": n, "websockets": m, "tasks": k}`,
+  for all of the replica's processes; n has the others too. It is never passed on from outside.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import mmap
 import os
 from typing import Any, Optional
 
-from hotplate.serving.replica.hooks import Application, Layer
+from hotplate.serving.replica.hooks import TASK_ID, Application, Layer
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """Whoever asks a replica without a gateway passes over it, as over any 100. The server itself sends
@@ -28,8 +28,10 @@ REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 UPGRADE = b"upgrade"
 """Who asks for another protocol may not; and where a plain handler runs in place of a WebSocket's,
 as in an environment without a library for those, the gateway is to know."""
-ROW_BYTES = 16
-"""All handlers of a process, and those of WebSockets."""
+ANY, WEBSOCKET, TASK = range(3)
+ROW = 3
+"""Counts of a process: all its handlers, those of WebSockets, those of kept tasks."""
+CELL_BYTES = 8
 
 
 class Running:
@@ -37,35 +39,33 @@ class Running:
 
     def __init__(self, worker: int = 1, workers: int = 1, fd: Optional[int] = None) -> None:  # noqa: UP045
         """`worker` counts from 1. `fd` is memory that `share` made for several."""
-        shared = mmap.mmap(-1 if fd is None else fd, ROW_BYTES * workers)
+        shared = mmap.mmap(-1 if fd is None else fd, CELL_BYTES * ROW * workers)
         if fd is not None:
             os.close(fd)  # the map has its own
         self._cells = memoryview(shared).cast("q")
-        self._own = 2 * (worker - 1)
+        self._own = ROW * (worker - 1)
 
     @staticmethod
     def share(workers: int) -> int:
         """A descriptor of memory for that many processes; not inheritable by itself."""
         fd = os.memfd_create("hotplate-running")
-        os.ftruncate(fd, ROW_BYTES * workers)
+        os.ftruncate(fd, CELL_BYTES * ROW * workers)
         return fd
 
-    @property
-    def total(self) -> int:
-        return sum(self._cells[::2])
+    def count(self, kind: int = ANY) -> int:
+        """How many of that kind run in all processes."""
+        return sum(self._cells[kind::ROW])
 
-    @property
-    def websockets(self) -> int:
-        """Of all that run."""
-        return sum(self._cells[1::2])
+    def begin(self, kind: int = ANY) -> None:
+        self._change(kind, 1)
 
-    def begin(self, websocket: bool = False) -> None:
-        self._cells[self._own] += 1
-        self._cells[self._own + 1] += websocket
+    def end(self, kind: int = ANY) -> None:
+        self._change(kind, -1)
 
-    def end(self, websocket: bool = False) -> None:
-        self._cells[self._own] -= 1
-        self._cells[self._own + 1] -= websocket
+    def _change(self, kind: int, by: int) -> None:
+        self._cells[self._own] += by
+        if kind:
+            self._cells[self._own + kind] += by
 
 
 class HandlerWatch(Layer):
@@ -90,8 +90,8 @@ class HandlerWatch(Layer):
             await _disconnected(receive)
             return
         connection = os.dup(transport.get_extra_info("socket").fileno())
-        websocket = scope["type"] == "websocket"
-        self._running.begin(websocket)
+        kind = _kind(scope)
+        self._running.begin(kind)
         try:
             if _begins(scope, connection):
                 await self.app(scope, receive, send)
@@ -99,12 +99,16 @@ class HandlerWatch(Layer):
                 transport.abort()
                 await _disconnected(receive)
         finally:
-            self._running.end(websocket)
+            self._running.end(kind)
             os.close(connection)
 
     async def _say_running(self, send: Any) -> None:
         running = self._running
-        said = {"running": running.total, "websockets": running.websockets}
+        said = {
+            "running": running.count(),
+            "websockets": running.count(WEBSOCKET),
+            "tasks": running.count(TASK),
+        }
         body = json.dumps(said).encode()
         headers = [
             (b"content-type", b"application/json"),
@@ -112,6 +116,12 @@ class HandlerWatch(Layer):
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def _kind(scope: Any) -> int:
+    if scope["type"] == "websocket":
+        return WEBSOCKET
+    return TASK if any(name == TASK_ID for name, _ in scope["headers"]) else ANY
 
 
 def _begins(scope: Any, connection: int) -> bool:

@@ -27,6 +27,7 @@ PARTS = (
     "hotplate.serving.replica.handlers",
     "hotplate.serving.replica.hooks",
     "hotplate.serving.replica.journal",
+    "hotplate.serving.replica.methods",
     "hotplate.serving.replica.missing_module",
     "hotplate.serving.replica.modules",
     "hotplate.serving.replica.network",

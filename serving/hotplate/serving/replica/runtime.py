@@ -13,6 +13,7 @@ from typing import Any
 from hotplate.cache.errors import CacheError
 from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.room import full, is_full
+from hotplate.serving.replica import methods
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.compiled import CompiledCode, variables
 from hotplate.serving.replica.compiled import key as compiled_key
@@ -147,6 +148,10 @@ class BentoRuntime:
         """The phases that the process itself has noted in its directory so far."""
         return Journal(Path(directory) / FILE_NAME).phases()
 
+    def told(self, directory: str) -> Mapping[str, Any] | None:
+        """What the process there has said of its service's methods; None if nothing."""
+        return methods.read(Path(directory) / methods.FILE_NAME)
+
     async def keep(self, directory: str, *, ended: bool) -> None:
         """Keep what the process in that directory has made for those after it."""
         if self._compiled is not None:
@@ -249,7 +254,6 @@ class BentoRuntime:
                 "depends": dict(workload.depends),
                 "overrides": dict(workload.config_overrides),
                 "workers": processes,
-                "slots": workload.concurrency,
                 "journal": str(folder / FILE_NAME),
                 "modules": str(modules),
                 "stop_grace_s": workload.stop_grace_s,

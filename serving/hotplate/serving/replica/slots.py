@@ -1,27 +1,109 @@
-"""How many requests one replica may have at a time, from its service's configuration; pure."""
+"""How many requests one replica may have at a time, and where that number is from; pure."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hotplate.serving.gateway.adaptive_limit import FIRST
+
+AUTO: Final = "auto"
+"""In place of a number: as if the bento set none."""
+SET, THREADS, LEARNT, LABEL = "set", "threads", "learnt", "label"
+NOT_SET = "traffic.concurrency is not set"
+CONCURRENCY_LABEL: Final = "hotplate/concurrency"
 
 
-def slots(config: Mapping[str, Any], has_tasks: bool, cpus: float = 0.0) -> int:
+@dataclass(frozen=True)
+class Slots:
+    """Of a replica of one service."""
+
+    number: int
+    """What it has; where that is learnt, what it begins with."""
+    source: str
+    """SET, THREADS, LEARNT or LABEL."""
+    why: str
+    """What makes it so, for people."""
+    least: int = 1
+    """What is learnt is never lowered below this: as many as a batch of BentoML's takes."""
+    tasks: int = 0
+    """Slots of their own for tasks that the platform keeps; 0 = they have those of all others."""
+
+    @property
+    def learns(self) -> bool:
+        return self.source == LEARNT
+
+    @property
+    def source_told(self) -> str:
+        """`learnt (async methods; traffic.concurrency is not set)`."""
+        return f"{self.source} ({self.why})"
+
+    def told(self) -> str:
+        """`32 slots, learnt (async methods; traffic.concurrency is not set)`."""
+        counted = "1 slot" if self.number == 1 else f"{self.number} slots"
+        tasks = f"; tasks have {self.tasks} of their own" if self.tasks else ""
+        return f"{counted}, {self.source_told}{tasks}"
+
+
+def slots(
+    config: Mapping[str, Any],
+    has_tasks: bool,
+    cpus: float = 0.0,
+    *,
+    told: Mapping[str, Any] | None = None,
+    label: str = "",
+    learnt: int = 0,
+) -> Slots:
     """The slots of one replica.
 
-    `config` is a BentoML service configuration with the deployment's overrides applied, `cpus`
-    the CPU cores that the replica gets (0 = not limited). `traffic.concurrency` if given, else
-    `traffic.max_concurrency`, else 1 where tasks run (BentoML's own default for them), else as
-    many calls as it can run: workers x threads.
+    `config` is a BentoML service configuration with the deployment's overrides applied, `cpus` the
+    CPU cores that the replica gets (0 = not limited). `told` is what a replica has said of the
+    service (`methods.py`); None = none has been ready yet. `label` is a number, AUTO, or empty.
+    `learnt` is the number that its replicas have come to; 0 = they have come to none.
+
+    A label goes first, then what the author or the deployment wrote, as `traffic.concurrency` or
+    `max_concurrency`. Else only sync methods have as many calls as can run, workers x threads; the
+    rest, and what is not known yet, learn. Nobody's tasks share with other methods unless a number
+    is set for both.
+    """
+    if label and label != AUTO:
+        return Slots(int(label), LABEL, CONCURRENCY_LABEL)
+    name, number = ("", 0) if label == AUTO else _written(config, has_tasks, told)
+    if number:
+        return Slots(number, SET, f"traffic.{name}")
+    tasks = 1 if has_tasks else 0
+    not_set = f"the label {CONCURRENCY_LABEL} is {AUTO}" if label == AUTO else NOT_SET
+    if told is not None and told["only_tasks"]:
+        return Slots(1, THREADS, f"tasks; {not_set}", tasks=tasks)
+    if told is not None and not told["learns"]:
+        threads = int(config.get("threads") or 1)
+        processes = workers(config, cpus)
+        why = f"sync methods, {processes} x {threads} threads; {not_set}"
+        return Slots(processes * threads, THREADS, why, tasks=tasks)
+    why = told["learns"] if told is not None else "no replica has been ready yet"
+    least = int(told["batch"]) if told is not None else 1
+    return Slots(learnt or FIRST, LEARNT, f"{why}; {not_set}", least=max(1, least), tasks=tasks)
+
+
+def _written(
+    config: Mapping[str, Any], has_tasks: bool, told: Mapping[str, Any] | None
+) -> tuple[str, int]:
+    """The setting that limits how many run at a time, and its value; 0 = there is none.
+
+    BentoML writes a concurrency of 1 into the configuration of every service with tasks, from which
+    it cannot be told whether the author wrote it; the replica can tell.
     """
     traffic = config.get("traffic") or {}
-    limit = traffic.get("concurrency") or traffic.get("max_concurrency")
-    if limit:
-        return int(limit)
-    if has_tasks:
-        return 1
-    return workers(config, cpus) * int(config.get("threads") or 1)
+    if told is not None:
+        traffic = {**traffic, "concurrency": told["concurrency"]}
+    elif has_tasks and traffic.get("external_queue") and traffic.get("concurrency") == 1:
+        traffic = {**traffic, "concurrency": None}
+    for name in ("concurrency", "max_concurrency"):
+        if traffic.get(name):
+            return name, int(traffic[name])
+    return "", 0
 
 
 def workers(config: Mapping[str, Any], cpus: float = 0.0) -> int:

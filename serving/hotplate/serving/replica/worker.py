@@ -5,7 +5,7 @@ BentoML's own worker runs in it, so that what must be in place before anything b
 standard library, bentoml, and safetensors where the bento has it.
 
 The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service),
-`overrides` (of the service's configuration), `workers` (processes), `slots` (requests at a time),
+`overrides` (of the service's configuration), `workers` (processes),
 `journal` (file for phases), `modules` (file for the names of what it had imported when ready),
 `stop_grace_s`, `absent` (model files that are not seen before they have arrived), `notes` (lines
 for the log).
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.reader import open_file
+from hotplate.serving.replica import methods
 from hotplate.serving.replica.cloud import hide_url
 from hotplate.serving.replica.command_port import place_command
 from hotplate.serving.replica.full_disk import outlive_it
@@ -110,6 +111,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
         return HandlerWatch(started, running)
 
     wrap_applications(Service, wrapped)
+    methods.watch_concurrency(Service)
     journal.note("process", "end")
     if not first and gate is not None:
         os.read(gate, 1)
@@ -117,7 +119,9 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     _wait_for_absent(job["absent"])
     service = _load(job)
     if first:
-        _warn(service, job)
+        said = methods.describe(service, job["overrides"])
+        methods.note(Path(job["journal"]).with_name(methods.FILE_NAME), said)
+        _warn(service, job, said["concurrency"])
     if service.has_custom_command():
         note = Path(job["journal"]).with_name("command-port")
         place_command(service, note, first, job["depends"].values(), _network_lost)
@@ -225,13 +229,13 @@ def _override(config: dict[str, Any], overrides: dict[str, Any]) -> None:
             config[key] = value
 
 
-def _warn(service: Any, job: Job) -> None:
+def _warn(service: Any, job: Job, concurrency: int | None) -> None:
     """Say what the author will wonder about."""
     reserved = {each.name for each in service.envs if is_reserved(each.name)}
     for note in sorted({*map(not_used, reserved)} - {*job["notes"]}):
         print(note, file=sys.stderr)  # of a service that no manifest tells the variables of
     batched = sorted(name for name, api in service.apis.items() if api.batchable)
-    if batched and job["slots"] == 1:
+    if batched and concurrency == 1:
         print(
             f"{service.name} gets one request at a time, so {', '.join(batched)} will never see "
             "a batch of several; set traffic.concurrency to as many as should wait for a batch.",

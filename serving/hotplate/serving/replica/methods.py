@@ -1,0 +1,100 @@
+"""What a replica says of its service's methods, once it has loaded them; Python >= 3.9.
+
+A bento's configuration does not say whether a method is async, and BentoML writes a concurrency
+into that of services with tasks: only who has imported the service knows what its author wrote.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Optional
+
+FILE_NAME = "methods.json"
+MOST_CHARACTERS = 100
+MOST_BATCH = 1000
+
+_written: dict[int, Any] = {}
+"""The `traffic.concurrency` that its author wrote, by the identity of the service."""
+
+
+def watch_concurrency(service_class: Any) -> None:
+    """Note what authors write, before BentoML adds to it. `service_class` is
+    `_bentoml_sdk.Service`; to be called before any service is imported."""
+    finish = service_class.__attrs_post_init__
+
+    def noted(self: Any) -> None:
+        _written[id(self)] = (self.config.get("traffic") or {}).get("concurrency")
+        finish(self)
+
+    service_class.__attrs_post_init__ = noted
+
+
+def describe(service: Any, overrides: dict[str, Any]) -> dict[str, Any]:
+    """`concurrency` (as written, or null), `learns` (what it has that may run side by side without
+    threads; "" if nothing), `batch` (the largest batch; 0 if it makes none), `only_tasks`.
+
+    `overrides` are the deployment's, over the author's.
+    """
+    traffic = overrides.get("traffic") or {}
+    others = [api for api in service.apis.values() if not api.is_task]
+    mounted = bool(service.mount_apps)
+    return {
+        "concurrency": traffic.get("concurrency", _written.get(id(service))),
+        "learns": _learns(service, others),
+        "batch": max((api.max_batch_size for api in others if api.batchable), default=0),
+        "only_tasks": bool(service.apis)
+        and not others
+        and not mounted
+        and not service.has_custom_command(),
+    }
+
+
+def note(path: Path, said: dict[str, Any]) -> None:
+    """Write it for whoever started the process; a full disk costs no start."""
+    draft = path.with_suffix(".new")
+    with suppress(OSError):
+        draft.write_text(json.dumps(said), encoding="utf-8")
+        os.replace(draft, path)
+
+
+def read(path: Path) -> Optional[dict[str, Any]]:  # noqa: UP045
+    """What was noted there; None if nothing was."""
+    try:
+        return checked(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def checked(said: Any) -> Optional[dict[str, Any]]:  # noqa: UP045
+    """The same, from somebody who is not trusted; None if it is nothing of the kind."""
+    try:
+        concurrency = said["concurrency"]
+        return {
+            "concurrency": max(1, int(concurrency)) if concurrency else None,
+            "learns": str(said["learns"])[:MOST_CHARACTERS],
+            "batch": min(MOST_BATCH, max(0, int(said["batch"]))),
+            "only_tasks": bool(said["only_tasks"]),
+        }
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None
+
+
+def _learns(service: Any, apis: list[Any]) -> str:
+    kinds = {
+        "a command": service.has_custom_command(),
+        "a mounted application": bool(service.mount_apps),
+        "batchable methods": any(api.batchable for api in apis),
+        "async methods": any(_is_async(api.func) for api in apis),
+    }
+    return ", ".join(kind for kind, has in kinds.items() if has)
+
+
+def _is_async(function: Any) -> bool:
+    from bentoml._internal.utils import get_original_func
+
+    original = get_original_func(function)
+    return inspect.iscoroutinefunction(original) or inspect.isasyncgenfunction(original)
