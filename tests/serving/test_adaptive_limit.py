@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections import deque
+
 import pytest
 
-from hotplate.serving.gateway.adaptive_limit import FIRST, MOST, AdaptiveLimit
+from hotplate.serving.gateway.adaptive_limit import FIRST, MOST, AdaptiveLimit, Mark
 from tests.serving.knees import Batching, Line, Sharing, load
 
 COUNTED = 600
@@ -116,10 +119,44 @@ def test_failures_teach_nothing() -> None:
     limit = AdaptiveLimit()
     for number in range(1000):
         mark = limit.begin(float(number))
-        limit.drop(float(number), mark, number + 0.001)
+        limit.drop(float(number), mark, number + 0.001, waiting=False)
     assert limit.limit == FIRST
     assert load(Line(1, 0.1), limit, 400, clients=16).most == FIRST
     assert limit.number <= 2
+
+
+def test_a_trial_in_which_all_fail_is_given_up() -> None:
+    limit = AdaptiveLimit()
+    now, running = 0.0, deque[tuple[float, Mark]]()
+
+    def go_on() -> tuple[float, Mark]:
+        nonlocal now
+        while len(running) < limit.limit:
+            running.append((now, limit.begin(now)))
+        now += 0.01
+        return running.popleft()
+
+    while limit.limit == limit.number:
+        limit.end(*go_on(), now, waiting=True)
+    for _ in range(300):
+        limit.drop(*go_on(), now, waiting=True)
+    assert limit.limit == limit.number == FIRST
+
+
+@pytest.mark.parametrize("failing", [0.5, 0.9])
+@pytest.mark.parametrize("knee", [1, 10_000])
+def test_between_failures_the_knee_is_found(failing: float, knee: int) -> None:
+    replica, limit, chance = Sharing(knee, 0.1), AdaptiveLimit(), random.Random(1)
+    waiting, begun = 64, dict[int, tuple[float, Mark]]()
+    for _ in range(2000):
+        while waiting and len(begun) < limit.limit:
+            begun[replica.add()] = replica.now, limit.begin(replica.now)
+            waiting -= 1
+        begun_at, mark = begun.pop(replica.end())
+        ended = limit.drop if chance.random() < failing else limit.end
+        ended(begun_at, mark, replica.now, waiting=waiting > 0)
+        waiting += 1
+    assert limit.number <= 2 if knee == 1 else limit.number > FIRST
 
 
 def test_answers_that_go_on_and_on_are_no_load() -> None:

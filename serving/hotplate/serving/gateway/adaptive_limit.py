@@ -147,12 +147,15 @@ class AdaptiveLimit:
         cohort.begin(self._turn, now)
         return self._area, self._turn
 
-    def drop(self, begun_at: float, mark: Mark, now: float) -> None:
+    def drop(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None:
         """A request ended that teaches nothing: it was not sent, or failed."""
         self._pass(now)
         self._in_flight -= 1
         self._cohort.end(mark[1], begun_at)
-        self._rest_if_idle(waiting=False)
+        if self._phase != BASE:
+            self._spent += 1
+            self._tire()
+        self._rest_if_idle(waiting=waiting)
 
     def end(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None:
         """A request has its answer; `waiting`: others want its slot."""
@@ -284,6 +287,11 @@ class AdaptiveLimit:
         self._futile += 1
         self._stop_trial()
 
+    def _tire(self) -> None:
+        """A trial that has told nothing for so long is over."""
+        if self._spent > PATIENCE * (self.limit + self.number + ENOUGH):
+            self._give_up()
+
     def _settle(self) -> None:
         """Less at once would gain nothing."""
         self._settled, self._stride = self._base.mean, NEAR
@@ -292,8 +300,11 @@ class AdaptiveLimit:
     def _judge(self, now: float, waiting: bool) -> None:
         cohort, trial, base = self._cohort, self._trial, self._base
         if not cohort.is_told:
-            if self._spent > PATIENCE * (self.limit + self.number + ENOUGH):
-                self._give_up()
+            self._tire()
+            return
+        if trial.count < ENOUGH // 2:  # the others have failed
+            self._open_cohort()
+            self._tire()
             return
         cohort.count_slow(trial, now)
         low, high = (trial, base) if self._phase == DOWN else (base, trial)

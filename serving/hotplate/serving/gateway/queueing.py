@@ -374,11 +374,11 @@ class SlotQueue(Generic[Holder]):
     ) -> None:
         """Its replica's limit learns from the ticket, unless a slow caller took its time."""
         begun_at, ticket.adaptive = ticket.granted_at, None
-        slow_s = ticket.whole_at - begun_at
+        slow_s, waiting = ticket.whole_at - begun_at, self.line.count > 0
         if typical and ticket.teaches and slow_s <= SLOW_BODY * (now - begun_at):
-            adaptive.end(begun_at, ticket.mark, now, waiting=self.line.count > 0)
+            adaptive.end(begun_at, ticket.mark, now, waiting=waiting)
         else:
-            adaptive.drop(begun_at, ticket.mark, now)
+            adaptive.drop(begun_at, ticket.mark, now, waiting=waiting)
 
     def _after_release(self, now: float) -> Changes[Holder]:
         if self.line.count:
