@@ -83,6 +83,14 @@ def test_bursts_that_end_are_never_held_up_for_a_trial() -> None:
             assert limit.limit == FIRST
 
 
+def test_a_trial_of_more_at_once_outlives_the_pauses_between_bursts() -> None:
+    replica, limit = Sharing(10_000), AdaptiveLimit(2)
+    for _ in range(5):
+        load(replica, limit, 25, clients=25)
+        assert limit.limit >= limit.number
+    assert limit.number >= 4
+
+
 def test_batches_without_an_edge_keep_more_than_half_of_their_throughput() -> None:
     limit = AdaptiveLimit()
     shown = load(Batching(32, 0.2), limit, 20_000, counted_from=5000)

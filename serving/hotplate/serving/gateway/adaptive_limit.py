@@ -202,7 +202,7 @@ class AdaptiveLimit:
     def _rest_if_idle(self, *, waiting: bool) -> None:
         if not self._in_flight and not waiting:
             self._busy = 0
-            if self._phase != BASE:
+            if self._phase == DOWN:  # one up holds nobody up: it goes on with the next load
                 self._stop_trial()
 
     def _learn(self, log_s: float, log_load: float) -> None:
