@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hotplate.serving.gateway.routes import TASKS, RouteTable
 from hotplate.serving.gateway.task_desk import TaskDesk
 from tests.serving.backends import Connection, Request
 from tests.serving.callers import Answer, until
@@ -339,6 +340,42 @@ async def test_what_a_dead_gateway_had_started_runs_again_only_if_it_may(
     frame = await hall.ended("a1")
     assert frame[4:].startswith(b"200 OK" if twice else b"502 Bad Gateway")
     assert ("ended while it ran" in hall.kept("a1").note) is not twice
+
+
+async def test_tasks_move_when_they_get_slots_of_their_own_or_lose_them(hall: Hall) -> None:
+    kitchen = hall.kitchen
+
+    async def serve(concurrency: int, *, apart: bool) -> None:
+        kitchen.route = replace(
+            kitchen.route, replicas=(kitchen.replica(concurrency),), tasks_apart=apart
+        )
+        own = replace(
+            kitchen.route,
+            name=kitchen.route.name + TASKS,
+            port=0,
+            replicas=(kitchen.replica(1),),
+            tasks=(),
+            tasks_apart=False,
+        )
+        routes = (kitchen.route, own) if apart else (kitchen.route,)
+        await kitchen.gateway.apply(RouteTable(kitchen.gateway.version + 1, routes))
+
+    gate = gated(kitchen)
+    await serve(8, apart=True)
+    ids = [await hall.submit() for _ in range(5)]
+    await until(lambda: kitchen.backend.running == 1)
+    await serve(2, apart=False)  # one runs yet where it was, and may for long
+    await until(lambda: kitchen.backend.running == 3)
+    await serve(8, apart=True)
+    own = kitchen.gateway.server(kitchen.route.name + TASKS)
+    assert own is not None
+    await until(lambda: own.queue.queued == 2)
+    gate.set()
+    for task_id in ids:
+        await hall.ended(task_id)
+    assert kitchen.backend.peak == 3
+    report = kitchen.gateway.report().routes.values()
+    assert sum(demand.in_flight + demand.queued for demand in report) == 0
 
 
 async def test_a_full_queue_takes_no_task_more(hall: Hall) -> None:

@@ -164,7 +164,8 @@ def _tasks(public: Route, slots: int) -> list[Route]:
         return []
     replicas = tuple(replace(r, concurrency=slots, learns=False, least=1) for r in public.replicas)
     name = public.name + TASKS
-    return [replace(public, name=name, host="", port=0, replicas=replicas, schema="", tasks=())]
+    apart = replace(public, name=name, replicas=replicas, slots_from="of their own for tasks")
+    return [replace(apart, host="", port=0, schema="", tasks=(), tasks_apart=False)]
 
 
 def _replica_routes(

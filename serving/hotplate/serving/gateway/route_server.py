@@ -110,6 +110,8 @@ class RouteServer:
         """Takes over new orders, but for where callers arrive, without cutting what is running."""
         turned = route.relayed != self.route.relayed
         counted = self.queue.ready and not self.route.relayed
+        if route.tasks_apart and not self.route.tasks_apart:
+            self._part_with_tasks()
         waiting = self.queue.clear() if turned else ()
         self.route = route
         self.closing = False
@@ -249,7 +251,8 @@ class RouteServer:
 
     def enter(self, run: TaskRun) -> bool:
         """A task waits for a slot, for as long as it takes; False = not here, or not now."""
-        if self.closing or self.route.refuse or self.route.relayed:
+        route = self.route
+        if self.closing or route.refuse or route.relayed or route.tasks_apart:
             return False
         queue, now = self.queue, self.loop.time()
         whose, urgency = run.organization, run.priority
@@ -397,6 +400,13 @@ class RouteServer:
             self._tell(change)
 
     # Inside: refusing
+
+    def _part_with_tasks(self) -> None:
+        """From now on they have slots of their own: none waits here any more."""
+        for ticket in list(self.queue.waiting):
+            if isinstance(ticket.holder, TaskRun):
+                self.withdraw(ticket.holder)
+                ticket.holder.enter_anew(inf)
 
     def _answer_locally(self, exchange: Exchange, local: Local) -> None:
         front, exchange.front = exchange.front, None

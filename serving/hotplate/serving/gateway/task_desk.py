@@ -247,7 +247,10 @@ class TaskDesk:
 
     def _server_of(self, route: str) -> RouteServer | None:
         """Where tasks of a route wait for slots: for their own, where they have any."""
-        return self._gateway.server(route + TASKS) or self._gateway.server(route)
+        apart = self._gateway.server(route + TASKS)
+        if apart is not None and not apart.closing:
+            return apart
+        return self._gateway.server(route)
 
     def _enter_later(self) -> None:
         if self._entering is None:
