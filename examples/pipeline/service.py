@@ -20,7 +20,7 @@ class Found(BaseModel):
     score: float
 
 
-@bentoml.service(image=image, traffic={"concurrency": 64})
+@bentoml.service(image=image)
 class Embedder:
     """The expensive part, on a GPU if it were a real one; what arrives together is one batch."""
 
