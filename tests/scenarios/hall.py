@@ -136,6 +136,7 @@ mounted = FastAPI(routes=[Route("/hello", hello), WebSocketRoute("/ws", echoes)]
 @bentoml.service(
     image=image,
     threads=2,
+    traffic={"concurrency": 2},
     http={"cors": CORS},
 )
 class Hall:

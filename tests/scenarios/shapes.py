@@ -147,8 +147,8 @@ class Shapes:
 
     async def slots(self, name: str, service: str) -> int:
         """As `hotplate status NAME` shows them."""
-        said = await self.platform.hotplate("status", name)
-        found = re.search(rf"^{service} \(.* replicas of (\d+) slots", said, re.MULTILINE)
+        said = await self.platform.status(name)
+        found = re.search(rf" {service} \(revision \d+\): .*? queued (\d+) slots?, ", said)
         assert found, said
         return int(found[1])
 

@@ -115,7 +115,7 @@ async def test_each_ends_with_its_sentence_and_leaves_nothing(
     for name, sentence in SENTENCES.items():
         page = await rough.settled(name, "failed")
         assert sentence in page["reason"]
-        assert sentence in (await platform.hotplate("status", name))
+        assert sentence in (await platform.status(name))
         assert sentence in (await platform.hotplate("events", name))
         assert f"hotplate: {sentence}" in (await platform.hotplate("logs", name))
         await platform.delete(name)

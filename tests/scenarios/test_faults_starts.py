@@ -138,7 +138,7 @@ async def test_an_import_that_raises_is_told_wherever_a_person_looks(
     assert page["status"] == "failed"
     assert sentence in page["reason"]
     assert any(sentence in line for line in page["revisions"][0]["log_tail"])
-    assert sentence in (await platform.hotplate("status", "raising"))
+    assert sentence in await platform.status("raising")
     assert "service.py" in (await platform.hotplate("logs", "raising"))
     assert sentence in (await platform.hotplate("events", "raising"))
     await platform.delete("raising")
@@ -168,7 +168,7 @@ async def test_an_environment_that_cannot_be_built_fails_once_with_the_reason(
 ) -> None:
     page = await rough.settled(name, "failed")
     assert sentence in page["reason"]
-    assert sentence in (await platform.hotplate("status", name))
+    assert sentence in await platform.status(name)
     kinds = [event["kind"] for event in page["events"]]
     assert kinds.count("ReplicaCrashed") == 1, "trying again could not have helped"
     await platform.delete(name)

@@ -102,7 +102,7 @@ async def test_what_does_not_fit_waits_with_the_reason_and_starts_when_there_is_
         assert reason.startswith("it waits: 0 of 1 granted: ")
         shortage = f"GiB of memory are wanted and {GIB:.3g} GiB of memory can be promised"
         assert shortage in reason
-        said = await platform.hotplate("status", "modest")
+        said = await platform.status("modest")
         assert "deploying" in said
         assert shortage in said
         events = await platform.hotplate("events", "modest")

@@ -70,7 +70,7 @@ async def test_status_says_what_was_refused_and_why(platform: Platform, sleeper:
         assert answer.status == 504
 
     async def shown() -> bool:
-        said = await platform.hotplate("status", NAME)
+        said = await platform.status(NAME)
         # What other requests were refused for stands between the two.
         return all(
             words in said
