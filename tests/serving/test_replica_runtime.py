@@ -98,7 +98,9 @@ async def test_a_legacy_bento_is_refused(tmp_path: Path) -> None:
     bento = write_bento(tmp_path / "bento", "")
     about = bento / "bento.yaml"
     about.write_text(about.read_text().replace("spec: 2", "spec: 1"))
-    with pytest.raises(BentoUnusable, match="legacy format"):
+    with pytest.raises(
+        BentoUnusable, match=r"legacy format.*@bentoml\.service \(not bentoml\.legacy"
+    ):
         await prepare(tmp_path, Served(), bento)
 
 

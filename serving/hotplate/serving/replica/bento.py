@@ -35,8 +35,10 @@ def read_bento(folder: Path) -> Bento:
         ) from error
     if about.get("spec") != 2 or not about.get("image"):
         raise BentoUnusable(
-            "The bento is in BentoML's legacy format (spec 1), which is not served; build it with "
-            "bentoml 1.4 or newer, without conda, cuda_version or a Dockerfile template."
+            "The bento is in BentoML's legacy format (spec 1), which is not served: make its "
+            "service a class with @bentoml.service (not bentoml.legacy.Service, runners or "
+            "bentoml.io), without conda, cuda_version or a Dockerfile template, and build it with "
+            "bentoml 1.4 or newer."
         )
     image, envs = about["image"], about.get("envs") or []
     readable = isinstance(image, dict) and isinstance(envs, list)
