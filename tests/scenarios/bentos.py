@@ -8,7 +8,11 @@ from importlib.metadata import version
 SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 1}}
 """Scaling settings of what is asleep a second after its last request."""
 
-_PINS = [f"{name}=={version(name)}" for name in ("bentoml", "numpy", "safetensors")]
+REQUIREMENTS = {
+    **{name: f"{name}=={version(name)}" for name in ("bentoml", "numpy", "safetensors")},
+    "fastapi": "fastapi",
+}
+"""What each package's line of the requirements is, in the order that makes one environment."""
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 IMAGE = f"""
@@ -23,7 +27,7 @@ from contextlib import contextmanager
 import bentoml
 
 image = bentoml.images.Image(python_version={_PYTHON!r}, lock_python_packages=False)
-image.python_packages({", ".join(map(repr, _PINS))}, "fastapi")
+image.python_packages({", ".join(map(repr, REQUIREMENTS.values()))})
 """
 
 KITCHEN = (

@@ -15,6 +15,7 @@ from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.scenarios.shapes import SOURCES, Shapes, building
+from tests.scenarios.strangers import Stranger, delete_all, deploy_all
 
 
 @pytest.fixture(scope="session")
@@ -123,3 +124,18 @@ def prefixed(shapes: Shapes, hall: str) -> str:
     envs = {"HALL": hall, "UNREADY": shapes.unready}
     sleepy = {"Prefixed": {"scaling": SLEEPY}}
     return asyncio.run(shapes.deploy("prefixed", envs, services=sleepy, access_authorization=True))
+
+
+@pytest.fixture(scope="module")
+def strangers(
+    request: pytest.FixtureRequest, platform: Platform, laptop: Laptop, kitchen: str
+) -> Iterator[dict[str, Stranger]]:
+    """Services that we did not write, by name: those of the test module's `ANSWERS`.
+
+    kitchen: their environment is there.
+    """
+    names = request.module.ANSWERS
+    try:
+        yield asyncio.run(deploy_all(names, platform, laptop))
+    finally:
+        asyncio.run(delete_all(names, platform))

@@ -22,9 +22,8 @@ HALL = (
     + '''
 import json
 from pathlib import Path
-from typing import Annotated, AsyncGenerator, Generator
+from typing import AsyncGenerator, Generator
 
-from bentoml.validators import ContentType
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
@@ -197,23 +196,12 @@ class Hall:
         return answer
 
     @bentoml.api
-    def picture(self, picture: Annotated[Path, ContentType("image/png")], name: str) -> str:
-        return f"{name}: {picture.read_bytes()[1:4].decode()}"
-
-    @bentoml.api
     def model(self, question: Question) -> Question:
         return Question(text=question.text * question.times, times=0)
 
     @bentoml.api
     def root(self, text: str, /) -> str:
         return text[::-1]
-
-    @bentoml.api
-    def context(self, ctx: bentoml.Context) -> dict:
-        ctx.response.status_code = 202
-        ctx.response.headers["X-Mine"] = "yes"
-        ctx.response.set_cookie("crumb", "sweet")
-        return {"header": ctx.request.headers.get("x-asked"), "tmp": ctx.temp_dir}
 
     @bentoml.api
     def environment(self) -> dict:

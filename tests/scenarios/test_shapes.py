@@ -106,44 +106,7 @@ async def test_a_websocket_has_a_slot_as_long_as_it_is_open(hall: str, platform:
     await until(none_left)
 
 
-# Inputs, outputs, mounted applications -------------------------------------------------------
-
-
-async def test_files_go_in_and_out(hall: str) -> None:
-    sent = bytes(range(256)) * 4000
-    form = aiohttp.FormData()
-    form.add_field("file", sent, filename="a.bin")
-    picture = aiohttp.FormData({"name": "cat"})
-    picture.add_field("picture", b"\x89PNG\r\n", filename="a.png", content_type="image/png")
-    async with aiohttp.ClientSession() as http:
-        async with http.post(f"{hall}/reverse", data=form) as answer:
-            assert await answer.read() == sent[::-1]
-            assert 'filename="reversed.bin"' in answer.headers["Content-Disposition"]
-        async with http.post(f"{hall}/picture", data=picture) as answer:
-            assert await answer.text() == "cat: PNG"
-
-
-async def test_models_and_root_inputs_are_read(hall: str) -> None:
-    answer = await call(f"{hall}/model", question={"text": "ab"})
-    assert answer == {"text": "abab", "times": 0}
-    text = {"Content-Type": "text/plain"}
-    async with (
-        aiohttp.ClientSession() as http,
-        http.post(f"{hall}/root", data="abc", headers=text) as answer,
-    ):
-        assert await answer.text() == "cba"
-
-
-async def test_the_context_and_a_middleware_reach_the_caller(hall: str) -> None:
-    async with (
-        aiohttp.ClientSession() as http,
-        http.post(f"{hall}/context", json={}, headers={"X-Asked": "why"}) as answer,
-    ):
-        assert answer.status == 202
-        assert (await answer.json())["header"] == "why"
-        assert answer.headers["X-Mine"] == "yes"
-        assert answer.headers["X-Stamp"] == "stamped"
-        assert answer.cookies["crumb"].value == "sweet"
+# Mounted applications, prefixes --------------------------------------------------------------
 
 
 async def test_mounted_applications_answer_and_take_slots(hall: str) -> None:

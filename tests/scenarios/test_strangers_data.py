@@ -1,0 +1,18 @@
+"""Services that we did not write, deployed and asked: models, files and arrays."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scenarios.answers import data
+from tests.scenarios.strangers import MARKS, Stranger, answers_of
+
+pytestmark = MARKS
+
+ANSWERS = answers_of(data)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_all_answers_are_right(name: str, strangers: dict[str, Stranger]) -> None:
+    print(strangers[name])  # shown by `pytest -s`
+    strangers[name].ask(ANSWERS[name])
