@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -13,12 +14,13 @@ from hotplate.platform.controller.chronicle import LEARNT_EVERY_S, Chronicle
 from hotplate.platform.controller.demand_log import UNWRITTEN_S
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.scaling import Scaling
+from hotplate.platform.controller.slot_counts import SlotCounts
 from hotplate.platform.controller.tracked import Tracked
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import DecisionRecord, Kind, Wanted
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import RouteDemand
-from tests.platform.situations import service
+from tests.platform.situations import replica, service
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Decided:
         return self.store.decisions(self.tracked.deployment.id)
 
     @property
-    def learnt(self) -> object:
+    def learnt(self) -> Any:
         return self.store.learnt(self.tracked.memory_key("Echo"))
 
 
@@ -133,3 +135,18 @@ async def test_what_is_learnt_is_written_once_a_minute_without_a_change(decided:
     assert decided.learnt == first
     await decided.at(LEARNT_EVERY_S + 1, RouteDemand(in_flight=1))
     assert decided.learnt != first
+
+
+async def test_where_slots_are_from_is_written_as_soon_as_somebody_is_told(
+    decided: Decided,
+) -> None:
+    told = {"concurrency": None, "learns": "async methods", "batch": 0, "only_tasks": False}
+    replicas = [replace(replica("a"), told=told)]
+    for at, label in enumerate(["", "6", ""]):
+        news = decided.tracked.slots.follow([service(1, least=1)], replicas, [], label)
+        await decided.at(float(at), RouteDemand())
+        assert news
+
+        after = SlotCounts()
+        after.recall(service(1, least=1), decided.learnt)
+        assert not after.follow([service(1, least=1)], replicas, [], label)

@@ -42,6 +42,21 @@ def test_each_replica_has_its_number_and_new_ones_that_of_the_others() -> None:
     assert counts.of(of()).number == 8, "while no gateway is there"
 
 
+def test_routes_change_only_where_a_number_is_far_from_what_they_say() -> None:
+    counts = SlotCounts()
+
+    def routed(*learnt: int) -> int:
+        demands = [RouteDemand(learnt={"a": number}) for number in learnt]
+        counts.follow([of()], [there("a", TOLD)], demands, "")
+        return counts.begins(there("a"), of())
+
+    assert [routed(32), routed(36), routed(40), routed(30), routed(41)] == [32, 32, 32, 32, 41]
+    assert [routed(1), routed(2), routed()] == [1, 2, 2]
+    assert counts.number(there("a"), of()) == 2
+    counts.follow([of()], [], [], "")
+    assert counts.begins(there("a"), of()) == 2, "as a new one begins"
+
+
 def test_a_label_is_news_and_counts_at_once() -> None:
     counts = SlotCounts()
     counts.follow([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")

@@ -59,7 +59,8 @@ class Chronicle:
         await self._demand(tracked, bool(changed), now)
         for wish in wishes:
             written_at = tracked.learnt_at.get(wish.key, -math.inf)
-            if wish in changed or now >= written_at + LEARNT_EVERY_S:
+            due = now >= written_at + LEARNT_EVERY_S
+            if due or wish in changed or not tracked.slots.is_kept(wish.key):
                 tracked.learnt_at[wish.key] = now
                 wall = datetime.now(UTC).timestamp()
                 memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)

@@ -176,7 +176,7 @@ def _replica_routes(
         ReplicaRoute(
             r.id,
             r.address,
-            slots.number(r, service),
+            slots.begins(r, service),
             draining=r.id in draining,
             worker=True,
             learns=found.learns,

@@ -19,7 +19,12 @@ class SlotSource(Protocol):
     """Knows the slots of replicas."""
 
     def of(self, service: Service) -> Slots: ...
-    def number(self, replica: Replica, service: Service) -> int: ...
+    def begins(self, replica: Replica, service: Service) -> int: ...
+
+
+FAR = 1.25
+"""By what factor a learnt number is another one to the routes: each change is a new table for all
+gateways, and who has learnt it goes by what he knows."""
 
 
 class SlotCounts:
@@ -32,6 +37,10 @@ class SlotCounts:
         """What its replicas have come to."""
         self._learnt: Mapping[str, int] = {}
         """The same of each that is there."""
+        self._begins: dict[str, int] = {}
+        """About the same, as the routes say it."""
+        self._unkept: set[WorkloadKey] = set()
+        """Those of which somebody was told what no memory says yet."""
         self._said: dict[WorkloadKey, str] = {}
         """Where the number is from, as somebody was told."""
         self._label = ""
@@ -49,6 +58,8 @@ class SlotCounts:
         """
         self._label = label
         self._learnt = {id_: n for demand in demands for id_, n in demand.learnt.items()}
+        said = {replica.id: self._about(replica.id) for replica in replicas}
+        self._begins = {id_: number for id_, number in said.items() if number is not None}
         news = []
         for service in services:
             key = service.workload.key
@@ -60,6 +71,7 @@ class SlotCounts:
             found = self.of(service)
             if key in self._told and self._said.get(key) != found.why:
                 self._said[key] = found.why
+                self._unkept.add(key)
                 news.append(f"service '{key.service}': {found.told()}")
         return news
 
@@ -75,10 +87,15 @@ class SlotCounts:
             if isinstance(number, int) and number > 0:
                 self._numbers[key] = number
 
+    def is_kept(self, key: WorkloadKey) -> bool:
+        """Whether its last memory says what somebody was told."""
+        return key not in self._unkept
+
     def memory(self, key: WorkloadKey) -> dict[str, Any] | None:
         """What to remember of it, as JSON; None = nothing is known."""
         if key not in self._told:
             return None
+        self._unkept.discard(key)
         return {
             "revision": key.revision,
             "told": dict(self._told[key]),
@@ -103,6 +120,11 @@ class SlotCounts:
         found = self.of(service)
         return self._learnt.get(replica.id, found.number) if found.learns else found.number
 
+    def begins(self, replica: Replica, service: Service) -> int:
+        """What this replica has where the number is set, and about what it has where it learns."""
+        found = self.of(service)
+        return self._begins.get(replica.id, found.number) if found.learns else found.number
+
     def load(
         self, service: Service, demand: RouteDemand | None, tasks: RouteDemand | None
     ) -> tuple[int, RouteDemand | None]:
@@ -122,3 +144,10 @@ class SlotCounts:
         for known in (self._told, self._numbers, self._said):
             for key in [key for key in known if key.revision not in kept]:
                 del known[key]
+        self._unkept = {key for key in self._unkept if key.revision in kept}
+
+    def _about(self, replica: str) -> int | None:
+        now, before = self._learnt.get(replica), self._begins.get(replica)
+        if now is None or (before is not None and before / FAR <= now <= before * FAR):
+            return before
+        return now
