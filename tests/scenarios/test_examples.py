@@ -127,8 +127,6 @@ async def test_an_answer_ends_before_a_stop_that_comes_in_several_pieces(
 
 
 async def test_chats_stream_side_by_side(platform: Platform, laptop: Laptop) -> None:
-    slots = {"config_overrides": {"traffic": {"concurrency": 5}}}
-
     async def story(client: openai.AsyncOpenAI) -> dict[str, float]:
         now = asyncio.get_running_loop().time
         stream = await client.chat.completions.create(
@@ -141,7 +139,7 @@ async def test_chats_stream_side_by_side(platform: Platform, laptop: Laptop) -> 
     tag = (await laptop.bentoml("build", "-o", "tag", folder=EXAMPLES / "chat")).strip()
     tag = tag.splitlines()[-1].removeprefix("__tag__:")
     async with (
-        deployed(platform, laptop, tag, "chats", Chat=slots) as url,
+        deployed(platform, laptop, tag, "chats") as url,
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
     ):
         spans = await asyncio.gather(*(story(client) for _ in range(5)))
