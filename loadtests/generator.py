@@ -1,4 +1,4 @@
-"""Closed-loop clients: each posts 1 KiB, waits for the answer, and posts again.
+"""Closed-loop clients: each posts 1 KiB (or `--body`), waits for the answer, and posts again.
 
 A client with patience leaves when no answer came in that time: it drops its connection, makes
 a new one and posts again at once. A client that is refused comes back after `Retry-After`.
@@ -60,14 +60,16 @@ class Tally:
 class Client(asyncio.Protocol):
     """One client, over as many connections as it needs, one at a time."""
 
-    def __init__(self, url: str, organization: str, patience_s: float, tally: Tally) -> None:
+    def __init__(
+        self, url: str, body: bytes, organization: str, patience_s: float, tally: Tally
+    ) -> None:
         where = urllib.parse.urlsplit(url)
         self._host, self._port = where.hostname or "", where.port or 80
         self._request = (
             f"POST {where.path or '/'} HTTP/1.1\r\nHost: {where.netloc}\r\n"
             f"{ORGANIZATION}: {organization}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
-        ).encode() + BODY
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
         self._patience_s = patience_s
         self._tally = tally
         self._loop = asyncio.get_running_loop()
@@ -147,8 +149,9 @@ class Client(asyncio.Protocol):
 
 async def run(flags: argparse.Namespace) -> None:
     tally = Tally(flags.warmup)
+    body = flags.body.encode() or BODY
     for _ in range(flags.clients):
-        Client(flags.url, flags.organization, flags.patience, tally).connect()
+        Client(flags.url, body, flags.organization, flags.patience, tally).connect()
     await asyncio.sleep(flags.warmup + flags.seconds)
     print(json.dumps(asdict(tally.load())), flush=True)
     await asyncio.Event().wait()
@@ -157,6 +160,7 @@ async def run(flags: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
+    parser.add_argument("--body", default="")
     parser.add_argument("--clients", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--warmup", type=float, default=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from hotplate.platform.ports import is_free
+from hotplate.platform.ports import free_port, is_free
 from loadtests.child import (
     BIN,
     START_S,
@@ -114,14 +114,30 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
 
 
 async def deploy(
-    here: Installation, project: Path, name: str, services: dict[str, Any]
+    here: Installation,
+    project: Path,
+    name: str,
+    services: dict[str, Any],
+    labels: Mapping[str, object] | None = None,
 ) -> tuple[str, str]:
     """Deploy a folder with `bentoml deploy`; the URL and the bento's tag."""
     config = here.home / f"{name}.json"
-    config.write_text(json.dumps({"name": name, "services": services}))
+    written = [{"key": key, "value": str(value)} for key, value in (labels or {}).items()]
+    config.write_text(json.dumps({"name": name, "services": services, "labels": written}))
     await here.bentoml("deploy", ".", "-f", config, folder=project)
     found = await here.deployment(name)
     return found["url"], found["bento"]
+
+
+@asynccontextmanager
+async def serving(here: Installation, tag: str, log: Path) -> AsyncIterator[tuple[str, Child]]:
+    """`bentoml serve` of the same bento, in the environment that the platform built for it; its
+    URL, where nobody may listen yet."""
+    port = free_port(HOST)
+    (python,) = here.pythons()
+    command = [str(python), "-m", "bentoml", "serve", tag, "--host", HOST, "--port", str(port)]
+    async with running(*command, log=log, environ=here.environ, folder=here.home) as server:
+        yield f"http://{HOST}:{port}", server
 
 
 async def until(condition: Callable[[], Awaitable[bool]], limit_s: float, failure: str) -> None:

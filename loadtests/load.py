@@ -63,19 +63,31 @@ async def clients(
     patience_s: float = 0.0,
     organization: str = "acme",
 ) -> AsyncIterator[Load]:
-    """What our own clients saw, in one process; they go on until the block ends.
+    """What our own clients of a front saw, in one process; they go on until the block ends.
 
     They leave after `patience_s`, and come back; 0 = never. What happens in the first `warmup_s`
     is not counted.
     """
-    command = module(
-        "loadtests.generator",
-        *(front.url + path, "--clients", count, "--seconds", seconds),
-        *("--warmup", warmup_s, "--patience", patience_s, "--organization", organization),
-    )
-    log = folder / f"generator-{organization}-{front.url.rpartition(':')[2]}.log"
-    async with running(*front.enter, *command, log=log, listened=True) as child:
+    flags = ("--patience", patience_s, "--organization", organization)
+    url, log = front.url + path, f"generator-{organization}-{front.url.rpartition(':')[2]}.log"
+    command = [*front.enter, *_generator(url, count, seconds, warmup_s, *flags)]
+    async with running(*command, log=folder / log, listened=True) as child:
         yield Load(**await child.said(warmup_s + seconds + 30))
+
+
+@asynccontextmanager
+async def closed_loop(
+    url: str, count: int, seconds: float, folder: Path, *, body: str = "", warmup_s: float = 0.0
+) -> AsyncIterator[Load]:
+    """The same of any URL; they post `body`, else 1 KiB."""
+    command = _generator(url, count, seconds, warmup_s, "--body", body)
+    async with running(*command, log=folder / "generator.log", listened=True) as child:
+        yield Load(**await child.said(warmup_s + seconds + 30))
+
+
+def _generator(url: str, count: int, seconds: float, warmup_s: float, *flags: object) -> list[str]:
+    times = ("--seconds", seconds, "--warmup", warmup_s)
+    return module("loadtests.generator", url, "--clients", count, *times, *flags)
 
 
 async def saturate(front: Front, path: str, connections: int, seconds: float, folder: Path) -> Load:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import aiohttp
 
-from hotplate.platform.ports import free_port
-from loadtests.child import ROOT, BenchmarkFailed, Child, running
-from loadtests.installation import HOST, Installation, deploy, installation
+from loadtests.child import ROOT, BenchmarkFailed, Child
+from loadtests.installation import Installation, deploy, installation, serving
 from loadtests.report import column, median, ratio
 
 PROJECT = ROOT / "examples" / "hello"
@@ -55,13 +54,10 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 
 
 async def _served(here: Installation, tag: str, log: Path) -> Sample:
-    """`bentoml serve` of the same bento, in the environment that the platform built for it."""
-    port = free_port(HOST)
-    (python,) = here.pythons()
-    command = [str(python), "-m", "bentoml", "serve", tag, "--host", HOST, "--port", str(port)]
+    """`bentoml serve` of the same bento."""
     began = time.perf_counter()
-    async with running(*command, log=log, environ=here.environ, folder=here.home) as server:
-        await _answer(f"http://{HOST}:{port}", server)
+    async with serving(here, tag, log) as (url, server):
+        await _answer(url, server)
         return Sample(time.perf_counter() - began, server.cpu_s())
 
 

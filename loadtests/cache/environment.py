@@ -11,7 +11,8 @@ from time import perf_counter
 
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.packing import pack_tree
-from loadtests.cache.table import Row, at_most, row
+from loadtests.bounds import at_most
+from loadtests.cache.table import Row, row
 from loadtests.cache.view import viewed
 from loadtests.child import output_of
 

@@ -16,9 +16,10 @@ from time import perf_counter
 from blake3 import blake3
 
 from loadtests.agents import Agent, agent
+from loadtests.bounds import at_most
 from loadtests.cache.loading import TRANSFER, load
 from loadtests.cache.origins import Origin, origin
-from loadtests.cache.table import Row, at_most, row
+from loadtests.cache.table import Row, row
 from loadtests.child import BenchmarkFailed, module, running
 from loadtests.model_file import ModelFile, model_file
 from loadtests.network import Node, network

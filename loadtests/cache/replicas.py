@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.agents import agent
+from loadtests.bounds import at_most
 from loadtests.cache.origins import Origin, origin
-from loadtests.cache.table import Row, at_most, row
+from loadtests.cache.table import Row, row
 from loadtests.child import BenchmarkFailed, Child, clean_environ, module, running
 from loadtests.memory import memory_of
 from loadtests.model_file import ModelFile, model_file

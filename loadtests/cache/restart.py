@@ -7,8 +7,9 @@ from pathlib import Path
 
 from hotplate.cache.client import AgentClient
 from loadtests.agents import agent
+from loadtests.bounds import exactly
 from loadtests.cache.origins import origin
-from loadtests.cache.table import Row, exactly, row
+from loadtests.cache.table import Row, row
 from loadtests.child import BenchmarkFailed
 from loadtests.model_file import BLOBS, ModelFile, model_file, publish
 

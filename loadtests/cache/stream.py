@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadtests.agents import Agent, agent
+from loadtests.bounds import at_most
 from loadtests.cache.loading import AIOHTTP, COLUMNS, FSSPEC, LOAD, STREAM, TRANSFER, Sample, load
 from loadtests.cache.origins import Origin, origin
-from loadtests.cache.table import Row, at_most, row
+from loadtests.cache.table import Row, row
 from loadtests.child import BenchmarkFailed
 from loadtests.model_file import ModelFile, model_file
 from loadtests.pace import pace_process

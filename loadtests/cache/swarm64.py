@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests.cache.table import Row, at_most, row
+from loadtests.bounds import at_most
+from loadtests.cache.table import Row, row
 from tests.cache.swarm_simulation import Cluster
 
 NODES, QUICK_NODES = 64, 16

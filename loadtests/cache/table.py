@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loadtests.bounds import Bound
 from loadtests.report import column
 
 
@@ -25,26 +26,6 @@ class Row:
     runai: float | None = column("runai, S3")
     digits: int = 2
     """How the figures are shown."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What a figure of ours is to reach."""
-
-    text: str
-    holds: Callable[[float], bool]
-
-
-def at_most(limit: float) -> Bound:
-    return Bound(f"≤ {limit:g}", lambda value: value <= limit)
-
-
-def at_least(limit: float) -> Bound:
-    return Bound(f"≥ {limit:g}", lambda value: value >= limit)
-
-
-def exactly(wanted: float) -> Bound:
-    return Bound(f"{wanted:g}", lambda value: value == wanted)
 
 
 def row(

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from loadtests.agents import Agent, agent
+from loadtests.bounds import at_least, at_most
 from loadtests.cache.loading import (
     AIOHTTP,
     COLUMNS,
@@ -24,7 +25,7 @@ from loadtests.cache.loading import (
 )
 from loadtests.cache.origins import Origin, origin
 from loadtests.cache.stream import check_same_bytes
-from loadtests.cache.table import Row, at_least, at_most, row
+from loadtests.cache.table import Row, row
 from loadtests.child import BenchmarkFailed
 from loadtests.model_file import ModelFile, model_file
 from loadtests.peers import weights_environment

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from hotplate.cache.client import AgentClient
 from loadtests.agents import agent
+from loadtests.bounds import at_least
 from loadtests.cache.origins import origin
-from loadtests.cache.table import Row, at_least, row
+from loadtests.cache.table import Row, row
 from loadtests.child import BenchmarkFailed, module, running
 from loadtests.model_file import ModelFile, model_file, publish
 from loadtests.report import median

@@ -14,7 +14,8 @@ from time import perf_counter
 
 import pytest
 
-from loadtests.cache.table import Row, at_least, at_most, row
+from loadtests.bounds import at_least, at_most
+from loadtests.cache.table import Row, row
 from loadtests.model_file import BUCKET, ModelFile, model_file
 from loadtests.origin import Handler, Sent, Server
 from loadtests.pace import pace_process

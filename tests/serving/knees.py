@@ -8,8 +8,9 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from hotplate.serving.gateway.adaptive_limit import AdaptiveLimit, Mark
+from hotplate.serving.gateway.adaptive_limit import Mark
 
 
 class Sharing:
@@ -89,9 +90,19 @@ class Shown:
     """The highest number learnt meanwhile."""
 
 
+class Limit(Protocol):
+    """How many may go to a replica: an `AdaptiveLimit`, or what it is compared with."""
+
+    limit: int
+    number: int
+
+    def begin(self, now: float) -> Mark: ...
+    def end(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None: ...
+
+
 def load(
     replica: Sharing,
-    limit: AdaptiveLimit,
+    limit: Limit,
     requests: int,
     *,
     clients: int = 2000,

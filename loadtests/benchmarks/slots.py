@@ -1,0 +1,28 @@
+"""Slots that nobody set: what is learnt, beside `bentoml serve` and beside fixed numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from loadtests.slots import at_once, batches, blocking, simulated
+from loadtests.slots.table import Row
+
+_MEASURES: Mapping[str, Callable[[Path, bool], Awaitable[Sequence[Row]]]] = {
+    "async": at_once.calls,
+    "chats": at_once.chats,
+    "batches": batches.measure,
+    "blocking": blocking.measure,
+    "simulated": simulated.measure,
+}
+PARTS = list(_MEASURES)
+
+
+async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
+    """The parts one after the other, each with a platform of its own."""
+    rows: list[Row] = []
+    for part in parts or PARTS:
+        own = folder / part
+        own.mkdir()
+        rows += await _MEASURES[part](own, quick)
+    return rows
