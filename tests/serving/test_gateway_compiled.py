@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sys
 from pathlib import Path
@@ -66,3 +67,14 @@ def test_without_a_c_compiler_one_sentence_says_so_and_nothing_fails(
 def test_what_is_compiled_is_there() -> None:
     for module in compiled.MODULES:
         assert (compiled.SOURCES / f"{module}.py").is_file()
+
+
+def test_no_final_of_what_is_compiled_is_a_tuple_of_floats() -> None:
+    """Whoever reads one of mypyc's gets a NameError, unless it is said to be a sequence."""
+    for module in compiled.MODULES:
+        tree = ast.parse((compiled.SOURCES / f"{module}.py").read_text())
+        for line in tree.body:
+            if isinstance(line, ast.AnnAssign) and isinstance(line.value, ast.Tuple):
+                kinds = {type(getattr(each, "value", None)) for each in line.value.elts}
+                final = ast.unparse(line.annotation) == "Final"
+                assert not (final and kinds == {float}), f"{module}.py, line {line.lineno}"

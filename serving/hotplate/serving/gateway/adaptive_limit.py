@@ -68,9 +68,10 @@ PAUSE: Final = (16, 128)
 """Answers between two trials up, at first and at most; or 8 times the number."""
 REFRESH: Final = (1024, 32)
 """Answers between two trials down where nothing has changed; or so many times the number."""
-STALL_S: Final = (1.0, 10.0)
-"""For how long nothing ends before the limit grows: four usual answers, at least and at most so
-long."""
+SHORT_STALL_S: Final = 1.0
+LONG_STALL_S: Final = 10.0
+"""For how long nothing ends before the limit grows: four usual answers, but as long as this at
+least and at most."""
 GROWTH: Final = 1.1
 FEW_LOWS: Final = 64
 """After so many answers at less load in a row, that is the load."""
@@ -180,9 +181,8 @@ class AdaptiveLimit:
     def stalled(self, now: float) -> bool:
         """Somebody waits, and every slot's answer has begun and goes on. Whether there are more
         slots now."""
-        least_s, most_s = STALL_S
         usual_s = math.exp(self._base.mean) if self._base.count else 0.0
-        still_s = min(max(least_s, 4 * usual_s), most_s)
+        still_s = min(max(SHORT_STALL_S, 4 * usual_s), LONG_STALL_S)
         if now < self._still_since + still_s or self.number >= MOST:
             return False
         self._still_since = now

@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic
 
-from hotplate.serving.gateway.adaptive_limit import STALL_S, AdaptiveLimit
+from hotplate.serving.gateway.adaptive_limit import SHORT_STALL_S, AdaptiveLimit
 from hotplate.serving.gateway.chances import WAY_MOST_S, comes_too_late, is_hopeless
 from hotplate.serving.gateway.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.deadlines import Deadlines
@@ -267,7 +267,7 @@ class SlotQueue(Generic[Holder]):
     def stalls_at(self, now: float) -> float:
         """When to `advance` for those whom learnt slots keep out; infinite = there are none."""
         waits = self.line.count and any(self._slots.learning)
-        return now + STALL_S[0] if waits else math.inf
+        return now + SHORT_STALL_S if waits else math.inf
 
     def clear(self) -> Sequence[Ticket[Holder]]:
         """Cancels everything that waits, and returns it."""
