@@ -185,6 +185,15 @@ def test_answers_that_go_on_and_on_are_no_load() -> None:
     assert limit.number == 4
 
 
+def test_sockets_that_come_and_go_are_no_reason_for_more_of_them() -> None:
+    limit = AdaptiveLimit(2)
+    marks = [limit.begin(0.0), limit.begin(0.0)]
+    for at in (0.9, 1.8, 2.7, 3.6):
+        limit.drop(0.0, marks.pop(), at, waiting=True)
+        marks.append(limit.begin(at))
+        assert not limit.stalled(at + 0.8)
+
+
 def test_a_trial_whose_load_has_gone_is_given_up() -> None:
     limit = AdaptiveLimit()
     tried: list[bool] = []

@@ -152,6 +152,7 @@ class AdaptiveLimit:
         """A request ended that teaches nothing: it was not sent, or failed."""
         self._pass(now)
         self._in_flight -= 1
+        self._still_since = now
         self._cohort.end(mark[1], begun_at)
         if self._phase != BASE:
             self._spent += 1
