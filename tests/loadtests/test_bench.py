@@ -114,7 +114,7 @@ def test_ctrl_c_stops_everything_it_has_started(tmp_path: Path) -> None:
             assert bench.poll() is None
         bench.send_signal(signal.SIGINT)
         output = bench.communicate(timeout=PATIENCE_S)[0]
-    assert bench.returncode == 130
+    assert bench.returncode == 130, output
     assert output.endswith("stopped\n")
     assert children_in(tmp_path) == []
     assert list(tmp_path.iterdir()) == []

@@ -66,6 +66,7 @@ class Stranger:
         with (
             httpx.Client(base_url=self.url, timeout=PATIENCE_S) as http,
             bentoml.SyncHTTPClient(self.url, timeout=PATIENCE_S) as client,
+            client._temp_dir,  # which it leaves to the garbage collector, with a warning
         ):
             answers(Called(self.url, http, client))
 
