@@ -80,7 +80,7 @@ async def test_services_that_ask_for_more_cpus_than_there_are_answer_side_by_sid
 async def test_the_client_prints_why_a_service_of_a_bento_can_never_run(
     platform: Platform, laptop: Laptop
 ) -> None:
-    bento = await laptop.build("pair", PAIR)
+    bento = await laptop.build("pair-of-sizes", PAIR)
     said = await laptop.bentoml("deploy", bento, "-n", "pair", fails=True)
     assert "services.Back.config.resources: a replica asks for 4000 GiB of memory, and no" in said
     assert "ask for less: the largest instance type is 'cpu." in said

@@ -101,14 +101,15 @@ async def both_ready(platform: Platform, name: str) -> bool:
 
 
 async def answers_of(url: str) -> set[str]:
-    """What its replicas answer: many calls at once, so that each has some."""
+    """What its replicas answer: several calls at once, so that each has some, and no more than
+    `http.server` lets wait for a connection."""
 
     async def ask(http: aiohttp.ClientSession) -> str:
         async with http.get(url) as answer:
             assert answer.status == 200, await answer.text()
             return await answer.text()
 
-    async with aiohttp.ClientSession() as http:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=8)) as http:
         return set(await asyncio.gather(*(ask(http) for _ in range(60))))
 
 
