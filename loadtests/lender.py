@@ -37,7 +37,7 @@ class Loan:
     def _fill(self) -> None:
         with self._path.open("rb", buffering=0) as file:
             for start in range(0, self.region.size_bytes, CHUNK_BYTES):
-                time.sleep(self._pause_s)
+                time.sleep(self._pause_s)  # as a slow origin would
                 part = self.region.view[start : start + CHUNK_BYTES]
                 self.region.reserve(start, len(part))
                 while part:

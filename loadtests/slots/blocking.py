@@ -21,7 +21,7 @@ from loadtests.slots.table import Row, verdict
 BLOCKS = """class Blocks:
     @bentoml.api
     async def block(self, text: str) -> str:
-        time.sleep(0.1)
+        time.sleep(0.1)  # in its loop: that is what is measured
         return "done"
 """
 UP_TO_FOUR = {"scaling": {"min_replicas": 1, "max_replicas": 4}}

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Callable  # noqa: UP035
 
-from hotplate.serving.replica.relay import proxy, to_port
+from hotplate.serving.replica.relay import Handler, proxy, to_port
 
 INSIDE = "hotplate.serving.replica.network_inside"
 NAMED = re.compile(r"(?:\blocalhost|\b127\.0\.0\.1|\[::1\]):(\d{1,5})\b")
@@ -127,11 +127,11 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _serve(handlers: list[tuple[socket.socket, Callable[..., object]]]) -> None:
+def _serve(handlers: list[tuple[socket.socket, Handler]]) -> None:
     """Have connections handled in a thread, as long as this process lives."""
 
     async def serve() -> None:
-        servers = [await asyncio.start_server(handle, sock=each) for each, handle in handlers]  # type: ignore[arg-type]
+        servers = [await asyncio.start_server(handle, sock=each) for each, handle in handlers]
         await asyncio.gather(*(server.serve_forever() for server in servers))
 
     threading.Thread(target=lambda: asyncio.run(serve()), name="relay", daemon=True).start()
