@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,13 +45,18 @@ class Platform:
         settings: str = "",
         unused_files_s: float = UNUSED_FILES_S,
         program: Path = BIN / "hotplate",
+        launcher: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
-        """`settings` are further lines of `hotplate.toml`; `program` is the `hotplate` to start."""
+        """`settings` are further lines of `hotplate.toml`; `program` is the `hotplate` to start, by
+        `launcher` where there is one, with `environ` over our own environment."""
         self.data = data
         self.port = free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = "scenario"
         self._program = program
+        self._launcher = launcher
+        self._environ = environ or {}
         self._process: subprocess.Popen[bytes] | None = None
         data.mkdir()
         if environments_of is not None:
@@ -84,7 +89,10 @@ class Platform:
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "up", *flags], env=environ, stdout=log, stderr=log
+                [*self._launcher, self._program, "up", *flags],
+                env={**environ, **self._environ},
+                stdout=log,
+                stderr=log,
             )
         return self._process
 

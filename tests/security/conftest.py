@@ -1,0 +1,45 @@
+"""One platform of root and one of an ordinary user for all attacks of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.scenarios.bentos import KITCHEN
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.rough_client import Bento
+from tests.security.grounds import ORDINARY_USER, Grounds, grounds
+
+USERS = {"root": 0, "user": ORDINARY_USER}
+
+
+@pytest.fixture(scope="session")
+def any_bento(tmp_path_factory: pytest.TempPathFactory) -> Bento:
+    """As files, to make the attackers' from."""
+    laptop = Laptop(tmp_path_factory.mktemp("laptop"))
+    name, _, version = asyncio.run(laptop.build("kitchen", KITCHEN)).partition(":")
+    return Bento.read(laptop.home / "bentos" / name / version)
+
+
+@pytest.fixture(params=USERS)
+def user(request: pytest.FixtureRequest) -> int:
+    """Whose platform it is."""
+    wanted = USERS[request.param]
+    if os.geteuid() != 0 and wanted != os.geteuid():
+        pytest.skip("only root can start platforms of other users")
+    return wanted
+
+
+@pytest.fixture(scope="session", params=USERS)
+def field(request: pytest.FixtureRequest, any_bento: Bento) -> Iterator[Grounds]:
+    """A platform with all its walls, of root and of an ordinary user."""
+    wanted = USERS[request.param]
+    if os.geteuid() != 0 and wanted != os.geteuid():
+        pytest.skip("only root can start platforms of other users")
+    with asyncio.Runner() as runner:
+        around = grounds(any_bento, wanted)
+        yield runner.run(around.__aenter__())
+        runner.run(around.__aexit__(None, None, None))

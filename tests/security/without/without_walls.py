@@ -1,0 +1,13 @@
+"""No walls around replicas, as where the kernel refuses namespaces."""
+
+from typing import Any
+
+from hotplate.deploy.walls import Walls
+
+
+def init(self: Walls, *_: Any, **__: Any) -> None:
+    self._hidden = []
+    self.refusal = "taken away by a test"
+
+
+Walls.__init__ = init  # type: ignore[method-assign]
