@@ -24,7 +24,7 @@ def any_bento(tmp_path_factory: pytest.TempPathFactory) -> Bento:
     return Bento.read(laptop.home / "bentos" / name / version)
 
 
-@pytest.fixture(params=USERS)
+@pytest.fixture(scope="session", params=USERS)
 def user(request: pytest.FixtureRequest) -> int:
     """Whose platform it is."""
     wanted = USERS[request.param]
@@ -33,13 +33,20 @@ def user(request: pytest.FixtureRequest) -> int:
     return wanted
 
 
-@pytest.fixture(scope="session", params=USERS)
-def field(request: pytest.FixtureRequest, any_bento: Bento) -> Iterator[Grounds]:
+@pytest.fixture(scope="session")
+def field(any_bento: Bento, user: int) -> Iterator[Grounds]:
     """A platform with all its walls, of root and of an ordinary user."""
-    wanted = USERS[request.param]
-    if os.geteuid() != 0 and wanted != os.geteuid():
-        pytest.skip("only root can start platforms of other users")
+    yield from _standing(any_bento, user)
+
+
+@pytest.fixture(scope="session")
+def open_field(any_bento: Bento, user: int) -> Iterator[Grounds]:
+    """The same without walls: what is an attack succeeds here."""
+    yield from _standing(any_bento, user, without="walls")
+
+
+def _standing(bento: Bento, user: int, without: str = "") -> Iterator[Grounds]:
     with asyncio.Runner() as runner:
-        around = grounds(any_bento, wanted)
+        around = grounds(bento, user, without=without)
         yield runner.run(around.__aenter__())
         runner.run(around.__aexit__(None, None, None))
