@@ -27,7 +27,7 @@ class Hub:
         }
         pages = {
             f"/api/models/{model_id}/revision/{revision}": json.dumps(info).encode()
-            for revision in ("main", "refs%2Fpr%2F1", COMMIT)
+            for revision in ("main", "v1", COMMIT)
         }
         self.web = WebServer(small | pages)
         for path, data in large.items():

@@ -89,11 +89,16 @@ class Cloud:
         return await self.call("POST", versions(kind, name), draft)
 
     async def push_bento(
-        self, name: str = "echo", version: str = "v1", manifest: Mapping[str, Any] | None = None
+        self,
+        name: str = "echo",
+        version: str = "v1",
+        manifest: Mapping[str, Any] | None = None,
+        more: str = "",
     ) -> None:
+        """`more` is what else its `bento.yaml` says."""
         await self.register("bento", name, version, manifest)
         await self.call("PATCH", f"{versions('bento', name)}/{version}/start_upload")
-        tar = tar_of({"bento.yaml": f"name: {name}\nversion: '{version}'\n"})
+        tar = tar_of({"bento.yaml": f"name: {name}\nversion: '{version}'\n{more}"})
         await self.call("PUT", f"{versions('bento', name)}/{version}/upload", data=tar)
 
     async def push_parts(self, name: str, version: str, parts: list[bytes]) -> Any:

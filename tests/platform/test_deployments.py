@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -114,6 +115,18 @@ async def test_what_cannot_be_deployed_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(Refused, match=message) as refused:
         await cloud.deploy(**fields)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("revision", ["/home/op/.config", "../../x", "refs/pr/1", "a\nb"])
+async def test_a_bento_whose_hub_model_is_at_no_revision_is_refused(
+    cloud: Cloud, revision: str
+) -> None:
+    about = {"model_id": "x/y", "revision": revision, "endpoint": "https://huggingface.co"}
+    model = {"tag": "hf:abc", "registry": "huggingface", "metadata": about}
+    await cloud.push_bento(version="v2", more=f"models: {json.dumps([model])}")
+    with pytest.raises(Refused, match="is no revision of x/y") as refused:
+        await cloud.deploy(bento="echo:v2")
     assert refused.value.status == 400
 
 

@@ -7,11 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from hotplate.cache.hub_url import HubUrl
+from hotplate.serving.replica.errors import BentoUnusable
+from hotplate.serving.replica.home import add_hub_model
 from tests.cache.hub import COMMIT, Hub
 from tests.cache.test_pulls import agent
 from tests.serving.bentos import write_bento
@@ -75,6 +80,13 @@ async def test_bentoml_finds_a_hubs_model_though_the_hub_is_down(
             assert hub.sent_bytes == len(b"weights") + len(b"{}")
             hub.close()
             second = await runtime.prepare(Served(), "s", str(tmp_path / "second"), Phases())
+        disk = {one.stat().st_ino for one in (tmp_path / "data" / "disk").iterdir()}
+        beside = tmp_path / "second.hub"
+        assert str(beside) in second.reads
+        assert {one.stat().st_ino for one in beside.rglob("*.*") if one.is_file()} <= disk
+        # What is its own to write to shares nothing with what others read.
+        own = [one for one in (tmp_path / "second").rglob("*") if not one.is_symlink()]
+        assert own and not disk & {one.stat().st_ino for one in own}
     found = await asyncio.to_thread(resolved, about, second.env["BENTOML_HF_CACHE_DIR"])
     assert found == {name: FILES[name] for name in ("model.safetensors", "sub/config.json")}
 
@@ -90,3 +102,52 @@ async def test_what_cannot_be_had_is_left_to_bentoml(tmp_path: Path) -> None:
     assert fake.pulled == [
         f"hf://org/name@{COMMIT}?endpoint=http%3A%2F%2Fhub.invalid&exclude=%2A.bin"
     ]
+
+
+@pytest.mark.parametrize("revision", ["{}/secrets", "../../../secrets"])
+async def test_a_revision_cannot_be_a_path(tmp_path: Path, revision: str) -> None:
+    secret = tmp_path / "secrets" / "canary"
+    secret.parent.mkdir()
+    secret.write_text("the operator's")
+    with Hub("org/name", {"canary": b"the hub's"}) as hub:
+        about = described(hub.url)
+        about["metadata"]["revision"] = revision = revision.format(tmp_path)
+        info = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "canary"}]}).encode()
+        hub.web.files[f"/api/models/org/name/revision/{quote(revision, safe='')}"] = info
+        bento = write_bento(tmp_path / "bento", "", hub_models=[about])
+        lend_own_environment(tmp_path, bento)
+        fake = Agent({"bento": bento})
+        async with agent(tmp_path / "data") as client:
+            runtime = runtime_of(tmp_path, fake)
+            fake.pull_to_disk = client.pull_to_disk  # type: ignore[method-assign]
+            with pytest.raises(BentoUnusable, match="is no revision of org/name"):
+                await runtime.prepare(Served(), "r", str(tmp_path / "replica"), Phases())
+    assert secret.read_text() == "the operator's"
+    assert not (tmp_path / "replica" / "hub").exists()
+
+
+def test_what_is_there_already_is_not_written_to(tmp_path: Path) -> None:
+    """Neither through a link, nor by a name that is there twice."""
+    victim, source = tmp_path / "victim", tmp_path / "source"
+    victim.write_text("the operator's")
+    source.write_text("the hub's")
+    url = HubUrl("org/name", COMMIT)
+    files = {str(HubUrl("org/name", COMMIT, "a")): str(source)}
+    snapshot = tmp_path / "beside" / "models--org--name" / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "a").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        add_hub_model(tmp_path / "cache", tmp_path / "beside", url, files)
+    assert victim.read_text() == "the operator's"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no second file system")
+def test_a_file_on_another_disk_is_copied_read_only(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        source = Path(elsewhere, "source")
+        source.write_text("the hub's")
+        url = HubUrl("org/name", COMMIT)
+        files = {str(HubUrl("org/name", COMMIT, "a")): str(source)}
+        add_hub_model(tmp_path / "cache", tmp_path / "beside", url, files)
+    copy = tmp_path / "cache" / "models--org--name" / "snapshots" / COMMIT / "a"
+    assert copy.read_text() == "the hub's" and copy.stat().st_mode & 0o777 == 0o444

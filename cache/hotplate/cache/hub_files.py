@@ -17,12 +17,15 @@ from urllib.parse import quote
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.http_client import Answer, HttpClient
 from hotplate.cache.http_files import HttpSource, refusal, tag_of
-from hotplate.cache.hub_url import HubUrl
+from hotplate.cache.hub_url import HubUrl, is_commit
 from hotplate.cache.locations import Location, Version
+from hotplate.cache.member_path import Tree
 from hotplate.cache.origin import Source
 
 _ENDPOINT = "https://huggingface.co"
-_INFO_BYTES = 64 << 20
+_INFO_BYTES = 8 << 20
+_FILES_MAX = 10_000
+"""Of one model; each is asked for once before any of them is brought."""
 _ASKED_AT_ONCE = 8
 
 
@@ -40,6 +43,7 @@ class HubFiles:
         names = [name for name in names if asked.names(name)]
         if not names:
             raise UnknownUrl(f"there is no file at {url}; check the URL")
+        _check_tree(url, names)
         files = [HubUrl(asked.model_id, commit, name, asked.endpoint) for name in sorted(names)]
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
             return Location(url, tuple(pool.map(self._version, files)))
@@ -65,13 +69,12 @@ class HubFiles:
             info = json.loads(data)
             names = [str(one["rfilename"]) for one in info["siblings"]]
             commit = str(info["sha"])
-        except (KeyError, TypeError, ValueError) as exc:
+        except (KeyError, TypeError, ValueError, RecursionError) as exc:
             raise OriginUnavailable(
-                f"{url} answered something other than a model's files ({exc!r})"
+                f"{url} answered something other than a model's files ({exc!r:.200})"
             ) from exc
-        for name in names:
-            if {"", ".", ".."} & set(name.split("/")):
-                raise OriginUnavailable(f"{url} names a file {name!r}, which leaves its folder")
+        if not is_commit(commit):
+            raise OriginUnavailable(f"{url} names a commit {commit[:80]!r}, which is no hash")
         return commit, names
 
     def _version(self, file: HubUrl) -> Version:
@@ -108,3 +111,19 @@ class HubFiles:
         """The token is for the agent's own hub only: any bento may name another one."""
         own = not at.endpoint or at.endpoint.rstrip("/") == self._endpoint.rstrip("/")
         return {"Authorization": f"Bearer {self._token}"} if own and self._token else {}
+
+
+def _check_tree(url: str, names: list[str]) -> None:
+    """Raises UnknownUrl for files that cannot lie side by side in one folder."""
+    if len(names) > _FILES_MAX:
+        raise UnknownUrl(f"{url} has {len(names)} files; a model may have {_FILES_MAX}")
+    tree = Tree()
+    for name in names:
+        try:
+            tree.add(name, folder=False)
+        except ValueError as exc:
+            raise UnknownUrl(f"{url}: {name[:200]!r} is no file of a model: {exc}") from exc
+    try:
+        tree.check()
+    except ValueError as exc:
+        raise UnknownUrl(f"{url} is no model: {exc}") from exc

@@ -16,6 +16,7 @@ from hotplate.platform.api.deployment_source import Source
 from hotplate.platform.api.deployments import Deployments
 from hotplate.platform.api.downloads import Downloads
 from hotplate.platform.api.hotplate import Hotplate
+from hotplate.platform.api.hub_models import HubModels
 from hotplate.platform.api.instance_types import InstanceTypes
 from hotplate.platform.api.onlookers import Onlookers
 from hotplate.platform.api.pods import Pods
@@ -45,7 +46,7 @@ def make_app(
     auth = Auth(store)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
-    source = Source(store, unpacking, settings.unpack_wait_s)
+    source = Source(store, unpacking, HubModels(blobs), settings.unpack_wait_s)
     app = web.Application(
         middlewares=[answer_errors, auth.middleware()], client_max_size=settings.json_limit_bytes
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hotplate.platform.api.hub_models import HubModels
 from hotplate.platform.api.unpacking import Unpacking
 from hotplate.platform.bento_manifest import model_tags
 from hotplate.platform.errors import Invalid, NotFound, StillUnpacking
@@ -10,17 +11,20 @@ from hotplate.platform.store.store import Store
 
 
 class Source:
-    def __init__(self, store: Store, unpacking: Unpacking, wait_s: float) -> None:
+    def __init__(
+        self, store: Store, unpacking: Unpacking, hub_models: HubModels, wait_s: float
+    ) -> None:
         self._store = store
         self._unpacking = unpacking
+        self._hub_models = hub_models
         self._wait_s = wait_s
         """How long an artifact that is being unpacked is waited for."""
 
     async def bento(self, organization: Organization, tag: str) -> Artifact:
         """The bento of `name:version`, or the latest uploaded one of `name`.
 
-        Raises Invalid where it, or a model that it names, is missing or was not uploaded, and
-        StillUnpacking where one of them is not ready yet.
+        Raises Invalid where it, or a model that it names, is missing, was not uploaded or cannot be
+        brought from its hub, and StillUnpacking where one of them is not ready yet.
         """
         name, _, version = tag.partition(":")
         if version in ("", "latest"):
@@ -34,6 +38,7 @@ class Source:
             bento = await self._usable(organization, Kind.BENTO, tag, "bento")
         for model in model_tags(bento.manifest):
             await self._usable(organization, Kind.MODEL, model, f"bento '{bento.tag}'")
+        await self._hub_models.check(bento)
         return bento
 
     async def _usable(

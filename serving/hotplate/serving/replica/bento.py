@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.hub_url import HubUrl
 from hotplate.serving.replica.description import read_description
 from hotplate.serving.replica.errors import BentoUnusable
@@ -26,7 +27,8 @@ class Bento:
 
 
 def read_bento(folder: Path) -> Bento:
-    """Raises `BentoUnusable` for what is not a bento, or one of the legacy format."""
+    """Raises `BentoUnusable` for what is not a bento, or one of the legacy format, or that names
+    a model at a hub that cannot be one."""
     try:
         about = read_description((folder / "bento.yaml").read_bytes())
     except (FileNotFoundError, ValueError) as error:
@@ -46,20 +48,35 @@ def read_bento(folder: Path) -> Bento:
         raise BentoUnusable(
             "The bento.yaml of the bento is damaged (image or envs); build the bento again."
         )
-    return Bento(folder, image, tuple(envs), tuple(_hub_models(about.get("models"))))
+    return Bento(folder, image, tuple(envs), hub_models(about))
 
 
-def _hub_models(models: Any) -> Iterator[HubUrl]:
-    """Those that BentoML would download from a hub before the service starts."""
-    for model in models if isinstance(models, list) else ():
+def hub_models(about: Mapping[str, Any]) -> tuple[HubUrl, ...]:
+    """Those that BentoML would download from a hub before the service starts.
+
+    `about` is what `bento.yaml` says. Raises `BentoUnusable` for what is no model of a hub.
+    """
+    models = about.get("models")
+    return tuple(_hub_models(models if isinstance(models, list) else ()))
+
+
+def _hub_models(models: Sequence[Any]) -> Iterator[HubUrl]:
+    for model in models:
         about = model.get("metadata") if isinstance(model, dict) else None
         if not isinstance(about, dict) or model.get("registry") != "huggingface":
             continue
         if about.get("model_id") and about.get("revision"):
-            yield HubUrl(
-                str(about["model_id"]),
-                str(about["revision"]),
-                endpoint=str(about.get("endpoint") or ""),
-                include=tuple(about.get("include") or ()),
-                exclude=tuple(about.get("exclude") or ()),
-            )
+            try:
+                yield HubUrl(
+                    str(about["model_id"]),
+                    str(about["revision"]),
+                    endpoint=str(about.get("endpoint") or ""),
+                    include=_patterns(about.get("include")),
+                    exclude=_patterns(about.get("exclude")),
+                )
+            except UnknownUrl as error:
+                raise BentoUnusable(f"The bento names a model that no hub has: {error}.") from error
+
+
+def _patterns(given: Any) -> tuple[str, ...]:
+    return tuple(map(str, given)) if isinstance(given, list) else ()

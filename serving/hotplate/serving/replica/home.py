@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,9 @@ from hotplate.cache.hub_url import HubUrl
 
 LINK_ABOVE_BYTES = 1 << 20
 """Larger files are linked, not copied: they are data, which code reads and does not change."""
+
+_COPIED_BYTES = 1 << 20
+"""At a time."""
 
 
 def copy_bento(tree: Path, to: Path) -> None:
@@ -38,24 +42,38 @@ def add_model(home: Path, name: str, version: str, tree: Path) -> None:
     (folder / "latest").write_text(version, encoding="utf-8")
 
 
-def add_hub_model(cache: Path, url: HubUrl, files: Mapping[str, str]) -> None:
+def add_hub_model(cache: Path, beside: Path, url: HubUrl, files: Mapping[str, str]) -> None:
     """Put a model where a hub's client looks for it, with the list that spares it asking the hub.
 
-    `files` are paths on this node by the files' URLs; they are linked, or copied where they lie
-    on another disk. Raises OSError.
+    `files` are paths on this node by the files' URLs. They are linked, or copied where they lie on
+    another disk, in `beside`, a folder that its readers cannot write to: a link is the agent's own
+    file, which other replicas read too. `cache` is the readers' own. Raises OSError where any of it
+    is there already.
     """
-    model = cache / f"models--{url.model_id.replace('/', '--')}"
+    model = f"models--{url.model_id.replace('/', '--')}"
+    snapshot = beside / model / "snapshots" / url.revision
     listed = {}
     for file_url, path in files.items():
         name = HubUrl.of(file_url).path
-        target = model / "snapshots" / url.revision / name
+        target = snapshot / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            target.hardlink_to(path)
-        except OSError:
-            shutil.copyfile(path, target)
+        _link_or_copy(Path(path), target)
         listed[name] = {"size": target.stat().st_size, "blob_id": ""}
+    (cache / model / "trees").mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # another revision of the model made it
+        (cache / model / "snapshots").symlink_to(snapshot.parent, target_is_directory=True)
     # huggingface_hub 2 asks a hub that is down for 20 s before it believes its cache without this.
-    (model / "trees").mkdir(exist_ok=True)
     tree = json.dumps({"format_version": 1, "files": listed})
-    (model / "trees" / f"{url.revision}.json").write_text(tree, encoding="utf-8")
+    (cache / model / "trees" / f"{url.revision}.json").write_text(tree, encoding="utf-8")
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Neither follows a link at `target`, nor writes to what is there."""
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        raise
+    except OSError:
+        with source.open("rb") as file, target.open("xb") as copy:
+            shutil.copyfileobj(file, copy, _COPIED_BYTES)
+            os.fchmod(copy.fileno(), 0o444)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,8 @@ TEMPORARY = "tmp"
 METRICS = "metrics"
 """The folder of a standby's own that its metrics are in until it is a replica."""
 HUB = "hub"
-"""The folder of a replica's own that is its Hugging Face cache."""
+"""The folder of a replica's own that is its Hugging Face cache; and the ending of one beside its
+own, with the files in it, which it can read only."""
 COMPILED = "compiled"
 """The folder of a replica's own for what torch and Triton compile."""
 WORKER = "hotplate.serving.replica.worker"
@@ -178,8 +180,9 @@ class BentoRuntime:
         env = service_variables(workload, bento.envs)
         copying = _to_its_end(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(copying)
+        await asyncio.to_thread(shutil.rmtree, _beside(folder), ignore_errors=True)
         for model in bento.hub_models:
-            side_by_side.create_task(self._seed_hub(model, folder / HUB))
+            side_by_side.create_task(self._seed_hub(model, folder))
         environment = await self._environments.ensure(
             bento.folder, bento.image, build_variables(workload, bento.envs), recorder.building
         )
@@ -198,14 +201,14 @@ class BentoRuntime:
             key = compiled_key(organization, models, environment.digest, gpu)
             await self._compiled.take(key, folder / COMPILED)
 
-    async def _seed_hub(self, model: HubUrl, cache: Path) -> None:
+    async def _seed_hub(self, model: HubUrl, folder: Path) -> None:
         """Have a hub's model where BentoML looks for it first, so that the hub may be down.
 
         What cannot be had so, BentoML asks the hub for itself: with the deployment's own token.
         """
         try:
             files = await self._agent.pull_to_disk(str(model))
-            await _to_its_end(add_hub_model, cache, model, files)
+            await _to_its_end(add_hub_model, folder / HUB, _beside(folder), model, files)
         except (CacheError, OSError) as error:
             log.warning("%s is left to BentoML to download: %s", model, error)
 
@@ -224,7 +227,7 @@ class BentoRuntime:
         home, python = folder / "home", environment.python
         modules = self._environments.modules_path(environment.digest)
         reads, writes = _paths(environment, parts, modules)
-        hub_models = folder.glob(f"{HUB}/models--*/snapshots")
+        hub_models = [str(_beside(folder))] if _beside(folder).is_dir() else []
         host_env = {
             **DEFAULTS,
             **for_replica(os.environ),
@@ -261,7 +264,7 @@ class BentoRuntime:
                 "notes": list(map(not_used, unused)),
             },
             ready_path=f"{ready_path(config)}?{ITSELF}",
-            reads=(*reads, bento, *models.reads, *map(str, hub_models)),
+            reads=(*reads, bento, *models.reads, *hub_models),
             writes=writes,
             warm=_warm(host_env, environment, parts, modules) if processes == 1 else None,
         )
@@ -293,6 +296,11 @@ def _warm(
     job = {"modules": str(modules), "metrics": METRICS}
     takes_along = {METRICS: f"home/{COUNTS}"}
     return Warm(environment.digest, argv, env, job, variant, reads, writes, takes_along)
+
+
+def _beside(folder: Path) -> Path:
+    """Of a replica's own folder: what is its and that it cannot change."""
+    return folder.with_name(f"{folder.name}.{HUB}")
 
 
 def _make_folders(folder: Path) -> None:
