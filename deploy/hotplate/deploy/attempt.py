@@ -23,7 +23,7 @@ from hotplate.deploy.probing import Probe
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record, Records
 from hotplate.deploy.settings import LocalSettings
-from hotplate.deploy.standby_process import StandbyProcess, gpu_variables
+from hotplate.deploy.standby_process import StandbyProcess, gpu_variables, view_of
 from hotplate.deploy.standbys import Standbys
 from hotplate.deploy.walls import Walls
 
@@ -228,7 +228,8 @@ class Attempt:
         with ExitStack() as undo:
             undo.callback(around.standbys.drop, standby)
             try:
-                await standby.show(command.reads, self._writes(command))
+                work = self._around.records.work(self._replica)
+                await standby.show(command.reads, [*command.writes, str(work)])
                 self._enclosure = await standby.become(
                     self._replica, env, command.job, listener, around.cgroups, resources
                 )
@@ -244,24 +245,18 @@ class Attempt:
         enclosure = await self._enclose()
         with ExitStack() as undo:
             undo.callback(self._leave_nothing)
-            process = Process.spawn(
-                [
-                    *enclosure.entrance,
-                    *self._around.walls.around(command.reads, self._writes(command)),
-                    *command.argv,
-                ],
+            process = await self._around.walls.spawn(
+                command.argv,
                 {**env, "HOTPLATE_LISTEN_FD": str(listener.fileno())},
                 command.cwd,
                 self._around.records.log_path(self._replica),
-                command.job,
-                [listener.fileno()],
-                enclosure,
+                view=view_of(command, self._around.records.work(self._replica)),
+                enclosure=enclosure,
+                stdin_json=command.job,
+                pass_fds=[listener.fileno()],
             )
             undo.pop_all()
         return process
-
-    def _writes(self, command: Command) -> list[str]:
-        return [*command.writes, str(self._around.records.work(self._replica))]
 
     async def _watch(self, process: Process, deadline: float, report: Report) -> None:
         """Report readiness for ever, or end the process that is too late."""

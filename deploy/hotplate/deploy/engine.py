@@ -225,6 +225,7 @@ class Warm:
     """What else sets its replicas apart from others of the environment."""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
     """As of a command."""
     takes_along: Mapping[str, str] = field(default_factory=dict)
     """What of its own folder it takes into that of the replica: files below which folder there."""
@@ -250,6 +251,9 @@ class Command:
     """Files and folders that it needs, of those that an engine may hide."""
     writes: tuple[str, ...] = ()
     """The same, for writing too. Its own directory is always among them."""
+    layers: tuple[str, ...] = ()
+    """Folders that it reads, and where what it writes is seen by itself alone: the engine has that
+    lie in its own directory. Those of its standby are the same."""
     warm: Warm | None = None
     """The standby that may become this replica; None if none can."""
 

@@ -19,14 +19,18 @@ from typing import Any
 from hotplate.deploy import logfile
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure, oom_score, private_bytes
-from hotplate.deploy.engine import Resources, Warm
+from hotplate.deploy.engine import Command, Resources, Warm
 from hotplate.deploy.errors import StandbyRefused
 from hotplate.deploy.processes import Process, document
 from hotplate.deploy.records import Records
+from hotplate.deploy.view import View
 from hotplate.deploy.walls import Door, Walls
 
 ANSWER_S = 5.0
 """Until a process that only waits has answered: far more than it needs, less than a cold start."""
+
+LAYERS = "layers"
+"""The folder of its own directory for what a process writes where others only read."""
 
 
 class StandbyProcess:
@@ -81,18 +85,16 @@ class StandbyProcess:
                     "HOTPLATE_STANDBY_FD": str(theirs.fileno()),
                     REPLICA_DIR: str(work),
                 }
-                process = Process.spawn(
-                    [
-                        *enclosure.entrance,
-                        *walls.around(warm.reads, [*warm.writes, str(work)], door),
-                        *warm.argv,
-                    ],
+                process = await walls.spawn(
+                    warm.argv,
                     env,
                     work,
                     folder / "log",
-                    {**warm.job, "folder": str(work)},
-                    [theirs.fileno(), *door.descriptors],
-                    enclosure,
+                    view=view_of(warm, work),
+                    enclosure=enclosure,
+                    stdin_json={**warm.job, "folder": str(work)},
+                    pass_fds=[theirs.fileno()],
+                    door=door,
                 )
         except BaseException:  # also when interrupted: cleaned up, and raised again
             ours.close()
@@ -189,6 +191,12 @@ class StandbyProcess:
         line, _, self._said = self._said.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def view_of(command: Command | Warm, work: Path) -> View:
+    """What its process sees, with this folder as its own."""
+    layers = ((folder, str(work / LAYERS / str(n))) for n, folder in enumerate(command.layers))
+    return View(command.reads, command.writes, tuple(layers), str(work))
 
 
 def gpu_variables(gpus: Sequence[int]) -> dict[str, str]:

@@ -264,7 +264,10 @@ class Standbys:
             kept = json.loads(self._records.standbys_file.read_text())
             self._planner = StandbyPlanner(_now(), kept["memory"])
             for pool in kept["pools"]:
-                lists = {name: tuple(pool["warm"][name]) for name in ("argv", "reads", "writes")}
+                lists = {
+                    name: tuple(pool["warm"][name])
+                    for name in ("argv", "reads", "writes", "layers")
+                }
                 warm = Warm(**pool["warm"] | lists)
                 if Path(warm.argv[0]).exists():  # its environment has not been removed
                     known = Pool(warm, tuple(pool["gpus"]))

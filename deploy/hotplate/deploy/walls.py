@@ -11,12 +11,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from hotplate.deploy.enclosure import entrance
+from hotplate.deploy.enclosure import Enclosure, entrance
 from hotplate.deploy.enter import HIDE, READ, SHOWN, WRITE
-from hotplate.deploy.processes import until_reaped
+from hotplate.deploy.processes import Process, until_reaped
+from hotplate.deploy.view import View
 
 _LIMIT_S = 10.0
 """For a try that takes milliseconds, on a machine that is busy."""
@@ -40,6 +42,35 @@ class Walls:
     def door(self) -> Door:
         """One to pass to `around`; where there are no walls, it leads nowhere."""
         return Door() if not self.refusal else Door(wanted=False)
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path,
+        log_path: str | Path,
+        *,
+        view: View,
+        enclosure: Enclosure,
+        stdin_json: Any = None,
+        pass_fds: Collection[int] = (),
+        door: Door | None = None,
+    ) -> Process:
+        """Start `argv` in the enclosure and within walls, as `Process.spawn` does.
+
+        At the door it may be shown more later. Raises `SpawnFailed`.
+        """
+        reads = [*view.reads, *(folder for folder, _ in view.layers)]
+        writes = [*view.writes, view.own] if view.own else view.writes
+        return Process.spawn(
+            [*enclosure.entrance, *self.around(reads, writes, door), *argv],
+            env,
+            cwd,
+            log_path,
+            stdin_json,
+            [*pass_fds, *(door.descriptors if door is not None else ())],
+            enclosure,
+        )
 
     def around(
         self, reads: Iterable[str], writes: Iterable[str], door: Door | None = None
