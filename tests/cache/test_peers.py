@@ -208,7 +208,7 @@ async def raw_request(client: AgentClient, path: str) -> AsyncIterator[None]:
     """It has been begun to be answered, and nothing more is read."""
     host, _, port = address(client).rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 10)
-    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     await reader.readuntil(b" 200 OK")
     try:
         yield
@@ -267,7 +267,10 @@ async def test_where_there_is_no_room_for_a_chunk_its_answer_is_not_taken_for_th
     ("sent", "answer"),
     [
         (b"GET /v1/chunks/x/0 HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
-        (b"GET /v1/chunks/" + b"0" * 64 + b"/0 HTTP/1.1\r\n\r\n", b"HTTP/1.1 404"),
+        (
+            b"GET /v1/chunks/" + b"0" * 64 + b"/0 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"HTTP/1.1 404",
+        ),
         (b"GET /v1/chunks/" + b"0" * 9000, b""),
         (b"GET /heal", b""),
         (b"nonsense\r\n\r\n", b""),

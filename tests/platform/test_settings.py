@@ -45,6 +45,13 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
         ("[platform]\nport = 70000", {}, "platform.port: 70000 is not allowed"),
         ("[platform]\ndeployment_ports = '9-1'", {}, "e.g. 7100-7999"),
         ("[platform", {}, "cannot be read"),
+        ("[platform]\nhosts = [1]", {}, "platform.hosts: [1] is no list of texts"),
+        (
+            "[platform]\nhosts = ['http://a.b']",
+            {},
+            "'http://a.b' is not allowed; it must be a name",
+        ),
+        ("", {"HOTPLATE_PLATFORM__HOSTS": "a.b,c/d"}, "platform.hosts: 'c/d' is not allowed"),
         ("platform = 1", {}, "must be a table"),
         ("[standbi]\nmode = 'off'", {}, "did you mean 'standby'?"),
     ],
@@ -55,6 +62,14 @@ def test_a_bad_setting_is_one_sentence(
     with pytest.raises(BadSetting, match=re.escape(message)) as raised:
         loaded(tmp_path, text, environ=environ)
     assert "\n" not in str(raised.value).strip()
+
+
+def test_hosts_are_a_list_in_the_file_and_joined_by_commas_elsewhere(tmp_path: Path) -> None:
+    file = loaded(tmp_path, "[platform]\nhosts = ['a.example', 'b.example:8443']")
+    assert file.hosts == ("a.example", "b.example:8443")
+    environ = {"HOTPLATE_PLATFORM__HOSTS": "a.example, b.example,"}
+    found = loaded(tmp_path, "[platform]\nadvertise_host = 'c.example'", environ=environ)
+    assert found.own_hosts == ("c.example", "a.example", "b.example")
 
 
 @pytest.mark.parametrize(

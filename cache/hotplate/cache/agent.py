@@ -30,6 +30,7 @@ from hotplate.cache.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node
 from hotplate.cache.origin import NoOrigin
+from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.peer_client import PeerClient
 from hotplate.cache.peer_ledgers import PeerLedgers
 from hotplate.cache.peer_list import PeerList
@@ -61,6 +62,8 @@ class AgentSettings:
     """Address of the control interface. Beyond this machine it needs a token."""
     port: int = 0
     """Port of the control interface; 0 takes any free one, which `ready` is told."""
+    hosts: tuple[str, ...] = ()
+    """Names by which others call this agent, beside `host` and addresses: see `OwnHosts`."""
     token: str = field(default="", repr=False)
     """The cluster's token: without it only this machine is let in."""
     peers: tuple[str, ...] = ()
@@ -151,10 +154,11 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
         lending = Lending(node, pulls, data, settings.token)
         view = View(node, pulls, settings.mount, data)
         control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME, gossip)
+        own = OwnHosts(settings.host, settings.hosts)
         runner = web.AppRunner(
-            application(control, settings.token), access_log=None, shutdown_timeout=1
+            application(control, settings.token, own), access_log=None, shutdown_timeout=1
         )
-        server = PeerServer(shelf, settings.token, clock, metrics)
+        server = PeerServer(shelf, settings.token, clock, metrics, own)
         try:
             await runner.setup()
             await view.start()

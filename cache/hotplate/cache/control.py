@@ -30,7 +30,9 @@ from hotplate.cache.ledger import Ledger, location_json
 from hotplate.cache.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
+from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.pulls import Pull, Pulls, failure
+from hotplate.cache.strangers import turn_strangers_away
 from hotplate.cache.view import View
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -49,9 +51,9 @@ _STATUS: dict[type[CacheError], int] = {
 _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
 
 
-def application(control: Control, token: str) -> web.Application:
-    """The app; an empty `token` lets everybody in."""
-    app = web.Application(middlewares=[_errors, _authorize(token)])
+def application(control: Control, token: str, own: OwnHosts) -> web.Application:
+    """The app, which is called by `own` names; an empty `token` lets every program in."""
+    app = web.Application(middlewares=[turn_strangers_away(own), _errors, _authorize(token)])
     app.add_routes(
         [
             web.get("/healthz", control.healthz),

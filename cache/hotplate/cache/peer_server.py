@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from hotplate.cache.metrics import Metrics
+from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.peer_answer import PeerAsk
 from hotplate.cache.peer_client import (
     ASKER,
@@ -30,6 +31,9 @@ from hotplate.cache.uploads import Uploads
 PREFIX = b"GET /v1/chunks/"
 """How every request for a chunk begins; who starts so, stays here."""
 
+BROWSERS = ("origin", "sec-fetch-site")
+"""Fields that only browsers send; none has any business with chunks."""
+
 CONNECTIONS = 256
 """Threads at most; sixty peers with four connections each fit."""
 
@@ -44,9 +48,16 @@ class PeerServer:
     """Takes connections that the port hands over."""
 
     def __init__(
-        self, shelf: Shelf, token: str, clock: Callable[[], float], metrics: Metrics
+        self,
+        shelf: Shelf,
+        token: str,
+        clock: Callable[[], float],
+        metrics: Metrics,
+        own: OwnHosts | None = None,
     ) -> None:
+        """`own` are the names by which it is called."""
         self._shelf = shelf
+        self._own = own or OwnHosts()
         self._expected = f"Bearer {token}".encode() if token else b""
         self._clock = clock
         self._metrics = metrics
@@ -102,6 +113,12 @@ class PeerServer:
         }
         if request is None or "content-length" in headers or "transfer-encoding" in headers:
             _send_head(connection, 400, {"Connection": "close"})
+            return False
+        if self._own.refusal([headers["host"]] if "host" in headers else []):
+            _send_head(connection, 421, {"Connection": "close"})
+            return False
+        if any(name in headers for name in BROWSERS):
+            _send_head(connection, 403, {"Connection": "close"})
             return False
         given = headers.get("authorization", "").encode("latin-1")
         if self._expected and not hmac.compare_digest(given, self._expected):

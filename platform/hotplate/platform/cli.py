@@ -196,6 +196,7 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--data", required=True, help="directory of its own")
     agent.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     agent.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
+    agent.add_argument("--hosts", default="", help="NAME,… by which others call it, beside --host")
     agent.add_argument("--origin", default="", help="fsspec URL of the control plane's blobs")
     peers = agent.add_mutually_exclusive_group()
     peers.add_argument("--peers", default="", help="HOST:PORT,… of other nodes' agents")
@@ -356,6 +357,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             data_dir=DataDir.at(arguments.data).root,
             host=arguments.host,
             port=arguments.port,
+            hosts=_hosts(arguments.hosts),
             origin_url=arguments.origin,
             peers=_peers(arguments.peers),
             peers_from=arguments.peers_from,
@@ -375,6 +377,16 @@ def _peers(text: str) -> tuple[str, ...]:
         if not _is_address(peer):
             raise BadSetting(f"--peers {peer} is no HOST:PORT: write HOST:PORT,HOST:PORT,…")
     return peers
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    from hotplate.cache.own_hosts import is_host
+
+    hosts = tuple(filter(None, (one.strip() for one in text.split(","))))
+    for host in hosts:
+        if not is_host(host):
+            raise BadSetting(f"--hosts {host} is no name or address: write NAME,NAME,…")
+    return hosts
 
 
 def _is_address(text: str) -> bool:

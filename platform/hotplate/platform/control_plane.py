@@ -22,6 +22,7 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.cache import descriptors
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
+from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.room import Room
 from hotplate.cache.view import VIEWS
 from hotplate.deploy.engine import Resources
@@ -137,7 +138,11 @@ async def serve(
     registry.register(StandbyMetrics(engine.standbys.views))
     prometheus = Prometheus(settings.prometheus_url)
     scheme = "https" if settings.tls_certificate else "http"
-    shown = ApiSettings(advertise_host=_advertised(settings), scheme=scheme)
+    shown = ApiSettings(
+        advertise_host=_advertised(settings),
+        scheme=scheme,
+        own=OwnHosts(settings.host, settings.own_hosts),
+    )
     controller = Controller(
         store,
         engine,

@@ -20,8 +20,9 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
+from hotplate.cache.own_hosts import is_host
 from hotplate.platform.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class PlatformSettings:
     """Port of the API and the dashboard."""
     advertise_host: str = ""
     """Host name that deployments' URLs carry; empty = `host`, or what the client called."""
+    hosts: tuple[str, ...] = ()
+    """Further names by which browsers and clients call this platform, such as a proxy's; what asks
+    for another one is answered 421."""
     database_url: str = ""
     """SQLAlchemy URL; empty = SQLite in the data directory."""
     blobs_url: str = ""
@@ -99,10 +103,17 @@ class PlatformSettings:
         good = not url or re.match("https?://[^/]", url) is not None
         _check("prometheus_url", url, good, "a URL, e.g. http://127.0.0.1:9090")
         _check("tls_key", self.tls_key, not self.tls_key or bool(self.tls_certificate), "empty")
+        for name in self.hosts:
+            _check("hosts", name, is_host(name), "a name or an address, e.g. models.example.com")
         first, last = self.port_range()
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"
         )
+
+    @property
+    def own_hosts(self) -> tuple[str, ...]:
+        """Every name by which this platform is called, beside `host` and loopback names."""
+        return tuple(filter(None, (self.advertise_host, *self.hosts)))
 
     def port_range(self) -> tuple[int, int]:
         """First and last port for deployments."""
@@ -165,7 +176,12 @@ def _known(key: str, names: list[str], where: str) -> str:
     raise BadSetting(f"{where}: no such setting; {hint}")
 
 
-def _converted(where: str, value: Any, kind: type) -> Any:
+def _converted(where: str, value: Any, kind: Any) -> Any:
+    if get_origin(kind) is tuple:  # of texts: a list in the file, joined by commas elsewhere
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple) or not all(isinstance(one, str) for one in parts):
+            raise BadSetting(f'{where}: {value!r} is no list of texts; write ["one", "two"]')
+        return tuple(filter(None, (one.strip() for one in parts)))
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     try:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from aiohttp import web
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.cache.strangers import turn_strangers_away
 from hotplate.platform.api import unbuilt
 from hotplate.platform.api.artifacts import Artifacts
 from hotplate.platform.api.auth import Auth, answer_errors
@@ -48,7 +49,8 @@ def make_app(
     transfers = Transfers(store, blobs, settings)
     source = Source(store, unpacking, HubModels(blobs), settings.unpack_wait_s)
     app = web.Application(
-        middlewares=[answer_errors, auth.middleware()], client_max_size=settings.json_limit_bytes
+        middlewares=[turn_strangers_away(settings.own), answer_errors, auth.middleware()],
+        client_max_size=settings.json_limit_bytes,
     )
     app[BODY_S] = settings.body_s
     app[UNPACKING] = unpacking

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hotplate.cache.archive_limits import ArchiveLimits
+from hotplate.cache.own_hosts import OwnHosts
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class ApiSettings:
     """Host in the URLs of deployments; empty = the host that the caller used to reach us."""
     scheme: str = "http"
     """Of those URLs: https where the gateway has a certificate."""
+    own: OwnHosts = field(default_factory=OwnHosts)
+    """By which names callers reach us."""
     cluster: str = "default"
     """What the client calls cluster: the name of this installation in its answers."""
     outcome_wait_s: float = 20.0
