@@ -104,10 +104,10 @@ class Programs:
     async def keep(self, directory: str, *, ended: bool) -> None:
         """Nothing is kept."""
 
-    def told(self, directory: str) -> None:
+    async def told(self, directory: str) -> None:
         """They say nothing of themselves."""
 
-    def phases(self, directory: str) -> Sequence[Phase]:
+    async def phases(self, directory: str) -> Sequence[Phase]:
         return []
 
 

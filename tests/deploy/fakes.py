@@ -76,13 +76,16 @@ class FakeRuntime:
         if ended:
             self.kept.append(sorted(os.listdir(directory)))
 
-    def told(self, directory: str) -> Mapping[str, Any] | None:
-        up = Path(directory, "seen.json")
-        return {"answers": "anything"} if up.exists() else None
+    async def told(self, directory: str) -> Mapping[str, Any] | None:
+        return {"answers": "anything"} if _up_at(directory) else None
 
-    def phases(self, directory: str) -> Sequence[Phase]:
-        up = Path(directory, "seen.json")
-        return [Phase("init", up.stat().st_mtime)] if up.exists() else []
+    async def phases(self, directory: str) -> Sequence[Phase]:
+        return [Phase("init", at) for at in _up_at(directory)]
+
+
+def _up_at(directory: str) -> list[float]:
+    up = Path(directory, "seen.json")
+    return [up.stat().st_mtime] if up.exists() else []
 
 
 def workload(name: str = "a", **given: Any) -> Workload:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from hotplate.deploy.engine import Phase
-from hotplate.deploy.phases import PhaseLog, merge
+from hotplate.deploy.phases import PhaseLog, believable, merge
 
 
 def test_the_process_knows_when_it_was_up() -> None:
@@ -46,6 +46,15 @@ def test_shares_say_what_was_waited_for_and_add_up(
     chain = [phase for phase in phases if phase.name != "weights"]
     assert all(before.end == after.start for before, after in pairwise(chain))
     assert sum((phase.end or 0) - phase.start for phase in chain) == READY_AT
+
+
+def test_what_a_process_says_of_itself_is_moved_to_where_it_can_have_been() -> None:
+    said = [Phase("process", -1e300, 1e300), Phase("init", 5, 2), Phase("weights", 1e300)]
+    assert believable(said, since=4, now=10) == [
+        Phase("process", 4, 10),
+        Phase("init", 5, 5),
+        Phase("weights", 10),
+    ]
 
 
 def test_weights_that_the_environment_waits_for_fill_the_time_until_the_process() -> None:

@@ -150,7 +150,7 @@ def test_a_replica_says_what_kinds_of_methods_it_has(
     source = f"import bentoml\n\n@bentoml.service\nclass Echo:\n    {body}\n"
     with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
         replica.get("/livez")
-        said = methods.read(replica.log.with_name(methods.FILE_NAME))
+        said = methods.noted_in(replica.log.with_name(methods.FILE_NAME).read_bytes())
     learns, batch, only_tasks = expected
     assert said == {"concurrency": None, "learns": learns, "batch": batch, "only_tasks": only_tasks}
 
@@ -167,5 +167,5 @@ def test_a_concurrency_of_one_that_the_author_wrote_beside_tasks_is_told(tmp_pat
     """
     with started(tmp_path, write_bento(tmp_path / "bento", source), Served()) as replica:
         replica.get("/livez")
-        said = methods.read(replica.log.with_name(methods.FILE_NAME))
+        said = methods.noted_in(replica.log.with_name(methods.FILE_NAME).read_bytes())
     assert said is not None and said["concurrency"] == 1

@@ -106,21 +106,25 @@ def test_cpu_count_means_one_worker_per_core_of_the_replica() -> None:
         "null",
         '{"concurrency": "x", "learns": "", "batch": 0, "only_tasks": 0}',
         "{",
+        '{"concurrency": NaN, "learns": "", "batch": 0, "only_tasks": 0}',
+        '{"concurrency": 1e999, "learns": "", "batch": 0, "only_tasks": 0}',
+        '{"concurrency": 1, "learns": [], "batch": 0, "only_tasks": 0}',
+        '{"concurrency": 1, "learns": "", "batch": ' + "9" * 5000 + ', "only_tasks": 0}',
+        "[" * 60_000,
+        "\x00\udc80".encode(errors="surrogateescape").decode(errors="replace"),
     ],
 )
-def test_what_a_replica_says_otherwise_counts_for_nothing(tmp_path: Path, said: str) -> None:
-    file = tmp_path / "methods.json"
-    file.write_text(said)
-    assert methods.read(file) is None
-    assert methods.read(tmp_path / "absent") is None
+def test_what_a_replica_says_otherwise_counts_for_nothing(said: str) -> None:
+    assert methods.noted_in(said.encode()) is None
 
 
 def test_what_a_replica_says_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "methods.json"
-    methods.note(file, {"concurrency": -5, "learns": "x" * 9999, "batch": 10**9, "only_tasks": 0})
-    assert methods.read(file) == {
+    learns = "\ud800, \x1b[2J, async methods, <script>"
+    methods.note(file, {"concurrency": -5, "learns": learns, "batch": 10**9, "only_tasks": 0})
+    assert methods.noted_in(file.read_bytes()) == {
         "concurrency": 1,
-        "learns": "x" * 100,
+        "learns": "async methods",
         "batch": 1000,
         "only_tasks": False,
     }

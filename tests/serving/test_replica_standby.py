@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.replica.early_reads import EarlyReads, came_too_early
-from hotplate.serving.replica.journal import FILE_NAME, Journal
+from hotplate.serving.replica.journal import FILE_NAME, phases_in
 from hotplate.serving.replica.modules import BASICS, import_all, note_modules, noted_modules
 from hotplate.serving.replica.runtime import Command
 from tests.patience import PATIENCE_S
@@ -96,7 +96,7 @@ def test_a_standby_becomes_a_replica_as_if_it_had_been_started_for_it(tmp_path: 
         assert 'endpoint="/about"' in metrics
         assert "was asked" in log.read_text()
 
-        process, init = Journal(home / FILE_NAME).phases()
+        process, init = phases_in((home / FILE_NAME).read_bytes())
         assert process.end is not None
         assert process.end - process.start < init.start - process.start + 0.5
         assert "uvicorn" in noted_modules(str(modules)), "it notes for the next one"

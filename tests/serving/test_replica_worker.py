@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.serving.replica.journal import FILE_NAME, Journal
+from hotplate.serving.replica.journal import FILE_NAME, phases_in
 from tests.patience import PATIENCE_S
 from tests.serving.bentos import write_bento, write_model
 from tests.serving.replicas import Replica, Served, model, started
@@ -88,7 +88,7 @@ def test_metrics_are_counted(echo: Replica) -> None:
 
 
 def test_the_process_notes_when_it_was_up_and_when_the_service_was_ready(echo: Replica) -> None:
-    phases = Journal(echo.log.parent / FILE_NAME).phases()
+    phases = phases_in((echo.log.parent / FILE_NAME).read_bytes())
     assert [phase.name for phase in phases] == ["process", "init"]
     process, init = phases
     assert process.end is not None

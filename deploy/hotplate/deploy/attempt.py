@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure
 from hotplate.deploy.endings import ending
 from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
 from hotplate.deploy.errors import PrepareFailed, StandbyRefused
-from hotplate.deploy.phases import PhaseLog, merge, unix_now
+from hotplate.deploy.phases import PhaseLog, believable, merge, unix_now
 from hotplate.deploy.probing import Probe
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record, Records
@@ -36,6 +36,9 @@ BUILDING = "its Python environment is being built"
 
 KEEP_AFTER_S = (60.0, 300.0)
 """Pauses before what a replica has made is kept: its first requests have compiled most of it."""
+
+HEAR_S = 0.5
+"""Between two looks at what a process that starts says of itself."""
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +90,10 @@ class Attempt:
         self._served_until = 0.0
         """When a readiness check has succeeded last, Unix seconds."""
         self._enclosure: Enclosure | None = None
-        self._told: Mapping[str, Any] | None = None
+        self._own: Sequence[Phase] = ()
+        """The phases of which its process has told."""
+        self.told: Mapping[str, Any] | None = None
+        """What else it has said of itself, once it was ready."""
         self.ended_itself = False
         """Whether it was not killed, as far as is known."""
         self.verdict = ""
@@ -112,15 +118,15 @@ class Attempt:
         """The phases of its cold start so far."""
         if self._cold_start or self.process is None:
             return self._cold_start or self._noted.phases()
-        own = self._around.runtime.phases(str(self._around.records.work(self._replica)))
+        own = believable(self._own, self.spawned_at, unix_now())
         return merge(self._noted.phases(), own, self.ready_at)
 
-    def told(self) -> Mapping[str, Any] | None:
-        """What its process has said of itself, once it was ready."""
-        if self._told is None and self.ready_at is not None:
-            work = str(self._around.records.work(self._replica))
-            self._told = self._around.runtime.told(work)
-        return self._told
+    async def hear(self) -> None:
+        """Read what its process says of itself in its folder; of use once it has one."""
+        work = str(self._around.records.work(self._replica))
+        self._own = await self._around.runtime.phases(work)
+        if self.ready_at is not None:
+            self.told = await self._around.runtime.told(work)
 
     async def run(self, gpus: tuple[int, ...], report: Report) -> str:
         """Prepare and start a process unless one was adopted, follow it, return why it ended.
@@ -263,6 +269,7 @@ class Attempt:
         url = f"http://{self.address}{self.ready_path}"
         probe = Probe(self._around.http, url, self._around.settings.probe)
         if self.ready_at is None:
+            hearing = asyncio.create_task(self._keep_hearing())
             try:
                 async with asyncio.timeout_at(deadline):
                     await probe.until_ready()
@@ -270,7 +277,10 @@ class Attempt:
                 self.verdict = self._lateness()
                 await process.terminate(0)
                 return
+            finally:
+                hearing.cancel()
             self.ready_at = unix_now()
+            await self.hear()
             self._cold_start = self.phases()
             report(ReplicaState.READY, "")
         async for health in probe.health():
@@ -284,6 +294,11 @@ class Attempt:
             if not health.why_not:
                 self._served_until = unix_now()
             report(ReplicaState.UNREADY if health.why_not else ReplicaState.READY, health.why_not)
+
+    async def _keep_hearing(self) -> None:
+        while True:
+            await self.hear()
+            await asyncio.sleep(HEAR_S)
 
     async def _guard(self, process: Process) -> None:
         """End the process when it has used more than it may."""

@@ -287,8 +287,8 @@ class Runtime(Protocol):
         Called while it serves, and when it has `ended`, before the directory goes.
         """
 
-    def phases(self, directory: str) -> Sequence[Phase]:
+    async def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
 
-    def told(self, directory: str) -> Mapping[str, Any] | None:
+    async def told(self, directory: str) -> Mapping[str, Any] | None:
         """What else it has said of itself there; None if nothing."""

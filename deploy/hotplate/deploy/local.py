@@ -108,7 +108,7 @@ class LocalEngine(Engine):
             self._settings,
             self.standbys,
         )
-        self._adopt()
+        await self._adopt()
         self.standbys.start()
         loop = asyncio.get_running_loop()
         self._settle_timer = loop.call_later(self._settings.settle_after_s, self._settle)
@@ -165,13 +165,14 @@ class LocalEngine(Engine):
         await self._around.http.close()
         self._cgroups.close()
 
-    def _adopt(self) -> None:
+    async def _adopt(self) -> None:
         """Take over what still runs; clear away the rest.
 
         Standbys of another engine have ended with it, or end now: they serve nobody.
         """
         unknown = set(self._records.ids())
         kept: set[Path] = set()
+        ending: list[LocalReplica] = []
         for record in self._records.load():
             groups = self._records.groups(record.id)
             enclosure = self._cgroups.adopt(
@@ -185,7 +186,10 @@ class LocalEngine(Engine):
                 unknown.discard(record.id)
                 kept.update(groups)
                 if record.stopping:
-                    self._stop(adopted, "it was being stopped when the last engine ended")
+                    ending.append(adopted)
+        await asyncio.gather(*(replica.resume() for replica in self._replicas.values()))
+        for adopted in ending:
+            self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(kept)
         if strays := Strays(unknown, self._records.standbys(), groups):

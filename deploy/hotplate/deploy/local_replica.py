@@ -77,8 +77,13 @@ class LocalReplica:
         replica._attempt = Attempt.adopt(record, process, enclosure, around)
         ready = record.ready_at is not None
         replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
-        replica._follow(record.place)
         return replica
+
+    async def resume(self) -> None:
+        """Go on with the process that was adopted."""
+        assert self.place is not None
+        await self._attempt.hear()
+        self._follow(self.place)
 
     def view(self) -> Replica:
         """What the engine reports of it."""
@@ -88,7 +93,7 @@ class LocalReplica:
             state=self.state,
             reason=self._reason,
             address=self._attempt.address if self._attempt.process else "",
-            told=self._attempt.told(),
+            told=self._attempt.told,
             resources=self.workload.resources,
             restarts=self._restarts,
             created_at=self.created_at,

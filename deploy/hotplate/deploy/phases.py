@@ -44,6 +44,19 @@ class PhaseLog:
         return tuple(self._phases.values())
 
 
+def believable(said: Iterable[Phase], since: float, now: float) -> list[Phase]:
+    """What a process says of its own phases, moved to where it can have been: between its birth
+    and now, Unix seconds. A bento's code may have written it."""
+    return [
+        replace(
+            phase,
+            start=_within(phase.start, since, now),
+            end=None if phase.end is None else _within(phase.end, max(since, phase.start), now),
+        )
+        for phase in said
+    ]
+
+
 def merge(
     noted: Iterable[Phase], own: Iterable[Phase], ready_at: float | None = None
 ) -> tuple[Phase, ...]:

@@ -32,8 +32,8 @@ class EngineRuntime:
     async def keep(self, directory: str, *, ended: bool) -> None:
         await self._bentos.keep(directory, ended=ended)
 
-    def told(self, directory: str) -> Mapping[str, Any] | None:
-        return self._bentos.told(directory)
+    async def told(self, directory: str) -> Mapping[str, Any] | None:
+        return await self._bentos.told(directory)
 
-    def phases(self, directory: str) -> Sequence[Phase]:
-        return [Phase(p.name, p.start, p.end) for p in self._bentos.phases(directory)]
+    async def phases(self, directory: str) -> Sequence[Phase]:
+        return [Phase(p.name, p.start, p.end) for p in await self._bentos.phases(directory)]

@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Any, Optional
 
 FILE_NAME = "methods.json"
-MOST_CHARACTERS = 100
+KINDS = ("a command", "a mounted application", "batchable methods", "async methods")
+"""What a service may have that may run side by side without threads."""
+MOST_BYTES = 64 << 10
+"""Of the file."""
 MOST_BATCH = 1000
+MOST_CONCURRENCY = 1_000_000
 
 _written: dict[int, Any] = {}
 """The `traffic.concurrency` that its author wrote, by the identity of the service."""
@@ -61,36 +65,38 @@ def note(path: Path, said: dict[str, Any]) -> None:
         os.replace(draft, path)
 
 
-def read(path: Path) -> Optional[dict[str, Any]]:  # noqa: UP045
-    """What was noted there; None if nothing was."""
+def noted_in(content: bytes) -> Optional[dict[str, Any]]:  # noqa: UP045
+    """What was noted, by what such a file contains; None if nothing was."""
     try:
-        return checked(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        return checked(json.loads(content[:MOST_BYTES]))
+    except (ValueError, RecursionError):
         return None
 
 
 def checked(said: Any) -> Optional[dict[str, Any]]:  # noqa: UP045
-    """The same, from somebody who is not trusted; None if it is nothing of the kind."""
+    """The same, from somebody who is not trusted, as a bento's code can write there too; None if
+    it is nothing of the kind."""
     try:
-        concurrency = said["concurrency"]
+        concurrency, learns = said["concurrency"], said["learns"].split(", ")
+        bounded = min(MOST_CONCURRENCY, max(1, int(concurrency))) if concurrency else None
         return {
-            "concurrency": max(1, int(concurrency)) if concurrency else None,
-            "learns": str(said["learns"])[:MOST_CHARACTERS],
+            "concurrency": bounded,
+            "learns": ", ".join(kind for kind in KINDS if kind in learns),
             "batch": min(MOST_BATCH, max(0, int(said["batch"]))),
             "only_tasks": bool(said["only_tasks"]),
         }
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
 
 
 def _learns(service: Any, apis: list[Any]) -> str:
-    kinds = {
-        "a command": service.has_custom_command(),
-        "a mounted application": bool(service.mount_apps),
-        "batchable methods": any(api.batchable for api in apis),
-        "async methods": any(_is_async(api.func) for api in apis),
-    }
-    return ", ".join(kind for kind, has in kinds.items() if has)
+    has = (
+        service.has_custom_command(),
+        bool(service.mount_apps),
+        any(api.batchable for api in apis),
+        any(_is_async(api.func) for api in apis),
+    )
+    return ", ".join(kind for kind, there in zip(KINDS, has) if there)  # noqa: B905 - Python 3.9
 
 
 def _is_async(function: Any) -> bool:

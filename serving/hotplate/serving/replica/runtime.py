@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache import foreign_folder
 from hotplate.cache.errors import CacheError
 from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.room import full, is_full
-from hotplate.serving.replica import methods
+from hotplate.serving.replica import journal, methods
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.compiled import CompiledCode, variables
 from hotplate.serving.replica.compiled import key as compiled_key
@@ -23,7 +24,7 @@ from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento
 from hotplate.serving.replica.home import add_hub_model, copy_bento
 from hotplate.serving.replica.inherited import for_replica
-from hotplate.serving.replica.journal import FILE_NAME, Journal, Phase
+from hotplate.serving.replica.journal import Phase
 from hotplate.serving.replica.model_folders import (
     AGENT_SOCKET,
     ModelFolders,
@@ -146,13 +147,13 @@ class BentoRuntime:
             raise error from None
         return self._command(workload, folder, linked.result(), *made)
 
-    def phases(self, directory: str) -> Sequence[Phase]:
+    async def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
-        return Journal(Path(directory) / FILE_NAME).phases()
+        return journal.phases_in(await _said(directory, journal.FILE_NAME, journal.MOST_BYTES))
 
-    def told(self, directory: str) -> Mapping[str, Any] | None:
+    async def told(self, directory: str) -> Mapping[str, Any] | None:
         """What the process there has said of its service's methods; None if nothing."""
-        return methods.read(Path(directory) / methods.FILE_NAME)
+        return methods.noted_in(await _said(directory, methods.FILE_NAME, methods.MOST_BYTES))
 
     async def keep(self, directory: str, *, ended: bool) -> None:
         """Keep what the process in that directory has made for those after it."""
@@ -257,7 +258,7 @@ class BentoRuntime:
                 "depends": dict(workload.depends),
                 "overrides": dict(workload.config_overrides),
                 "workers": processes,
-                "journal": str(folder / FILE_NAME),
+                "journal": str(folder / journal.FILE_NAME),
                 "modules": str(modules),
                 "stop_grace_s": workload.stop_grace_s,
                 "absent": list(models.absent),
@@ -306,6 +307,14 @@ def _beside(folder: Path) -> Path:
 def _make_folders(folder: Path) -> None:
     (folder / "home" / COUNTS).mkdir(parents=True)
     (folder / TEMPORARY).mkdir()
+
+
+async def _said(directory: str, name: str, most_bytes: int) -> bytes:
+    """What a file of a replica's folder begins with; nothing where it cannot be read."""
+    try:
+        return await foreign_folder.aside(foreign_folder.read, f"{directory}/{name}", most_bytes)
+    except OSError:
+        return b""
 
 
 async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:
