@@ -57,10 +57,10 @@ async def test_a_deployment_knows_the_url_that_whoever_asked_for_it_was_shown(
     row = cloud.store.find_deployment(cloud.user.organization.id, "echo")
     assert public_url(row, ApiSettings()) == made["urls"][0]
     asked = {"bento": "echo:v1", "envs": [{"name": "A", "value": "1"}]}
-    async with cloud.http.put(ONE, json=asked, headers={"Host": "[fd00::1]:3000"}) as answer:
-        assert (await answer.json())["urls"] == ["http://[fd00::1]:7100"]
+    async with cloud.http.put(ONE, json=asked, headers={"Host": "[::1]:3000"}) as answer:
+        assert (await answer.json())["urls"] == ["http://[::1]:7100"]
     row = cloud.store.find_deployment(cloud.user.organization.id, "echo")
-    assert public_url(row, settings) == "https://[fd00::1]:7100"
+    assert public_url(row, settings) == "https://[::1]:7100"
     assert public_url(row, replace(settings, advertise_host="gpu.lab")) == "https://gpu.lab:7100"
     assert public_url(replace(row, host=""), settings) == "https://localhost:7100"
 

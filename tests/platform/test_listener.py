@@ -37,7 +37,12 @@ class Door:
         self.token = f"X-YATAI-API-TOKEN: {token}\r\n".encode()
 
     def head(self, method: str, path: str, extra: bytes = b"") -> bytes:
-        return f"{method} {path} HTTP/1.1\r\nHost: a\r\n".encode() + self.token + extra + b"\r\n"
+        return (
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n".encode()
+            + self.token
+            + extra
+            + b"\r\n"
+        )
 
     async def caller(self) -> Caller:
         caller = await Caller.to(self.port)
@@ -94,8 +99,8 @@ MALFORMED = {
         b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         400,
     ),
-    "a bad url": (b"GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-    "a NUL": (b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    "a bad url": (b"GET http://[::1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    "a NUL": (b"GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     "3000 headers": (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 3000 + b"\r\n", 400),
     "a header of 1 MB": (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n", 431),
     "a target of 1 MB": (b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\n\r\n", 431),
@@ -153,7 +158,7 @@ async def test_a_caller_that_leaves_in_the_middle_of_its_body_is_no_fault_of_our
 async def test_odd_bytes_in_a_token_a_charset_and_a_coding_are_the_callers_fault(
     door: Door,
 ) -> None:
-    odd = b"GET /api/v1/current_org HTTP/1.1\r\nHost: a\r\nX-YATAI-API-TOKEN: \xff\xfe\r\n\r\n"
+    odd = b"GET /api/v1/current_org HTTP/1.1\r\nHost: [::1]\r\nX-YATAI-API-TOKEN: \xff\xfe\r\n\r\n"
     caller = await door.caller()
     caller.send_raw(odd)
     assert (await caller.answer()).status == 401

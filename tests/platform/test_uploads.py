@@ -128,7 +128,7 @@ async def test_a_body_that_is_cut_off_leaves_nothing(
 ) -> None:
     await cloud.register("bento", "echo", "v1")
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"PUT {BENTO}/upload HTTP/1.1\r\nHost: x\r\nX-YATAI-API-TOKEN: {cloud.token}\r\n"
+    head = f"PUT {BENTO}/upload HTTP/1.1\r\nHost: localhost\r\nX-YATAI-API-TOKEN: {cloud.token}\r\n"
     tar = tar_of({"weights": bytes(2_990_000)})
     writer.write(f"{head}Content-Length: {len(tar)}\r\n\r\n".encode() + tar[:2_000_000])
     await until(lambda: blobs.used_bytes() > 0)

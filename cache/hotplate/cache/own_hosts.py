@@ -52,8 +52,9 @@ class OwnHosts:
             return "Host is missing; an HTTP/1.1 request names it."
         for field in given:
             if not self.know(field):
+                named = f" {host!r}" if (host := host_of(field)[:100]) else ""
                 return (
-                    f"Host {field[:100]!r} is no name of this server: call it by one of its own, "
+                    f"Host{named} is no name of this server: call it by one of its own, "
                     "or add this one to its setting 'hosts'."
                 )
         return ""
