@@ -40,7 +40,11 @@ class WebServer:
     """Serves `files` by path; folders get a page of links."""
 
     def __init__(
-        self, files: Mapping[str, bytes], tls: ssl.SSLContext | None = None, **ways: Any
+        self,
+        files: Mapping[str, bytes],
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        **ways: Any,
     ) -> None:
         self.files = dict(files)
         self.tags = {path: f'"{number}"' for number, path in enumerate(files)}
@@ -56,11 +60,11 @@ class WebServer:
         self._news = threading.Condition()
         self._held: tuple[str, str] | None = None
         self.released = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = _Server((host, 0), _handler(self))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         scheme = "http" if tls is None else "https"
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
+        self.url = f"{scheme}://{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def change(self, path: str, content: bytes) -> None:

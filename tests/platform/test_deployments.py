@@ -130,6 +130,17 @@ async def test_a_bento_whose_hub_model_is_at_no_revision_is_refused(
     assert refused.value.status == 400
 
 
+async def test_a_bento_whose_model_is_at_a_hub_that_nobody_has_listed_is_refused(
+    cloud: Cloud,
+) -> None:
+    about = {"model_id": "x/y", "revision": "1f" * 20, "endpoint": "http://169.254.169.254"}
+    model = {"tag": "hf:abc", "registry": "huggingface", "metadata": about}
+    await cloud.push_bento(version="v2", more=f"models: {json.dumps([model])}")
+    with pytest.raises(Refused, match=r"listed in model_endpoints of \[platform\]") as refused:
+        await cloud.deploy(bento="echo:v2")
+    assert refused.value.status == 400
+
+
 async def test_a_bento_that_is_not_uploaded_cannot_be_deployed(cloud: Cloud) -> None:
     await cloud.register("bento", "echo", "v2")
     with pytest.raises(Refused, match=r"'echo:v2' is not uploaded \(upload pending\)"):

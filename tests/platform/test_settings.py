@@ -39,6 +39,8 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
         ("[platform]\nprot = 1", {}, "did you mean 'port'?"),
         ("[platform]\ntls_key = 'k.pem'", {}, "platform.tls_key: 'k.pem' is not allowed"),
         ("[platform]\nprometheus_url = 'prom:9090'", {}, "must be a URL, e.g. http://"),
+        ("[platform]\nmodel_endpoints = ['hub']", {}, "must be URLs, e.g. https://hub"),
+        ("[platform]\nmodel_endpoints = [1]", {}, "is no list of texts"),
         ("[plattform]\nport = 1", {}, "did you mean 'platform'?"),
         ("", {"HOTPLATE_PLATFORM__PROT": "1"}, "did you mean 'port'?"),
         ("[platform]\nport = 'x'", {}, "platform.port: 'x' is not a int"),

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import yaml
 
 from hotplate.cache.errors import CacheError
+from hotplate.cache.hubs import Hubs
 from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.recipe import read_recipe
@@ -118,13 +119,16 @@ def model(name: str, version: str, manifest: str) -> Any:
     return SimpleNamespace(name=name, version=version, manifest=manifest)
 
 
-def runtime_of(folder: Path, agent: Agent, compiled: CompiledCode | None = None) -> BentoRuntime:
+def runtime_of(
+    folder: Path, agent: Agent, compiled: CompiledCode | None = None, hubs: Sequence[str] = ()
+) -> BentoRuntime:
     return BentoRuntime(
         Environments(folder / "environments"),
         agent,
         trees=folder,
         parts=folder / "parts",
         compiled=compiled,
+        hubs=Hubs(tuple(hubs)),
     )
 
 

@@ -75,7 +75,7 @@ async def test_bentoml_finds_a_hubs_model_though_the_hub_is_down(
         fake = Agent({"bento": bento})
         async with agent(tmp_path / "data") as client:
             monkeypatch.setattr(fake, "pull_to_disk", client.pull_to_disk)
-            runtime = runtime_of(tmp_path, fake)
+            runtime = runtime_of(tmp_path, fake, hubs=[hub.url])
             await runtime.prepare(Served(), "r", str(tmp_path / "first"), Phases())
             assert hub.sent_bytes == len(b"weights") + len(b"{}")
             hub.close()
@@ -95,7 +95,7 @@ async def test_what_cannot_be_had_is_left_to_bentoml(tmp_path: Path) -> None:
     bento = write_bento(tmp_path / "bento", "", hub_models=[described("http://hub.invalid")])
     lend_own_environment(tmp_path, bento)
     fake = Agent({"bento": bento})
-    command = await runtime_of(tmp_path, fake).prepare(
+    command = await runtime_of(tmp_path, fake, hubs=["http://hub.invalid/"]).prepare(
         Served(), "r", str(tmp_path / "replica"), Phases()
     )
     assert "BENTOML_HF_CACHE_DIR" not in command.env
@@ -118,12 +118,27 @@ async def test_a_revision_cannot_be_a_path(tmp_path: Path, revision: str) -> Non
         lend_own_environment(tmp_path, bento)
         fake = Agent({"bento": bento})
         async with agent(tmp_path / "data") as client:
-            runtime = runtime_of(tmp_path, fake)
+            runtime = runtime_of(tmp_path, fake, hubs=[hub.url])
             fake.pull_to_disk = client.pull_to_disk  # type: ignore[method-assign]
             with pytest.raises(BentoUnusable, match="is no revision of org/name"):
                 await runtime.prepare(Served(), "r", str(tmp_path / "replica"), Phases())
     assert secret.read_text() == "the operator's"
     assert not (tmp_path / "replica" / "hub").exists()
+
+
+async def test_a_hub_that_nobody_has_listed_is_not_asked(tmp_path: Path) -> None:
+    """A bento's author would have the agent ask what only this machine reaches."""
+    with Hub("org/name", FILES) as hub:
+        bento = write_bento(tmp_path / "bento", "", hub_models=[described(hub.url)])
+        lend_own_environment(tmp_path, bento)
+        fake = Agent({"bento": bento})
+        async with agent(tmp_path / "data") as client:
+            fake.pull_to_disk = client.pull_to_disk  # type: ignore[method-assign]
+            with pytest.raises(BentoUnusable, match=r"model_endpoints of \[platform\]"):
+                await runtime_of(tmp_path, fake).prepare(
+                    Served(), "r", str(tmp_path / "replica"), Phases()
+                )
+        assert hub.web.requests == []
 
 
 def test_what_is_there_already_is_not_written_to(tmp_path: Path) -> None:

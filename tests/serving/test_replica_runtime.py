@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from hotplate.cache.errors import CacheError, NoSpace, UnknownManifest
+from hotplate.cache.hubs import Hubs
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.errors import (
     BentoUnusable,
@@ -110,7 +111,7 @@ def test_a_damaged_description_is_refused(tmp_path: Path, damage: dict[str, obje
     about = yaml.safe_load((bento / "bento.yaml").read_text())
     (bento / "bento.yaml").write_text(yaml.safe_dump({**about, **damage}))
     with pytest.raises(BentoUnusable, match="is damaged"):
-        read_bento(bento)
+        read_bento(bento, Hubs())
 
 
 async def test_a_required_variable_without_a_value_is_named(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import contextlib
 import ssl
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.http_connection import Connection
 from hotplate.cache.locations import hide
 from hotplate.cache.origin import Came, unheard
+from hotplate.cache.reach import is_public
 
 _REDIRECTS = 10
 _REDIRECT = (301, 302, 303, 307, 308)
@@ -21,6 +22,9 @@ _IDLE_CONNECTIONS = 16
 """Kept per host for the next requests."""
 
 _SCRATCH_BYTES = 1 << 16
+_SKIPPED_BYTES = 1 << 20
+"""Of a redirect's body; a longer one costs its connection."""
+_TRAILERS = 64
 
 
 class Answer:
@@ -34,6 +38,8 @@ class Answer:
         self.status, version, self.headers = head
         self.body_bytes = 0
         """How much of the body was read."""
+        self.public = connection.public
+        """Whether it came from the internet."""
         self._connection = connection
         self._chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
         length = self.headers.get("content-length", "")
@@ -118,15 +124,20 @@ class Answer:
         if self._left < 0:
             raise ConnectionError("sent a chunk of negative size")
         if self._left == 0:
-            while self._connection.read_line():
-                pass  # trailers
+            for _ in range(_TRAILERS):
+                if not self._connection.read_line():
+                    break
+            else:
+                raise ConnectionError(f"sent more than {_TRAILERS} trailers")
             self._ended = True
 
 
 class HttpClient:
     """Thread-safe; a connection serves one request at a time and is kept for the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_public: Callable[[str], bool] = is_public) -> None:
+        """`is_public` tells numeric addresses of the internet."""
+        self._is_public = is_public
         self._context = ssl.create_default_context()
         self._lock = threading.Lock()
         self._idle: dict[tuple[str, str], list[Connection]] = defaultdict(list)
@@ -140,28 +151,31 @@ class HttpClient:
         url: str,
         headers: Mapping[str, str] | None = None,
         leave: bool = True,
+        public: bool = False,
     ) -> Iterator[Answer]:
         """The answer after redirects (to another host if `leave`), whatever its status.
 
-        `Authorization`, and a user in the URL, go to that host only. Raises OriginUnavailable,
-        UnknownUrl for a redirect that leads nowhere.
+        `Authorization`, and a user in the URL, go to that host only. What the internet answers
+        redirects to the internet only; `public`: as if it had led to `url`. Raises
+        OriginUnavailable, UnknownUrl for a redirect that leads nowhere.
         """
         start, sent = urlsplit(url), dict(headers or {})
         for _ in range(_REDIRECTS):
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise UnknownUrl(f"{hide(url)} is no address of a file")
-            if parts.netloc.rpartition("@")[2] != start.netloc.rpartition("@")[2]:
+            moved = parts.netloc.rpartition("@")[2] != start.netloc.rpartition("@")[2]
+            if moved or (start.scheme, parts.scheme) == ("https", "http"):
                 sent.pop("Authorization", None)
-            with self._exchange(method, url, parts, sent) as answer:
+            with self._exchange(method, url, parts, sent, public) as answer:
                 target = answer.headers.get("location")
                 further = urljoin(url, target or "")
                 stays = urlsplit(further).netloc == parts.netloc
                 if answer.status not in _REDIRECT or target is None or not (leave or stays):
                     yield answer
                     return
-                answer.skip()
-                url = further
+                answer.skip(_SKIPPED_BYTES)
+                url, public = further, public or answer.public
         raise UnknownUrl(f"{hide(start.geturl())} redirects more than {_REDIRECTS} times")
 
     def close(self) -> None:
@@ -177,10 +191,10 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _exchange(
-        self, method: str, url: str, parts: SplitResult, headers: Mapping[str, str]
+        self, method: str, url: str, parts: SplitResult, headers: Mapping[str, str], public: bool
     ) -> Iterator[Answer]:
         try:
-            connection, head = self._sent(method, parts, _with_user(parts, headers))
+            connection, head = self._sent(method, parts, _with_user(parts, headers), public)
         except (OSError, ValueError) as exc:
             raise unavailable(hide(url), exc) from exc
         answer = Answer(connection, url, method, head)
@@ -190,11 +204,11 @@ class HttpClient:
             self._keep(parts, connection, answer.reusable)
 
     def _sent(
-        self, method: str, parts: SplitResult, headers: Mapping[str, str]
+        self, method: str, parts: SplitResult, headers: Mapping[str, str], public: bool
     ) -> tuple[Connection, tuple[int, str, dict[str, str]]]:
         """A connection on which the request was sent and answered."""
         while True:
-            connection = self._take(parts)
+            connection = self._take(parts, public)
             try:
                 connection.send(method, parts, headers)
                 return connection, connection.read_head()
@@ -206,11 +220,15 @@ class HttpClient:
                 self._keep(parts, connection, reusable=False)
                 raise
 
-    def _take(self, parts: SplitResult) -> Connection:
+    def _take(self, parts: SplitResult, public: bool) -> Connection:
         with self._lock:
             idle = self._idle[parts.scheme, parts.netloc]
-            connection = idle.pop() if idle else None
-        connection = connection or Connection(parts, self._context)
+            connection = next((one for one in reversed(idle) if one.public or not public), None)
+            if connection is not None:
+                idle.remove(connection)
+        connection = connection or Connection(
+            parts, self._context, public=public, is_public=self._is_public
+        )
         with self._lock:
             self._busy.add(connection)
             closed = self._closed

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 from urllib.parse import SplitResult, quote
 
+from hotplate.cache.errors import UnknownUrl
+from hotplate.cache.reach import is_public
+
 T = TypeVar("T")
 
 NO_PROGRESS_S = 30
@@ -32,6 +35,9 @@ _WAKE_BYTES = 1 << 20
 """Of a body. To be woken for each packet costs a tenth as much as to receive and verify it. Not on
 a connection's first answer: it would keep the kernel from opening the window."""
 
+_HEADS = 10
+"""Of one answer: those that only say that it will come (100, 103), and its own."""
+
 _PATH = "/%:@!$&'()*+,;=~-._"
 _QUERY = _PATH + "?"
 
@@ -45,9 +51,14 @@ class Connection:
         context: ssl.SSLContext,
         silence_s: float = NO_PROGRESS_S,
         connect_s: float = _CONNECT_S,
+        public: bool = False,
+        is_public: Callable[[str], bool] = is_public,
     ) -> None:
+        """`public`: at addresses of the internet only; raises UnknownUrl where there are none."""
         port = url.port or (443 if url.scheme == "https" else 80)
-        raw = socket.create_connection((url.hostname or "", port), connect_s)
+        raw = _connect(url.hostname or "", port, connect_s, is_public if public else None)
+        self.public = is_public(raw.getpeername()[0])
+        """Whether it leads to the internet."""
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._silence_s = silence_s
         self.used = False
@@ -88,13 +99,15 @@ class Connection:
 
     def read_head(self) -> tuple[int, str, dict[str, str]]:
         """Status, HTTP version, and headers with small names, of the next answer."""
-        while True:
+        for _ in range(_HEADS):
             lines = self._until(b"\r\n\r\n").split("\r\n")
             version, _, rest = lines[0].partition(" ")
             if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
                 raise ConnectionError(f"answered something other than HTTP: {lines[0][:80]!r}")
             if not rest.startswith("1"):
                 break
+        else:
+            raise ConnectionError(f"answered {_HEADS} times that it will answer")
         fields = (line.partition(":") for line in lines[1:])
         headers = {name.lower(): value.strip() for name, _, value in fields}
         length = headers.get("content-length", "0")
@@ -155,6 +168,25 @@ class Connection:
             with contextlib.suppress(BlockingIOError):
                 return read()
         raise TimeoutError(f"gave nothing for {self._silence_s:g} s")
+
+
+def _connect(
+    host: str, port: int, connect_s: float, allowed: Callable[[str], bool] | None
+) -> socket.socket:
+    """What is looked at is what is connected to: a name may be another address at the next look."""
+    if allowed is None:
+        return socket.create_connection((host, port), connect_s)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(filter(allowed, dict.fromkeys(str(one[4][0]) for one in found)))
+    if not addresses:
+        raise UnknownUrl(
+            f"{host} is an address of this machine or its network, to which an answer from the "
+            "internet has led; name it yourself if that is meant"
+        )
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((address, port), connect_s)
+    return socket.create_connection((addresses[-1], port), connect_s)
 
 
 def _timeval(seconds: float) -> bytes:

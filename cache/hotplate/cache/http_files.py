@@ -19,6 +19,7 @@ _PAGE_BYTES = 16 << 20
 _FOLDERS = 10_000
 """More are no folder of a model but a part of the web."""
 
+_FILES = 100_000
 _ASKED_AT_ONCE = 16
 _PACKED = (".gz", ".tgz", ".br", ".zst")
 """Files that some servers call encoded, though their bytes are what their name says."""
@@ -86,19 +87,23 @@ class HttpFiles:
 
     def _walk(self, folder: str) -> Iterator[str]:
         """URLs of all files below a folder's page, which links files and folders by name."""
-        folders = [folder]
+        folders, seen, files = [folder], {folder}, 0
         for at in folders:
-            if len(folders) > _FOLDERS:
-                raise UnknownUrl(f"{hide(folder)} has more than {_FOLDERS} folders")
             with self._client.ask("GET", at) as answer:
                 if answer.status != 200:
                     raise refusal(at, answer.status)
                 page = answer.read_all(_PAGE_BYTES).decode(errors="replace")
             for link in _links(page, at):
                 if not link.endswith("/"):
+                    files += 1
                     yield link
-                elif link not in folders:
+                elif link not in seen:
+                    seen.add(link)
                     folders.append(link)
+                if len(folders) > _FOLDERS or files > _FILES:
+                    raise UnknownUrl(
+                        f"{hide(folder)} has more than {_FOLDERS} folders or {_FILES} files"
+                    )
 
 
 class HttpSource:
@@ -119,7 +124,7 @@ class HttpSource:
         self._headers = dict(headers or {})
         self._conditions = _conditions(version.tag) if tagged else {}
         self._tagged = tagged and bool(version.tag)
-        self._target: str | None = None
+        self._target: tuple[str, bool] | None = None
         self._whole: WholeBody | None = None
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
@@ -173,9 +178,9 @@ class HttpSource:
     @contextlib.contextmanager
     def _answer(self, headers: Mapping[str, str]) -> Iterator[Answer]:
         """From where redirects or a signature led last time, as long as that holds."""
-        target = self._target
-        if target is not None:
-            with self._client.ask("GET", target, headers) as answer:
+        if self._target is not None:
+            target, public = self._target
+            with self._client.ask("GET", target, headers, public=public) as answer:
                 if answer.status not in (401, 403, 404, 410):
                     yield answer
                     return
@@ -183,7 +188,7 @@ class HttpSource:
         address = self._address()
         with self._client.ask("GET", address, self._headers | dict(headers)) as answer:
             if answer.status in (200, 206) and _host(answer.url) != _host(self._version.url):
-                self._target = answer.url
+                self._target = answer.url, answer.public
             yield answer
 
     def _check_span(self, answer: Answer, offset: int, last: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,11 +19,11 @@ from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.http_client import Answer, HttpClient
 from hotplate.cache.http_files import HttpSource, refusal, tag_of
 from hotplate.cache.hub_url import HubUrl, is_commit
+from hotplate.cache.hubs import own_hub
 from hotplate.cache.locations import Location, Version
 from hotplate.cache.member_path import Tree
 from hotplate.cache.origin import Source
 
-_ENDPOINT = "https://huggingface.co"
 _INFO_BYTES = 8 << 20
 _FILES_MAX = 10_000
 """Of one model; each is asked for once before any of them is brought."""
@@ -34,7 +35,7 @@ class HubFiles:
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
-        self._endpoint = os.environ.get("HF_ENDPOINT") or _ENDPOINT
+        self._endpoint = own_hub(os.environ)
         self._token = os.environ.get("HF_TOKEN", "")
 
     def find(self, url: str) -> Location:
@@ -82,9 +83,9 @@ class HubFiles:
             headers = answer.headers
         commit = headers.get("x-repo-commit", file.revision)
         length = headers.get("x-linked-size") or headers.get("content-length", "")
-        if commit != file.revision or not length.isdigit():
+        if commit != file.revision or re.fullmatch("[0-9]{1,15}", length) is None:
             raise OriginUnavailable(
-                f"{file} is of commit {commit} and has {length or 'no'} bytes, says the hub; "
+                f"{file} is of commit {commit[:80]!r} and has {length[:80]!r} bytes, says the hub; "
                 "ask again"
             )
         tag = headers.get("x-linked-etag") or tag_of(headers)

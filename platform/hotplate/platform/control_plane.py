@@ -22,6 +22,7 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.cache import descriptors
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
+from hotplate.cache.hubs import Hubs, own_hub
 from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.room import Room
 from hotplate.cache.view import VIEWS
@@ -108,12 +109,14 @@ async def serve(
     )
     gpus = ", ".join(sorted({gpu.name for gpu in machine.gpus}))
     compiled = CompiledCode(data.root / "compiled", blobs, agent, gpus)
+    hubs = Hubs(settings.model_endpoints, own_hub(os.environ))
     bentos = BentoRuntime(
         environments,
         agent,
         trees=data.folder("agent") / "trees",
         parts=data.folder("parts"),
         compiled=compiled,
+        hubs=hubs,
     )
     walls = Walls(_hidden(settings, data))
     if walls.refusal:
@@ -142,6 +145,7 @@ async def serve(
         advertise_host=_advertised(settings),
         scheme=scheme,
         own=OwnHosts(settings.host, settings.own_hosts),
+        hubs=hubs,
     )
     controller = Controller(
         store,

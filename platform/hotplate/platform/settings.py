@@ -22,6 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
+from hotplate.cache.hubs import endpoint_place
 from hotplate.cache.own_hosts import is_host
 from hotplate.platform.errors import BadSetting
 
@@ -56,6 +57,8 @@ class PlatformSettings:
     """SQLAlchemy URL; empty = SQLite in the data directory."""
     blobs_url: str = ""
     """fsspec URL of bentos and models; empty = a folder of the data directory."""
+    model_endpoints: tuple[str, ...] = ()
+    """Hubs that a bento's models may stay at, beside huggingface.co and `HF_ENDPOINT`."""
     deployment_ports: str = "7100-7999"
     """Ports that deployments get, first to last; each keeps its own."""
     arena_bytes: int = 0
@@ -105,6 +108,9 @@ class PlatformSettings:
         _check("tls_key", self.tls_key, not self.tls_key or bool(self.tls_certificate), "empty")
         for name in self.hosts:
             _check("hosts", name, is_host(name), "a name or an address, e.g. models.example.com")
+        for endpoint in self.model_endpoints:
+            good = endpoint_place(endpoint) is not None
+            _check("model_endpoints", endpoint, good, "URLs, e.g. https://hub.example.com")
         first, last = self.port_range()
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"

@@ -47,7 +47,7 @@ def make_app(
     auth = Auth(store)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
-    source = Source(store, unpacking, HubModels(blobs), settings.unpack_wait_s)
+    source = Source(store, unpacking, HubModels(blobs, settings.hubs), settings.unpack_wait_s)
     app = web.Application(
         middlewares=[turn_strangers_away(settings.own), answer_errors, auth.middleware()],
         client_max_size=settings.json_limit_bytes,

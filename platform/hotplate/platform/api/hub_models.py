@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.cache.hubs import Hubs
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Artifact
 from hotplate.serving.replica.bento import hub_models
@@ -13,8 +14,9 @@ from hotplate.serving.replica.errors import BentoUnusable
 
 
 class HubModels:
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: BlobStore, hubs: Hubs) -> None:
         self._blobs = blobs
+        self._hubs = hubs
 
     async def check(self, bento: Artifact) -> None:
         """Raises Invalid for a bento of which the node's agent could not bring the models."""
@@ -27,4 +29,4 @@ class HubModels:
         """In the file that replicas start from: what the client has registered says as it likes."""
         entry = self._blobs.get_manifest(bento.files).get("bento.yaml")
         if entry is not None and entry.blob is not None:  # as it was when the bento was unpacked
-            hub_models(read_description(b"".join(self._blobs.chunks(entry.blob))))
+            hub_models(read_description(b"".join(self._blobs.chunks(entry.blob))), self._hubs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hotplate.cache.archive_limits import ArchiveLimits
+from hotplate.cache.hubs import Hubs
 from hotplate.cache.own_hosts import OwnHosts
 
 
@@ -39,6 +40,8 @@ class ApiSettings:
     """Parts of an upload that nobody finished are removed after this, at a start of the server."""
     json_limit_bytes: int = 16 << 20
     """A JSON body at most; manifests hold schemas and readmes of up to 4 MB."""
+    hubs: Hubs = field(default_factory=Hubs)
+    """Where models of bentos may stay."""
     archive: ArchiveLimits = field(default_factory=ArchiveLimits)
     """What one uploaded tar may hold."""
 

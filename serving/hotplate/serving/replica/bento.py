@@ -9,6 +9,7 @@ from typing import Any
 
 from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.hub_url import HubUrl
+from hotplate.cache.hubs import Hubs
 from hotplate.serving.replica.description import read_description
 from hotplate.serving.replica.errors import BentoUnusable
 
@@ -26,9 +27,9 @@ class Bento:
     """Models that stay at a hub, each frozen to a commit."""
 
 
-def read_bento(folder: Path) -> Bento:
+def read_bento(folder: Path, hubs: Hubs) -> Bento:
     """Raises `BentoUnusable` for what is not a bento, or one of the legacy format, or that names
-    a model at a hub that cannot be one."""
+    a model at a hub that is none of `hubs`."""
     try:
         about = read_description((folder / "bento.yaml").read_bytes())
     except (FileNotFoundError, ValueError) as error:
@@ -48,34 +49,37 @@ def read_bento(folder: Path) -> Bento:
         raise BentoUnusable(
             "The bento.yaml of the bento is damaged (image or envs); build the bento again."
         )
-    return Bento(folder, image, tuple(envs), hub_models(about))
+    return Bento(folder, image, tuple(envs), hub_models(about, hubs))
 
 
-def hub_models(about: Mapping[str, Any]) -> tuple[HubUrl, ...]:
+def hub_models(about: Mapping[str, Any], hubs: Hubs) -> tuple[HubUrl, ...]:
     """Those that BentoML would download from a hub before the service starts.
 
-    `about` is what `bento.yaml` says. Raises `BentoUnusable` for what is no model of a hub.
+    `about` is what `bento.yaml` says. Raises `BentoUnusable` for what is no model of one of these
+    hubs.
     """
     models = about.get("models")
-    return tuple(_hub_models(models if isinstance(models, list) else ()))
+    return tuple(_hub_models(models if isinstance(models, list) else (), hubs))
 
 
-def _hub_models(models: Sequence[Any]) -> Iterator[HubUrl]:
+def _hub_models(models: Sequence[Any], hubs: Hubs) -> Iterator[HubUrl]:
     for model in models:
         about = model.get("metadata") if isinstance(model, dict) else None
         if not isinstance(about, dict) or model.get("registry") != "huggingface":
             continue
         if about.get("model_id") and about.get("revision"):
             try:
-                yield HubUrl(
+                found = HubUrl(
                     str(about["model_id"]),
                     str(about["revision"]),
                     endpoint=str(about.get("endpoint") or ""),
                     include=_patterns(about.get("include")),
                     exclude=_patterns(about.get("exclude")),
                 )
+                hubs.check(found)
             except UnknownUrl as error:
-                raise BentoUnusable(f"The bento names a model that no hub has: {error}.") from error
+                raise BentoUnusable(f"A model of the bento cannot be had: {error}.") from error
+            yield found
 
 
 def _patterns(given: Any) -> tuple[str, ...]:

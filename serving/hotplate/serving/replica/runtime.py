@@ -14,6 +14,7 @@ from typing import Any
 from hotplate.cache import foreign_folder
 from hotplate.cache.errors import CacheError
 from hotplate.cache.hub_url import HubUrl
+from hotplate.cache.hubs import Hubs
 from hotplate.cache.room import full, is_full
 from hotplate.serving.replica import journal, methods
 from hotplate.serving.replica.bento import read_bento
@@ -117,8 +118,11 @@ class BentoRuntime:
         trees: Path,
         parts: Path,
         compiled: CompiledCode | None = None,
+        hubs: Hubs | None = None,
     ) -> None:
-        """Without `compiled`, what a replica compiles is its own."""
+        """Without `compiled`, what a replica compiles is its own; without `hubs`, bentos may name
+        the known one only."""
+        self._hubs = hubs or Hubs()
         self._compiled = compiled
         self._environments = environments
         self._agent = agent
@@ -177,7 +181,7 @@ class BentoRuntime:
         recorder.begin("environment")
         parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
         tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
-        bento = await asyncio.to_thread(read_bento, Path(tree.root))
+        bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
         env = service_variables(workload, bento.envs)
         copying = _to_its_end(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(copying)
