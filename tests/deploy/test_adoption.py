@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,24 +67,32 @@ async def test_one_that_is_still_starting_is_adopted_too(tmp_path: Path) -> None
         await until(engine, states(S.READY))
 
 
-async def settle_by_call(engine: LocalEngine) -> None:
-    await engine.settle()
-
-
-async def wait_for_the_timer(engine: LocalEngine) -> None:
-    assert states(S.READY)(engine.replicas())
-
-
-@pytest.mark.parametrize("settle", [settle_by_call, wait_for_the_timer])
-async def test_an_orphan_that_nobody_wants_is_stopped(
-    tmp_path: Path, settle: Callable[[LocalEngine], Awaitable[None]]
+async def test_an_orphan_that_nobody_wants_is_stopped_when_all_wishes_are_stated(
+    tmp_path: Path,
 ) -> None:
     _, pid = await leave_one_running(tmp_path)
-    soon = replace(QUICK, settle_after_s=0.3 if settle is wait_for_the_timer else 30.0)
-    async with running(tmp_path, settings=soon) as engine:
-        await settle(engine)
+    async with running(tmp_path) as engine:
+        await engine.settle()
         await until(engine, states())
         assert not runs(pid)
+
+
+async def test_no_clock_ends_what_was_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever states the wishes may hang for as long as it likes."""
+    name, pid = await leave_one_running(tmp_path)
+    async with running(tmp_path) as engine:
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        with monkeypatch.context() as patched:
+            patched.setattr(loop, "time", lambda: now() + 86_400)
+            for _ in range(50):
+                await asyncio.sleep(0)
+        (adopted,) = engine.replicas()
+        assert adopted.id == name
+        assert adopted.state in (S.READY, S.UNREADY)
+        assert runs(pid)
 
 
 async def test_a_process_whose_record_is_of_another_version_is_stopped(tmp_path: Path) -> None:

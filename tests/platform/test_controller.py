@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from hotplate.deploy.engine import ReplicaState
+from hotplate.deploy.engine import ReplicaState, Workload, WorkloadKey
 from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.store.records import Wanted
@@ -372,8 +372,14 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
     world.deploy(least=1)
     damaged = world.bento("v2", {**MANIFEST, "services": [3]})
     store.create_deployment(world.user, "damaged", damaged, config(1, 1))
+    survivors = FakeEngine()
+    damaged_key = WorkloadKey("default", "damaged", 1, "Echo")
+    await survivors.scale(Workload(damaged_key, "echo", "v2", ""), 1)
+    world.engine.found.update(survivors.found)
     async with running(world):
         await until(lambda: world.gateway.route() and world.gateway.routed())
+        assert not world.engine.settled, "what the damaged one wants has not been said"
+        assert world.engine.removed == []
     store.close()
 
 

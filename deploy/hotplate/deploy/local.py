@@ -110,8 +110,6 @@ class LocalEngine(Engine):
         )
         await self._adopt()
         self.standbys.start()
-        loop = asyncio.get_running_loop()
-        self._settle_timer = loop.call_later(self._settings.settle_after_s, self._settle)
         self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
 
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
@@ -122,7 +120,8 @@ class LocalEngine(Engine):
         self._wake.set()
 
     async def settle(self) -> None:
-        self._settle()
+        self._settled = True
+        self._wake.set()
 
     def replicas(self) -> Sequence[Replica]:
         return [replica.view() for replica in self._replicas.values()]
@@ -147,14 +146,13 @@ class LocalEngine(Engine):
 
     async def stop_all(self) -> None:
         self._wishes.clear()
-        self._settle()
+        self._settled = True
         for replica in list(self._replicas.values()):
             self._stop(replica, "everything is being stopped")
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        self._settle_timer.cancel()
         self._drop_timer()
         tasks = [self._reconciler, *self._tasks]
         for task in tasks:
@@ -194,11 +192,6 @@ class LocalEngine(Engine):
         groups += self._cgroups.leftovers(kept)
         if strays := Strays(unknown, self._records.standbys(), groups):
             self._do(clear_away(strays, self._records))
-
-    def _settle(self) -> None:
-        self._settled = True
-        self._settle_timer.cancel()
-        self._wake.set()
 
     def _changed(self) -> None:
         self._news.set()

@@ -19,7 +19,5 @@ class LocalSettings:
     """How long a replica that ended by itself waits before it starts again."""
     standby: StandbySettings = field(default_factory=StandbySettings)
     """How many warm processes are kept."""
-    settle_after_s: float = 30.0
-    """Adopted replicas that nobody has asked for are stopped this long after the start."""
     log_tail_lines: int = 20
     """Lines of the log that are reported with a replica that ended by itself."""

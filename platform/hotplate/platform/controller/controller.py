@@ -63,6 +63,8 @@ class Controller:
         """Whether every deployment of the store has been heard of."""
         self._unknown: dict[int, int] = {}
         """Failed steps per deployment not yet read: a route table without it would end it."""
+        self._unstated: set[int] = set()
+        """Deployments of which the engine has not been told yet what is wanted."""
         self.gateways = Gateways(self._demand_changed, self._gateway_came)
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
         self._reconciler = Reconciler(
@@ -153,13 +155,14 @@ class Controller:
             await self._engine.start()
             for deployment in await self._store.run(self._store.wanted_deployments):
                 self._unknown[deployment.id] = 0
+                self._unstated.add(deployment.id)
                 self._look_at(deployment.id)
             self._listed = True
             async with asyncio.TaskGroup() as group:
                 await self._step_all()
                 group.create_task(self._watch_engine())
                 group.create_task(self._queries.run())
-                while self._unknown:  # what they want is not stated yet, so it is not settled
+                while self._unstated:  # however long it takes: what they have goes on
                     await self._wait()
                     await self._step_all()
                 await self._engine.settle()
@@ -242,6 +245,7 @@ class Controller:
             try:
                 await self._reconciler.step(deployment_id)
                 self._unknown.pop(deployment_id, None)
+                self._unstated.discard(deployment_id)
             except Exception as error:
                 # One deployment's trouble must not stop the others: it is tried again.
                 tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
