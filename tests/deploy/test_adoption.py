@@ -67,6 +67,16 @@ async def test_one_that_is_still_starting_is_adopted_too(tmp_path: Path) -> None
         await until(engine, states(S.READY))
 
 
+async def test_one_that_cannot_call_its_services_any_more_is_replaced(tmp_path: Path) -> None:
+    name, pid = await leave_one_running(tmp_path)
+    async with running(tmp_path) as engine:
+        await engine.scale(workload(depends={"Back": "http://hotplate:new@127.0.0.1:1"}), 1)
+        (replaced,) = await until(engine, lambda all: states(S.READY)(all) and all[0].id != name)
+        await engine.scale(workload(depends={"Back": "http://hotplate:new@127.0.0.1:1"}), 1)
+        assert engine.replicas()[0].id == replaced.id
+        assert not runs(pid)
+
+
 async def test_an_orphan_that_nobody_wants_is_stopped_when_all_wishes_are_stated(
     tmp_path: Path,
 ) -> None:

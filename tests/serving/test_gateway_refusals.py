@@ -157,8 +157,8 @@ async def test_pickles_are_refused_from_outside_only(kitchen: Kitchen) -> None:
     request = {"method": "POST", "body": b"x", "content_type": "Application/vnd.bentoml+PICKLE"}
     answer = await kitchen.ask("/echo", **request)
     assert (answer.status, answer.error["code"]) == (415, "pickle_refused")
-    await kitchen.serve(internal=True)
-    assert (await kitchen.ask("/echo", **request)).body == b"x"
+    await kitchen.serve(internal=True, secret_digest=hashlib.sha256(b"ours").hexdigest())
+    assert (await kitchen.ask("/echo", **request, Hotplate_Secret="ours")).body == b"x"
 
 
 @pytest.mark.parametrize("ending", ["", "?a=b"])
@@ -167,8 +167,9 @@ async def test_what_replicas_tell_gateways_is_not_told_to_callers(
 ) -> None:
     await kitchen.wake()
     for internal in (False, True):
-        await kitchen.serve(internal=internal)
-        answer = await kitchen.ask(f"/hotplate/running{ending}")
+        digest = hashlib.sha256(b"ours").hexdigest()
+        await kitchen.serve(internal=internal, secret_digest=digest)
+        answer = await kitchen.ask(f"/hotplate/running{ending}", Hotplate_Secret="ours")
         assert (answer.status, answer.error["code"]) == (404, "not_found")
     assert not kitchen.backend.requests
 
@@ -265,6 +266,7 @@ async def test_a_form_with_a_pickle_among_its_parts_is_refused(kitchen: Kitchen)
     )
     late.send_raw(bytes(100_000) + bad)  # most of it has gone to the replica by then
     assert (await late.answer()).status == 415
-    await kitchen.serve(internal=True)
-    answer = await kitchen.ask("/echo", method="POST", body=bad, Content_Type=FORM)
+    await kitchen.serve(internal=True, secret_digest=hashlib.sha256(b"ours").hexdigest())
+    ours = {"Hotplate_Secret": "ours"}
+    answer = await kitchen.ask("/echo", method="POST", body=bad, Content_Type=FORM, **ours)
     assert answer.body == bad

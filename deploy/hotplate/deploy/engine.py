@@ -66,7 +66,7 @@ class Workload:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The service's configuration as the author wrote it (`bento.yaml` services[].config)."""
     depends: Mapping[str, str] = field(default_factory=dict)
-    """URL per service that this one depends on."""
+    """URL per service that this one depends on, with the secret that opens it."""
     resources: Resources = Resources()
     workers: int = 1
     cold_start_timeout_s: float = 1800.0

@@ -117,6 +117,7 @@ class LocalEngine(Engine):
             if replica is not None and replica.workload.key == workload.key:
                 self._stop(replica, "drained" if replica.serves else "nobody wants it any more")
         self._wishes[workload.key] = _Wish(workload, count)
+        self._stop_cut_off(workload)
         self._wake.set()
 
     async def settle(self) -> None:
@@ -275,6 +276,14 @@ class LocalEngine(Engine):
         running = [r.place for r in self._replicas.values() if r.place and r.has_process]
         busy_gpus = {gpu for place in running for gpu in place.gpus}
         self.standbys.give_way(max(0, free_bytes), busy_gpus)
+
+    def _stop_cut_off(self, workload: Workload) -> None:
+        """Those whose services are no longer reached as they were told, as after another version
+        of the platform, or another cluster's token."""
+        for replica in self._replicas.values():
+            told = replica.workload
+            if told.key == workload.key and dict(told.depends) != dict(workload.depends):
+                self._stop(replica, "the services that it calls have other URLs now")
 
     def _stop(self, replica: LocalReplica, reason: str) -> None:
         if replica.state is not ReplicaState.STOPPING:

@@ -150,7 +150,7 @@ async def serve(
     controller = Controller(
         store,
         engine,
-        _rules(machine, shown),
+        _rules(machine, shown, data.secret("cluster-token")),
         _addresses(settings),
         ControllerMetrics(registry),
         prometheus,
@@ -262,7 +262,8 @@ def _add_admin(store: Store, secret: str) -> None:
     store.add_token(admin.id, ADMIN, secret)
 
 
-def _rules(machine: Machine, shown: ApiSettings) -> Rules:
+def _rules(machine: Machine, shown: ApiSettings, key: str) -> Rules:
+    """`key` is the installation's: what is derived from it need not be kept."""
     capacity = machine.capacity
     whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
     ceiling = Ceiling(whole, machine.cpu_overcommit is not None, capacity.arena_note)
@@ -273,6 +274,9 @@ def _rules(machine: Machine, shown: ApiSettings) -> Rules:
         namespace=shown.cluster,
         url=lambda deployment: public_url(deployment, shown),
         ceiling=ceiling,
+        secret=lambda revision: hmac.digest(
+            key.encode(), f"services of revision {revision.uid}".encode(), "sha256"
+        ).hex(),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -136,7 +137,12 @@ def _dependency(
         timeout_s=service.timeout_s,
         hold_limit_s=service.workload.cold_start_timeout_s,
         internal=True,
+        secret_digest=_digest(service.secret),
     )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest() if secret else ""
 
 
 def _reachable(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hotplate.autoscaler.amounts import NOTHING, Amounts
@@ -16,6 +16,7 @@ from hotplate.platform.controller.ceiling import Ceiling
 from hotplate.platform.controller.instance_types import named
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Artifact, Deployment, Revision
+from hotplate.serving.replica.siblings import calling_url
 from hotplate.serving.replica.slots import slots
 from hotplate.serving.replica.variables import cloud_variables
 
@@ -33,6 +34,8 @@ class Service:
     """The platform keeps tasks of it."""
     port: int = 0
     """The gateway's, for those that call it; 0 = nobody but the public does."""
+    secret: str = field(default="", repr=False)
+    """What those that call it prove themselves with."""
 
     @property
     def name(self) -> str:
@@ -53,6 +56,8 @@ class Rules:
     """What the API calls `kube_namespace`."""
     url: Callable[[Deployment], str] = lambda deployment: f"http://localhost:{deployment.port}"
     """Where its callers reach a deployment."""
+    secret: Callable[[Revision], str] = lambda revision: ""
+    """What services of a revision prove to each other's gateway with."""
 
 
 def services_of(
@@ -106,6 +111,7 @@ def _service(
         for dependency in described.get("dependencies") or ()
         if dependency.get("service")
     )
+    secret = rules.secret(revision)
     timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
     workload = Workload(
         key=WorkloadKey(deployment.organization.name, deployment.name, revision.number, name),
@@ -118,7 +124,7 @@ def _service(
         cloud=cloud_variables(deployment.name, rules.namespace, rules.url(deployment)),
         config_overrides=overrides,
         config=config,
-        depends={n: f"http://{rules.dependency_host}:{revision.ports[n]}" for n in needs},
+        depends={n: calling_url(rules.dependency_host, revision.ports[n], secret) for n in needs},
         resources=rules.ceiling.cap(_resources(asked, config, rules)),
         request_timeout_s=timeout_s,
         **_limits(asked, config),
@@ -130,6 +136,7 @@ def _service(
         timeout_s,
         has_tasks=has_tasks,
         port=0 if entry else revision.ports[name],
+        secret=secret,
     )
 
 

@@ -43,6 +43,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.routes import Route
+from hotplate.serving.gateway.siblings import is_the_secret, refuse_strangers
 from hotplate.serving.gateway.task_calls import TaskCall
 
 RESERVED_PREFIX = b"/hotplate/"
@@ -101,14 +102,16 @@ def admit(
     """The terms for one request on `route`; `ready` says whether a replica takes requests, `task`
     what it asks of a task that the platform keeps: what one has become is told in any case.
 
-    Raises Unauthorized, RouteRefused, PathReserved, PickleRefused, BodyTooLarge, NotReady
-    or BadTimeout.
+    Raises Unauthorized, PageRefused, RouteRefused, PathReserved, PickleRefused, BodyTooLarge,
+    NotReady or BadTimeout.
     """
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
         return Local(b'{"status": "ok"}')
     if route.relayed:
         return Terms(False, route.hold_limit_s, route.timeout_s)
+    if route.internal:
+        refuse_strangers(route, request)
     if route.cors is not None and is_preflight(request):
         status, lines, said = preflight(route.cors, request)
         return Local(said, status, lines)
@@ -131,6 +134,15 @@ def admit(
         organization=_organization(route, request) if route.organization_header else "",
         priority=urgency(request.priority) if request.priority else USUAL_PRIORITY,
     )
+
+
+def takes_authorization(route: Route, request: RequestHead) -> bool:
+    """Whether a replica gets the request's `Authorization`, which else is the gateway's alone."""
+    if route.relayed:
+        return True
+    if route.token_digests is not None:
+        return False
+    return not (request.authorization and is_the_secret(route, request.authorization))
 
 
 def pickle_refused() -> PickleRefused:

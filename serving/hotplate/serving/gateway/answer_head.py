@@ -26,6 +26,7 @@ REASONS = {
     200: b"OK",
     400: b"Bad Request",
     401: b"Unauthorized",
+    403: b"Forbidden",
     404: b"Not Found",
     408: b"Request Timeout",
     413: b"Content Too Large",

@@ -61,6 +61,7 @@ MODULES = (
     "routes",
     "sending",
     "share",
+    "siblings",
     "slots",
     "tap",
     "task_exchange",

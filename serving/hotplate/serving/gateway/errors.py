@@ -8,6 +8,7 @@
 │   └── MethodRefused     501  CONNECT
 ├── BadTimeout            400  X-Request-Timeout-Seconds is no positive number
 ├── Unauthorized          401  no or a wrong bearer token
+├── PageRefused           403  a web page asks where only services may
 ├── PathReserved          404  what replicas tell gateways only
 ├── BodyTooLarge          413
 ├── PickleRefused         415  a pickle from outside
@@ -95,10 +96,17 @@ class BadTimeout(GatewayError):
 
 
 class Unauthorized(GatewayError):
-    """The route lets nobody in without one of its bearer tokens."""
+    """The route lets nobody in without one of its bearer tokens, or its revision's secret."""
 
     code = "unauthorized"
     status = 401
+
+
+class PageRefused(GatewayError):
+    """A browser asks for a web page, on a route that only services of its bento call."""
+
+    code = "page_refused"
+    status = 403
 
 
 class PathReserved(GatewayError):

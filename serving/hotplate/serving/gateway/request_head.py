@@ -56,10 +56,12 @@ PLATFORM_SECRET = b"x-yatai-api-token"
 """The stock client sends its platform token in it; it never reaches user code."""
 TASK_ID = b"hotplate-task-id"
 """Tells our worker which task it runs; only a gateway sends it."""
+SECRET = b"hotplate-secret"
+"""Of the services of one revision, which call each other; it never reaches user code."""
 DUE = b"hotplate-due"
 """From a gateway to the one that owns a route: when the answer is due, in seconds of the machine's
 monotonic clock, of a request that waited with an earlier owner."""
-TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, DUE}
+TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, SECRET, DUE}
 WEBSOCKET = b"websocket"
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
 NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT}
@@ -141,6 +143,8 @@ class RequestHead:
     """The lines that are passed on as they came."""
     repeats: bool
     """Nothing in it is this one request's own, so it may come again as it is."""
+    secret: bytes = b""
+    """By which a service shows of which revision it is; empty = none."""
     due_at: float = math.inf
     """When its answer is due, where another gateway has counted its time; loop seconds."""
     made: Made = field(default_factory=Made, compare=False)
@@ -259,13 +263,16 @@ def read_request(
         peer=peer,
         kept=kept,
         repeats=not (given_id or upgrade or b"traceparent" in noted or DUE in noted),
+        secret=noted.get(SECRET, b""),
         due_at=float(noted[DUE]) if DUE in noted and not peer else math.inf,
     )
 
 
-def with_due(head: bytes, due_at: float) -> bytes:
-    """The head as another gateway is to have it."""
-    return b"%b%b: %.3f\r\n\r\n" % (head[:-2], DUE, due_at)
+def for_owner(head: bytes, secret: bytes, due_at: float) -> bytes:
+    """The head as the gateway that owns the route is to have it."""
+    secret_line = b"%b: %b\r\n" % (SECRET, secret) if secret else b""
+    due_line = b"%b: %.3f\r\n" % (DUE, due_at) if due_at < math.inf else b""
+    return b"%b%b%b\r\n" % (head[:-2], secret_line, due_line)
 
 
 def _forwarded_for(earlier: bytes | None, peer: bytes) -> bytes:

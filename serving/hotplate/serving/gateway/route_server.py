@@ -195,6 +195,8 @@ class RouteServer:
         queue = self.queue
         exchange.begun_at = exchange.begun_at or now
         try:
+            if exchange.refused is not None:
+                raise exchange.refused
             if exchange.due_at <= now:
                 raise DeadlineExceeded(f"{self.route.name}: no slot became free in time.")
             if self.closing:

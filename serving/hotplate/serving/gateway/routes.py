@@ -58,7 +58,9 @@ class Route:
     hold_limit_s: float = 1800.0
     """How long a request waits for the first replica at most (a cold start's limit)."""
     internal: bool = False
-    """Called by other services of the bento only: pickle bodies are allowed."""
+    """Called by other services of its revision only: pickle bodies are allowed."""
+    secret_digest: str = ""
+    """SHA-256 (hex) of the secret of an internal route's callers; empty = nobody has it."""
     slots_from: str = ""
     """Where the number of its replicas' slots is from, for operators: `learnt (async methods)`."""
     schema: str = ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import TYPE_CHECKING
 
-from hotplate.serving.gateway.admission import body_too_large, pickle_refused
+from hotplate.serving.gateway.admission import body_too_large, pickle_refused, takes_authorization
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.multipart import PartWatch
 from hotplate.serving.gateway.phase import ANSWERED, IDEMPOTENT, SENT, STARTED, UNSENT
-from hotplate.serving.gateway.request_head import Field, RequestHead, last_chunk, with_due
+from hotplate.serving.gateway.request_head import Field, RequestHead, for_owner, last_chunk
+from hotplate.serving.gateway.siblings import why_refused
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Sending:
         "plain",
         "prefix",
         "received",
+        "refused",
         "request",
         "request_done",
         "request_id",
@@ -56,6 +57,9 @@ class Sending:
         """None before it is submitted and after its place or slot was given back."""
         self.upstream: Tap | None = None
         self.request_done = False
+        route = server.route
+        self.refused = why_refused(route, request) if route.internal else None
+        """Why it is, whatever follows its head; its body is not waited for."""
         self.due_at = request.due_at
         """When its answer is due, where that was counted before; infinite = here it is counted."""
         self.received = 0
@@ -114,6 +118,7 @@ class Sending:
         """Whether so much of it is here that it may go for a slot, or nothing more comes yet."""
         return (
             self.request_done
+            or self.refused is not None
             or self.received >= enough_bytes
             or self.received > self.server.route.body_limit_bytes
             or self.request.expects_continue
@@ -172,11 +177,11 @@ class Sending:
         message = request.to_replica(
             upstream.host,
             self.request_id,
-            with_authorization=self.server.route.token_digests is None,
+            with_authorization=takes_authorization(self.server.route, request),
             prefix=self.prefix,
         )
-        if self.due_at < inf and upstream.relays:
-            message = with_due(message, self.due_at)
+        if upstream.relays:
+            message = for_owner(message, request.secret, self.due_at)
         if request.upgrade:
             upstream.write(message)
             return

@@ -36,6 +36,7 @@ PARTS = (
     "hotplate.serving.replica.readiness",
     "hotplate.serving.replica.relay",
     "hotplate.serving.replica.reserved",
+    "hotplate.serving.replica.siblings",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
     "hotplate.cache.reader",

@@ -11,7 +11,9 @@ keep other deployments awake, and end a replica because another is down.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Collection  # noqa: UP035
+from typing import Any
+
+from hotplate.serving.replica.siblings import Siblings
 
 ITSELF = "of=itself"
 """The query of the platform's checks."""
@@ -19,8 +21,8 @@ HOLD_S = 20.0
 """How long a service that is called by URL may take to wake: BentoML's clients ask for 30 s."""
 
 
-def answer_for_itself(siblings: Collection[str]) -> None:
-    """Have every service of this process do so; `siblings` are URLs of its own bento's services.
+def answer_for_itself(siblings: Siblings) -> None:
+    """Have every service of this process do so; `siblings` are services of its own revision.
 
     BentoML's own checks of others are off here (`variables.py`), so its answer is for itself, with
     an author's `__is_ready__`; `runner_probe.enabled` of the service's configuration counts.
@@ -40,14 +42,14 @@ def answer_for_itself(siblings: Collection[str]) -> None:
     ServiceAppFactory.readyz = readyz
 
 
-async def _reach(factory: Any, name: str, dependency: Any, siblings: Collection[str]) -> None:
+async def _reach(factory: Any, name: str, dependency: Any, siblings: Siblings) -> None:
     """Raises HTTPException (503) if what a service calls by URL alone is not ready."""
     from _bentoml_impl.client import RemoteProxy
     from starlette.exceptions import HTTPException
 
     try:
         proxy = getattr(factory._service_instance, name)
-        if not isinstance(proxy, RemoteProxy) or dependency.url in siblings:
+        if not isinstance(proxy, RemoteProxy) or siblings.include(dependency.url):
             return
         ready = await asyncio.wait_for(proxy.is_ready(HOLD_S), HOLD_S)
         why_not = "it is not ready"

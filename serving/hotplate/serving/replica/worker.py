@@ -4,8 +4,8 @@ BentoML's own worker runs in it, so that what must be in place before anything b
 (weights, start-up watch) is in place. It runs in the bento's environment: Python >= 3.9, the
 standard library, bentoml, and safetensors where the bento has it.
 
-The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service),
-`overrides` (of the service's configuration), `workers` (processes),
+The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service, with
+the revision's secret), `overrides` (of the service's configuration), `workers` (processes),
 `journal` (file for phases), `modules` (file for the names of what it had imported when ready),
 `stop_grace_s`, `absent` (model files that are not seen before they have arrived), `notes` (lines
 for the log).
@@ -50,6 +50,7 @@ from hotplate.serving.replica.modules import note_modules
 from hotplate.serving.replica.processes import supervise
 from hotplate.serving.replica.readiness import answer_for_itself
 from hotplate.serving.replica.reserved import is_reserved, not_used
+from hotplate.serving.replica.siblings import Siblings
 
 Job = dict[str, Any]
 
@@ -93,8 +94,11 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     failures: list[BaseException] = []
     running = Running(worker, job["workers"], job.get("running"))
     let_failures_out()
-    answer_for_itself(job["depends"].values())
+    siblings = Siblings(job["depends"])
+    answer_for_itself(siblings)
     if job["depends"]:
+        siblings.hide_secrets()
+        siblings.sign_requests()
         keep_sessions()
 
     def wrapped(service: Any, app: Application) -> Application:
@@ -118,6 +122,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     journal.note("init", "begin")
     _wait_for_absent(job["absent"])
     service = _load(job)
+    siblings.sign_requests()
     if first:
         said = methods.describe(service, job["overrides"])
         methods.note(Path(job["journal"]).with_name(methods.FILE_NAME), said)
