@@ -56,7 +56,7 @@ def _limited(test: Callable[..., Any]) -> Callable[..., Any]:
 
 
 TEST_S = 1.5 * PATIENCE_S
-LIMITS = Limits(linger_s=0.1, ready_hold_s=0.4)
+LIMITS = Limits(linger_s=0.1, ready_hold_s=0.4, hosts=("model.test",))
 
 
 class Kitchen:

@@ -186,6 +186,9 @@ def _add_roles(commands: Commands) -> None:
     gateway.add_argument(
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
     )
+    gateway.add_argument(
+        "--hosts", default="", help="NAME,… by which browsers call, beside loopback names"
+    )
     gateway.add_argument("--access-log", help="file that gets a line for every answer")
     gateway.add_argument(
         "--replace", action="store_true", help="take over from the one that serves --routes now"
@@ -309,6 +312,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
     compiled.use(os.environ)
 
     from hotplate.platform.roles import run_gateway
+    from hotplate.serving.gateway.limits import Limits
     from hotplate.serving.gateway.server import GatewaySettings, Linked
 
     link = {
@@ -328,7 +332,15 @@ def _gateway(arguments: argparse.Namespace) -> None:
         token = _token(arguments.token_file)
         source = Linked(arguments.control_plane, token, Path(arguments.state))
     access_log = Path(arguments.access_log) if arguments.access_log else None
-    run_gateway(GatewaySettings(source, arguments.admin, arguments.replace, access_log=access_log))
+    run_gateway(
+        GatewaySettings(
+            source,
+            arguments.admin,
+            arguments.replace,
+            limits=Limits(hosts=_hosts(arguments.hosts)),
+            access_log=access_log,
+        )
+    )
 
 
 def _cache(arguments: argparse.Namespace) -> int:

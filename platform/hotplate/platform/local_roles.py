@@ -43,6 +43,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             admin=f"127.0.0.1:{ports['gateway']}",
             state=data.folder("gateway"),
             token_file=token,
+            hosts=",".join(settings.own_hosts),
             access_log=settings.access_log,
         ),
         _role(

@@ -99,6 +99,7 @@ def _public(
     ]
     closed = bool(revision.config.get("access_authorization"))
     config = service.workload.config
+    rules = (config.get("http") or {}).get("cors") or {}
     return Route(
         name=public_name(deployment),
         host=addresses.public_host,
@@ -111,7 +112,8 @@ def _public(
         ready_path=ready_path(config),
         tasks=task_paths(revision.bento.manifest),
         tasks_apart=slots.of(service).tasks > 0,
-        cors=_cors((config.get("http") or {}).get("cors") or {}, closed),
+        cors=_cors(rules, closed),
+        cors_in_replica=bool(rules.get("enabled") and rules.get(ORIGIN_PATTERN)),
         token_digests=tokens if closed else None,
         refuse=_refusal(deployment),
         tls_certificate=addresses.tls_certificate,
@@ -192,9 +194,12 @@ def _replica_routes(
     )
 
 
+ORIGIN_PATTERN = "access_control_allow_origin_regex"
+
+
 def _cors(rules: Mapping[str, Any], closed: bool) -> Cors | None:
     """BentoML's `http.cors`. A closed deployment's pages may send the token, which is ours."""
-    if not rules.get("enabled") or rules.get("access_control_allow_origin_regex"):
+    if not rules.get("enabled") or rules.get(ORIGIN_PATTERN):
         return None
 
     def listed(name: str) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ goes to a replica past its queue, because it must be answered while every slot i
 A service with a path prefix has them below it; `/readyz` and `/metrics` are found without it too,
 because BentoML's clients know no prefix. `GET /livez` and `/healthz` say that the gateway is
 there: it answers them itself, to anybody. It also answers CORS preflights, which carry no token
-and must not wait for a replica, by the service's rules. Below `/hotplate/` replicas answer gateways
+and must not wait for a replica, by the service's rules. What a browser sends for a page of another
+origin is refused where those rules do not allow it. Below `/hotplate/` replicas answer gateways
 only.
 """
 
@@ -28,11 +29,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from hotplate.cache.cross_site import REFUSED, Browsed, is_foreign, nobody
+from hotplate.cache.own_hosts import OwnHosts
 from hotplate.serving.gateway.cors import is_preflight, preflight
 from hotplate.serving.gateway.errors import (
     BadTimeout,
     BodyTooLarge,
+    CrossSite,
     GatewayError,
+    Misdirected,
     NotReady,
     PathReserved,
     PickleRefused,
@@ -102,8 +107,8 @@ def admit(
     """The terms for one request on `route`; `ready` says whether a replica takes requests, `task`
     what it asks of a task that the platform keeps: what one has become is told in any case.
 
-    Raises Unauthorized, PageRefused, RouteRefused, PathReserved, PickleRefused, BodyTooLarge,
-    NotReady or BadTimeout.
+    Raises Misdirected, CrossSite, Unauthorized, PageRefused, RouteRefused, PathReserved,
+    PickleRefused, BodyTooLarge, NotReady or BadTimeout.
     """
     reads = request.method in (b"GET", b"HEAD")
     if reads and request.path in ALIVE_PATHS:
@@ -115,6 +120,8 @@ def admit(
     if route.cors is not None and is_preflight(request):
         status, lines, said = preflight(route.cors, request)
         return Local(said, status, lines)
+    if (request.origin or request.site) and not route.internal:
+        _check_page(route, request, limits.hosts)
     if route.token_digests is not None:
         _authorize(request.authorization, route.token_digests)
     if route.refuse and not (task is not None and task.outlasts):
@@ -198,6 +205,34 @@ def _timeout_s(route: Route, field: bytes) -> float:
             "send a positive number of seconds, such as 2.5, or leave it out."
         )
     return min(asked_s, route.timeout_s)
+
+
+def _check_page(route: Route, request: RequestHead, hosts: Sequence[str]) -> None:
+    """Raises Misdirected and CrossSite, for what a browser was led to send: programs have no page.
+
+    Another deployment's page is another origin's: its author may be hostile to this one.
+    """
+    said = OwnHosts(route.host, tuple(hosts)).refusal([_text(request.host)])
+    if said:
+        raise Misdirected(f"{route.name}: {said}")
+    if route.cors_in_replica:
+        return
+    browsed = Browsed(
+        _text(request.method),
+        _text(request.host),
+        _text(request.origin),
+        _text(request.site),
+        _text(request.value(b"sec-fetch-mode")),
+        _text(request.value(b"sec-fetch-dest")),
+        secure=bool(route.tls_certificate),
+    )
+    if is_foreign(browsed, hosts, route.cors.allows if route.cors else nobody):
+        origin = REFUSED.format(origin=(browsed.origin or browsed.site)[:100])
+        raise CrossSite(f"{route.name}: {origin} Allow it with the service's http.cors.")
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
 
 
 def _organization(route: Route, request: RequestHead) -> str:

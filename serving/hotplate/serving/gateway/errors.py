@@ -9,6 +9,8 @@
 ├── BadTimeout            400  X-Request-Timeout-Seconds is no positive number
 ├── Unauthorized          401  no or a wrong bearer token
 ├── PageRefused           403  a web page asks where only services may
+├── CrossSite             403  a page of another origin asks, which CORS does not allow
+├── Misdirected           421  a browser asks under a name that is none of ours
 ├── PathReserved          404  what replicas tell gateways only
 ├── BodyTooLarge          413
 ├── PickleRefused         415  a pickle from outside
@@ -106,6 +108,20 @@ class PageRefused(GatewayError):
     """A browser asks for a web page, on a route that only services of its bento call."""
 
     code = "page_refused"
+    status = 403
+
+
+class Misdirected(GatewayError):
+    """A browser sends it to a name that is none of ours: whoever has the name had it lead here."""
+
+    code = "misdirected_request"
+    status = 421
+
+
+class CrossSite(GatewayError):
+    """A browser sends it for a page of another origin, which the service's CORS does not allow."""
+
+    code = "cross_site"
     status = 403
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 class Limits:
     """Bounds on callers and on connections to replicas."""
 
+    hosts: tuple[str, ...] = ()
+    """Names by which browsers may call, beside loopback names and the address of the route; with a
+    port those of a proxy that changes `Host`."""
     head_bytes: int = 64 << 10
     """Header section, bytes; above it 431. Uvicorn's own limit for a replica is 64 KiB."""
     head_lines: int = 200

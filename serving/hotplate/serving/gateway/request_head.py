@@ -64,7 +64,9 @@ monotonic clock, of a request that waited with an earlier owner."""
 TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, SECRET, DUE}
 WEBSOCKET = b"websocket"
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"
-NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT}
+ORIGIN, SITE = b"origin", b"sec-fetch-site"
+"""What browsers say of the page that sends a request; programs send neither."""
+NOTED = TAKEN_OUT | {b"authorization", b"content-type", PRIORITY, TIMEOUT, ORIGIN, SITE}
 USUAL_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
 """What a `Connection` header says besides names of fields."""
 ALWAYS_KEPT = frozenset({b"authorization", b"content-type", b"cookie", b"set-cookie"})
@@ -132,6 +134,10 @@ class RequestHead:
     """RFC 9218's field; empty = none."""
     timeout: bytes
     """X-Request-Timeout-Seconds; empty = none."""
+    origin: bytes
+    """Whose page sends it; empty = no page, or a browser that does not say."""
+    site: bytes
+    """Sec-Fetch-Site; the same."""
     given_id: bytes
     """The caller's own id for it; empty = none."""
     host: bytes
@@ -253,6 +259,8 @@ def read_request(
         content_type=noted.get(b"content-type", b"").lower(),
         priority=noted.get(PRIORITY, b""),
         timeout=noted.get(TIMEOUT, b""),
+        origin=noted.get(ORIGIN, b""),
+        site=noted.get(SITE, b""),
         given_id=given_id if len(given_id) <= REQUEST_ID_BYTES else b"",
         host=host,
         forwarded=(

@@ -74,6 +74,8 @@ class Route:
     """Tasks that are kept have slots of their own, on a route of that name and `TASKS`."""
     cors: Cors | None = None
     """Which pages may call it, for what the gateway itself answers; None = it says nothing."""
+    cors_in_replica: bool = False
+    """Only its replicas know which pages may call it: the gateway refuses none."""
     token_digests: tuple[str, ...] | None = None
     """SHA-256 (hex) of the bearer tokens that are let in; None = anybody."""
     organization_header: str = ""

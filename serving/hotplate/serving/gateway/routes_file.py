@@ -212,6 +212,7 @@ DEPLOYMENT: Mapping[str, Key] = {
     ),
     "weights": Key("a table of organizations, each with a number above 0", _weights),
     "may_run_twice": Key("true or false", lambda value: isinstance(value, bool)),
+    "cors_in_replica": Key("true or false", lambda value: isinstance(value, bool)),
     "ready_path": Key(
         "a path that ends in /readyz",
         lambda v: isinstance(v, str) and v.startswith("/") and v.endswith("/readyz"),
