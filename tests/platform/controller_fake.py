@@ -12,8 +12,10 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.platform.controller.ceiling import Ceiling
+from hotplate.platform.controller.company import Company
 from hotplate.platform.controller.rollout import UNSEEN, Rollout
 from hotplate.platform.controller.workloads import Rules, least_amounts, notes
+from hotplate.platform.errors import Alone
 from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
 from hotplate.platform.store.store import Store
 
@@ -44,7 +46,13 @@ class FakeController:
         """What every replica has printed."""
         self._news = asyncio.Event()
         self.quotas_changes = 0
+        self.company = Company()
         self.unwritten: list[DemandRecord] = []
+
+    async def admit(self, organization: str) -> None:
+        served = await self._store.run(self._store.served_organizations)
+        if why := self.company.refusal(organization, served):
+            raise Alone(why)
 
     def poke(self, deployment_id: int) -> None:
         self.poked.append(deployment_id)

@@ -71,7 +71,11 @@ class StandInGateway:
 
 class World:
     def __init__(
-        self, store: Store, engine: FakeEngine, prometheus: Prometheus | None = None
+        self,
+        store: Store,
+        engine: FakeEngine,
+        prometheus: Prometheus | None = None,
+        rules: Rules = RULES,
     ) -> None:
         self.store = store
         self.engine = engine
@@ -80,7 +84,7 @@ class World:
         self.registry = CollectorRegistry()
         metrics = ControllerMetrics(self.registry)
         self.controller = Controller(
-            store, engine, RULES, Addresses("127.0.0.1"), metrics, prometheus
+            store, engine, rules, Addresses("127.0.0.1"), metrics, prometheus
         )
 
     def bento(self, version: str, manifest: dict[str, Any] = MANIFEST) -> int:

@@ -163,6 +163,7 @@ def test_no_line_is_wider_than_it_may_be_and_none_is_cut(words: str, width: int)
         "roles": [role | {"last_end": words}],
         "nodes": [{"name": name, "cpus": 512.0, "in_all": amount, "taken": amount}],
         "disks": [{"path": f"/{name}/{words}", "free_bytes": 1, "total_bytes": 1 << 50}],
+        "walls": {"up": True, "why": ""},
         "short": [words],
     }
     lines = [

@@ -108,6 +108,7 @@ def test_the_page_says_who_runs_what_is_taken_and_what_is_short() -> None:
             {"name": "two", "in_all": amount | {"cpus": 8.0}, "taken": amount, "cpus": 2.0},
         ],
         "disks": [{"path": "/data", "free_bytes": GIB, "total_bytes": 2 * GIB}],
+        "walls": {"up": True, "why": ""},
         "short": ["the agent does not answer"],
     }
     said = said_by(show_platform, page)

@@ -36,6 +36,7 @@ async def cloud(
         roles=lambda: [{"name": "gateway"}],
         disks=lambda: [{"path": "/data"}],
         short=lambda: ["the agent does not answer"],
+        unwalled="no namespaces",
     )
     app.add_routes(pages.routes())
     async with TestServer(app) as server, Cloud(server, store) as cloud:
@@ -47,6 +48,7 @@ async def test_the_platforms_page_says_how_its_parts_are(cloud: Cloud) -> None:
     page = await cloud.call("GET", "/api/v1/hotplate/platform")
     assert page["roles"] == [{"name": "gateway"}]
     assert page["short"] == ["the agent does not answer"]
+    assert page["walls"] == {"up": False, "why": "no namespaces"}
     (node,) = page["nodes"]
     assert (node["name"], node["cpus"]) == ("here", 2)
     assert (node["in_all"]["cpus"], node["taken"]["cpus"]) == (8, 1)

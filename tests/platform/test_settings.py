@@ -66,6 +66,14 @@ def test_a_bad_setting_is_one_sentence(
     assert "\n" not in str(raised.value).strip()
 
 
+def test_what_is_true_or_false_is_so_in_the_environment_too(tmp_path: Path) -> None:
+    name = "HOTPLATE_PLATFORM__TRUST_ORGANIZATIONS"
+    for text, meant in {"false": False, "0": False, "TRUE": True, "1": True}.items():
+        assert loaded(tmp_path, environ={name: text}).trust_organizations is meant
+    with pytest.raises(BadSetting, match="'perhaps' is neither true nor false"):
+        loaded(tmp_path, environ={name: "perhaps"})
+
+
 def test_hosts_are_a_list_in_the_file_and_joined_by_commas_elsewhere(tmp_path: Path) -> None:
     file = loaded(tmp_path, "[platform]\nhosts = ['a.example', 'b.example:8443']")
     assert file.hosts == ("a.example", "b.example:8443")

@@ -43,6 +43,7 @@ from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.api.tasks import Tasks
 from hotplate.platform.checks import checks
 from hotplate.platform.controller.ceiling import Ceiling
+from hotplate.platform.controller.company import Company
 from hotplate.platform.controller.controller import Controller
 from hotplate.platform.controller.instance_types import sizes
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -120,12 +121,7 @@ async def serve(
     )
     walls = Walls(_hidden(settings, data))
     if walls.refusal:
-        data.events.add(
-            "WallsRefused",
-            "replicas can read and change the platform's own files and each other's, as programs "
-            f"of this user, because namespaces cannot be used here ({walls.refusal}); run only "
-            "bentos that you trust, or allow unprivileged user namespaces (Linux 5.12)",
-        )
+        data.events.add("WallsRefused", _unwalled(walls.refusal, settings))
     engine = LocalEngine(
         data.visible_folder("engine"),
         EngineRuntime(bentos),
@@ -150,7 +146,10 @@ async def serve(
     controller = Controller(
         store,
         engine,
-        _rules(machine, shown, data.secret("cluster-token")),
+        replace(
+            _rules(machine, shown, data.secret("cluster-token")),
+            company=company_of(walls, settings),
+        ),
         _addresses(settings),
         ControllerMetrics(registry),
         prometheus,
@@ -180,6 +179,7 @@ async def serve(
             roles=lambda: [state.as_json() for state in role_states(data)],
             disks=lambda: disks_of(folders),
             short=lambda: health.short,
+            unwalled=walls.refusal,
         ).routes()
     )
     app.add_routes(desk.routes())
@@ -223,6 +223,21 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await working
     waiting.cancel()
+
+
+def company_of(walls: Walls, settings: PlatformSettings) -> Company:
+    """Who may be served beside whom within these walls."""
+    return Company("" if settings.trust_organizations else walls.refusal)
+
+
+def _unwalled(why: str, settings: PlatformSettings) -> str:
+    """What it means that replicas are not kept apart."""
+    served = "of every organization" if settings.trust_organizations else "of one organization"
+    return (
+        "replicas can read and change the platform's own files and each other's, as programs of "
+        f"this user, because namespaces cannot be used here ({why}); deployments {served} are "
+        "served: 'hotplate doctor' says what to allow, e.g. unprivileged user namespaces"
+    )
 
 
 def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:

@@ -4,6 +4,7 @@
 ├── NotFound        nothing of that name in the caller's organization
 ├── Conflict        the name is taken, or the thing is in a state that does not allow it
 ├── QuotaExceeded   what a deployment always needs is more than its organization may have
+├── Alone           replicas are not kept apart here, and another organization is served
 ├── Invalid         a request that cannot be carried out as written; the message has the path
 ├── NotThereYet     a part of BentoCloud that Hotplate has not yet; the message says what to do
 ├── BodyCut         the body of an upload ended before all of it had arrived
@@ -59,6 +60,15 @@ class QuotaExceeded(PlatformError):
     """
 
     code = "quota_exceeded"
+
+
+class Alone(PlatformError):
+    """Nothing keeps replicas apart on this machine, and another organization is served on it.
+
+    Let the kernel put up the walls, or say that organizations trust each other.
+    """
+
+    code = "alone"
 
 
 class Invalid(PlatformError):

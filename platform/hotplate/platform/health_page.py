@@ -31,6 +31,7 @@ def show_platform(console: Console, page: Mapping[str, Any]) -> None:
         free, total = disk["free_bytes"] / GIB, disk["total_bytes"] / GIB
         said = f"{free:.1f} of {total:.1f} GiB free at {escape(disk['path'])}"
         say(console, f"{'disk':14} {said}", "  ", _BELOW)
+    say(console, f"{'walls':14} {_walls(page['walls'])}", "  ", _BELOW)
     for sentence in page["short"]:
         say(console, f"[red]{escape(sentence)}[/]", "  ")
 
@@ -44,6 +45,15 @@ def role_line(role: Mapping[str, Any]) -> str:
         times = "once" if role["restarts"] == 1 else f"{role['restarts']} times"
         line += f", started again {times}; the one before it: {escape(role['last_end'])}"
     return line
+
+
+def _walls(walls: Mapping[str, Any]) -> str:
+    if walls["up"]:
+        return "around every replica"
+    return (
+        f"[red]none: {escape(walls['why'])}; replicas can read and change what the platform can, "
+        "and one organization is served: see 'hotplate doctor'[/]"
+    )
 
 
 def _taken(node: Mapping[str, Any]) -> str:

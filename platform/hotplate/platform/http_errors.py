@@ -7,6 +7,7 @@ from aiohttp import web
 from hotplate.cache.errors import BadArchive, CacheError, NoSpace, OriginUnavailable
 from hotplate.deploy.errors import DeployError, UnknownReplica
 from hotplate.platform.errors import (
+    Alone,
     BodyCut,
     BodySlow,
     Conflict,
@@ -29,6 +30,7 @@ STATUSES: dict[type[Exception], int] = {
     NotFound: 404,
     Conflict: 409,
     QuotaExceeded: 403,
+    Alone: 403,
     Invalid: 400,
     NotThereYet: 501,
     BodyCut: 400,

@@ -78,6 +78,9 @@ class PlatformSettings:
     """PEM file with its key; empty = it is in the certificate's file."""
     access_log: str = ""
     """File in which the gateway writes a line for every answer; empty = none."""
+    trust_organizations: bool = False
+    """Whether organizations trust each other: then they are served beside each other even where
+    nothing keeps their replicas apart."""
     drain_s: float = 30.0
     """How long running requests may take to end when the platform stops."""
 
@@ -190,12 +193,21 @@ def _converted(where: str, value: Any, kind: Any) -> Any:
         return tuple(filter(None, (one.strip() for one in parts)))
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
+    if kind is bool:  # of a text, which would be true whatever it says
+        return _truth(where, value)
     try:
         return kind(value)
     except (TypeError, ValueError) as error:
         if issubclass(kind, StrEnum):
             raise BadSetting(f"{where}: {value!r} is none of {', '.join(kind)}") from error
         raise BadSetting(f"{where}: {value!r} is not a {kind.__name__}") from error
+
+
+def _truth(where: str, value: Any) -> bool:
+    truths = {"true": True, "1": True, "false": False, "0": False}
+    if isinstance(value, str) and value.lower() in truths:
+        return truths[value.lower()]
+    raise BadSetting(f"{where}: {value!r} is neither true nor false")
 
 
 def _check(name: str, value: object, good: bool, allowed: str) -> None:

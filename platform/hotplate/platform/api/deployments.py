@@ -65,6 +65,7 @@ class Deployments:
     async def create(self, request: web.Request) -> web.Response:
         """A name that is taken is a conflict, never an update: `deploy` is always a POST."""
         self._check_cluster(request)
+        await self._controller.admit(organization(request).name)
         fields = await body(request)
         bento = await self._source.bento(organization(request), fields.text("bento"))
         config = deployment_config(fields, bento.manifest, self._instance_types())
@@ -89,6 +90,7 @@ class Deployments:
     async def update(self, request: web.Request) -> web.Response:
         """The whole config anew; it starts a terminated deployment. Labels null = unchanged."""
         deployment = await self._named(request)
+        await self._controller.admit(organization(request).name)
         fields = await body(request)
         bento = await self._source.bento(organization(request), fields.text("bento"))
         config = deployment_config(fields, bento.manifest, self._instance_types())
@@ -113,6 +115,7 @@ class Deployments:
     async def roll_out_again(self, request: web.Request) -> web.Response:
         """The same bento and config as a new revision: replicas are replaced one by one."""
         deployment = await self._named(request)
+        await self._controller.admit(organization(request).name)
         latest = deployment.latest
         deployment, _ = await self._store.run(
             self._store.update_deployment,

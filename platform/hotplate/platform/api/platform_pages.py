@@ -18,7 +18,8 @@ Capacity = Mapping[str, Node]
 
 
 class PlatformPages:
-    """`roles`, `disks` and `short` are asked at each request, as JSON."""
+    """`roles`, `disks` and `short` are asked at each request, as JSON; `unwalled` is why replicas
+    are not kept apart from the platform and from each other, "" where they are."""
 
     def __init__(
         self,
@@ -28,6 +29,7 @@ class PlatformPages:
         roles: Callable[[], Sequence[dict[str, Any]]],
         disks: Callable[[], Sequence[dict[str, Any]]],
         short: Callable[[], Sequence[str]],
+        unwalled: str = "",
     ) -> None:
         self._store = store
         self._events = events
@@ -35,6 +37,7 @@ class PlatformPages:
         self._roles = roles
         self._disks = disks
         self._short = short
+        self._unwalled = unwalled
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -59,6 +62,7 @@ class PlatformPages:
                 "disks": list(self._disks()),
                 "nodes": nodes,
                 "short": list(self._short()),
+                "walls": {"up": not self._unwalled, "why": self._unwalled},
             }
         )
 

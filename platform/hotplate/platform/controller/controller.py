@@ -26,7 +26,7 @@ from hotplate.platform.controller.reconciler import Reconciler
 from hotplate.platform.controller.rollout import UNSEEN, Rollout, rollout_of
 from hotplate.platform.controller.routing import Addresses, public_name
 from hotplate.platform.controller.workloads import Rules, least_amounts, notes
-from hotplate.platform.errors import StoreFailed
+from hotplate.platform.errors import Alone, StoreFailed
 from hotplate.platform.prometheus import Prometheus
 from hotplate.platform.store.records import DemandRecord
 from hotplate.platform.store.store import Store
@@ -86,6 +86,14 @@ class Controller:
     def quotas_changed(self) -> None:
         self._quotas_stale = True
         self._wake.set()
+
+    async def admit(self, organization: str) -> None:
+        company = self._rules.company
+        if company.missing:
+            served = await self._store.run(self._store.served_organizations)
+            if why := company.refusal(organization, served):
+                raise Alone(why)
+            self.quotas_changed()  # of two that come at once, one gets no replica
 
     def least(
         self,
@@ -269,8 +277,12 @@ class Controller:
         nothing may be started.
         """
         self._quotas_stale = False
+        company = self._rules.company
         try:
             quotas = await self._store.run(self._store.quotas)
+            if company.missing:
+                served = await self._store.run(self._store.served_organizations)
+                quotas = dict(company.limited(quotas, served))
         except StoreFailed as error:
             log.error("the quotas cannot be read: %s", error)
             asyncio.get_running_loop().call_later(RETRY_S, self.quotas_changed)

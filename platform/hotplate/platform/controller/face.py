@@ -37,6 +37,9 @@ class ControllerFace(Protocol):
     def quotas_changed(self) -> None:
         """The store's quotas are others: hold to them, now."""
 
+    async def admit(self, organization: str) -> None:
+        """Returns where it may have deployments beside those that there are. Raises Alone."""
+
     def least(
         self,
         manifest: Mapping[str, Any],

@@ -13,6 +13,7 @@ from hotplate.deploy.placement import DEFAULT_MEMORY_BYTES
 from hotplate.platform.annotations import binary_of
 from hotplate.platform.bento_manifest import entry_service
 from hotplate.platform.controller.ceiling import Ceiling
+from hotplate.platform.controller.company import APART, Company
 from hotplate.platform.controller.instance_types import named
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import Artifact, Deployment, Revision
@@ -51,6 +52,8 @@ class Rules:
     instance_types: Mapping[str, Resources]
     ceiling: Ceiling
     """The most that one replica can have."""
+    company: Company = APART
+    """Who may be served beside whom."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
     """What the API calls `kube_namespace`."""

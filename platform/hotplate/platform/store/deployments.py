@@ -25,7 +25,7 @@ from hotplate.platform.store.revisions import (
     latest_revision,
     revision_record,
 )
-from hotplate.platform.store.tables import DeploymentRow, RevisionRow
+from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, RevisionRow
 from hotplate.platform.system_packages import skipped
 
 
@@ -140,6 +140,19 @@ class Deployments(Database):
             if row is None:
                 raise NotFound(f"deployment {name!r}: there is none in this organization")
             return deployment_record(session, row)
+
+    def served_organizations(self) -> list[str]:
+        """The names of those that have deployments, also deleted ones that are still to be torn
+        down: the one with the oldest first."""
+        with self._session() as session:
+            oldest = func.min(DeploymentRow.id)
+            query = (
+                select(OrganizationRow.name)
+                .join(DeploymentRow, DeploymentRow.organization_id == OrganizationRow.id)
+                .group_by(OrganizationRow.name)
+                .order_by(oldest)
+            )
+            return list(session.scalars(query))
 
     def deployments(self, organization_id: int) -> list[Deployment]:
         """All that were not deleted, newest first."""
