@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -215,6 +216,27 @@ async def test_a_rollout_goes_on_without_up_and_the_next_up_finds_every_role(
     assert (page["revision"], page["serving"]) == (2, 2)
     assert load.failures == []
     assert harmed.pid("gateway") == before
+
+
+async def test_roles_that_live_and_do_not_answer_are_replaced_and_cost_no_replica(
+    harmed: Platform, url: str
+) -> None:
+    before = await call(f"{url}/cook")
+    roles = ("agent", "gateway", "control-plane")
+    stopped = {role: harmed.pid(role) for role in roles}
+    for pid in stopped.values():
+        os.kill(pid, signal.SIGSTOP)
+
+    async def replaced() -> bool:
+        others = all(harmed.pid(role) != pid for role, pid in stopped.items())
+        return others and await harmed.healthy()
+
+    async with asyncio.timeout(120):
+        await until(replaced, 120)
+    assert (await call(f"{url}/cook"))["pid"] == before["pid"]
+    events = await harmed.hotplate("events")
+    for role in roles:
+        assert re.search(f"the {role} has ended: ended by .*as it had not answered http", events)
 
 
 async def test_an_upload_whose_parts_were_complete_is_finished_by_the_next_control_plane(

@@ -31,16 +31,16 @@ from hotplate.platform.leftovers import end_builds, end_replicas
 from hotplate.platform.local_roles import Role, roles_of
 from hotplate.platform.ports import free_port, is_free, obstacle, reachable
 from hotplate.platform.role_state import SUPERVISOR, RoleState, end_of
+from hotplate.platform.role_watch import ANSWER_S, START_S, until_silent
 from hotplate.platform.settings import PlatformSettings
-
-START_LIMIT_S = 60.0
-"""How long a role may take until it answers its health check."""
 
 RESTARTS = BackoffSettings(first_s=1.0, max_s=30.0, reset_after_s=10.0)
 """Pauses of a role that dies. Without it requests wait or fail, so the longest one is short."""
 STOP_LIMIT_S = 20.0
 """How long a role may take to end after SIGTERM, beyond the drain."""
 
+SILENT_GRACE_S = 5.0
+"""The same for one that does not answer: it will hardly heed that either."""
 
 ROLE = "HOTPLATE_ROLE"
 """Names the data directory and the role to its process, and the process to the next `up`."""
@@ -56,6 +56,10 @@ class Supervisor:
         self._processes: dict[str, Process] = {}
         self._last_ends: dict[str, str] = {}
         """How the process of each role ended that was not asked to."""
+        self._adopted: set[str] = set()
+        """Roles that an earlier `up` has started, when this one began with them."""
+        self._verdicts: dict[str, str] = {}
+        """Why we have ended the process of a role."""
         self._unnoted: dict[str, RoleState] = {}
         """What could not be noted because the disk was full."""
         self._stopping = asyncio.Event()
@@ -130,6 +134,8 @@ class Supervisor:
         if adopted is None and role.name == "control-plane":
             self._check_address()
         process = adopted or self._spawn(role)
+        if adopted is not None:
+            self._adopted.add(role.name)
         self._processes[role.name] = process
         before = RoleState.noted(self._data, role.name)
         if before is None or before.pid != process.pid or not before.runs:
@@ -164,22 +170,31 @@ class Supervisor:
             del self._unnoted[role.name]
 
     async def _healthy(self, role: Role) -> None:
-        """Wait until the role answers. Raises `CannotStart` with the last line of its log."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(START_LIMIT_S), aiohttp.ClientSession() as session:
-                while self._processes[role.name].alive and not self._stopping.is_set():
-                    with suppress(aiohttp.ClientError, TimeoutError):
-                        async with session.get(
-                            role.health_url, timeout=aiohttp.ClientTimeout(5)
-                        ) as answer:
-                            if answer.status == 200:
-                                return
-                    await asyncio.sleep(0.1)
-        if not self._stopping.is_set():
+        """Wait until the role answers; one that an earlier `up` has left and that does not is
+        replaced. Raises `CannotStart` with the last line of its log."""
+        answers = await self._answers(role)
+        if not answers and role.name in self._adopted and not self._stopping.is_set():
+            silence = f"it has not answered {role.health_url} for {START_S:.0f} s"
+            self._last_ends[role.name] = f"ended by 'hotplate up', as {silence}"
+            self._happened("RoleEnded", end_of(role.name, self._last_ends[role.name]))
+            await self._processes[role.name].terminate(SILENT_GRACE_S)
+            await self._start(role)
+            answers = await self._answers(role)
+        if not answers and not self._stopping.is_set():
             raise CannotStart(
                 f"the {role.name} does not start: {last_words(self._data.log(role.name))} "
                 f"(log: {self._data.log(role.name)})"
             )
+
+    async def _answers(self, role: Role) -> bool:
+        """Whether it does, as soon as it does."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S), aiohttp.ClientSession() as session:
+                while self._processes[role.name].alive and not self._stopping.is_set():
+                    if await _status(session, role.health_url) == 200:
+                        return True
+                    await asyncio.sleep(0.1)
+        return False
 
     async def _keep(self, role: Role) -> None:
         """Start a role again whenever it dies; one that dies again and again waits longer."""
@@ -187,7 +202,7 @@ class Supervisor:
         backoff = Backoff(RESTARTS)
         while True:
             began = now()
-            code = await self._processes[role.name].wait()
+            code = await self._end_of(role)
             if self._stopping.is_set():
                 return
             if self._runs(role.name):  # another process has taken over from it
@@ -197,7 +212,8 @@ class Supervisor:
                 continue
             backoff, pause_s = backoff.failed(now() - began)
             ended_at, noted = unix_now(), RoleState.noted(self._data, role.name)
-            how = ending(code, ended_at - (noted.since if noted else ended_at))
+            how = self._verdicts.pop(role.name, "")
+            how = how or ending(code, ended_at - (noted.since if noted else ended_at))
             self._last_ends[role.name] = how
             self._happened("RoleEnded", end_of(role.name, how))
             await asyncio.sleep(pause_s)
@@ -209,6 +225,28 @@ class Supervisor:
             else:
                 down_s = unix_now() - ended_at
                 self._happened("RoleStarted", f"the {role.name} works again after {down_s:.1f} s")
+
+    async def _end_of(self, role: Role) -> int | None:
+        """Wait for the end of its process, and bring that about where it does not answer."""
+        process = self._processes[role.name]
+        silence = asyncio.create_task(self._end_silent(role, process))
+        try:
+            return await process.wait()
+        finally:
+            silence.cancel()
+
+    async def _end_silent(self, role: Role, process: Process) -> None:
+        async with aiohttp.ClientSession() as session:
+
+            async def answers() -> bool:
+                return await _status(session, role.health_url) > 0
+
+            silent_s = await until_silent(answers)
+        how = (
+            f"ended by 'hotplate up', as it had not answered {role.health_url} for {silent_s:.0f} s"
+        )
+        self._verdicts[role.name] = how
+        await process.terminate(SILENT_GRACE_S)
 
     def _happened(self, kind: str, message: str) -> None:
         """Say it here, and keep it for who asks later."""
@@ -270,6 +308,15 @@ class Supervisor:
                 session.post(url, headers=headers) as answer,
             ):
                 await answer.read()
+
+
+async def _status(session: aiohttp.ClientSession, url: str) -> int:
+    """What is answered there; 0 if nothing."""
+    try:
+        async with session.get(url, timeout=aiohttp.ClientTimeout(ANSWER_S)) as answer:
+            return answer.status
+    except (aiohttp.ClientError, TimeoutError):
+        return 0
 
 
 def last_words(log: Path) -> str:
