@@ -40,6 +40,7 @@ PARTS = (
     "hotplate.serving.replica.siblings",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
+    "hotplate.cache.own_token",
     "hotplate.cache.reader",
 )
 
