@@ -137,11 +137,12 @@ def platform_running() -> Iterator[int]:
 
 
 def clean() -> None:
-    """Forget the last demo, but for the built environments: they take the longest to make."""
+    """Forget the last demo, but for the built environments and what they are made from: they take
+    the longest to make."""
     (HOME / "data").mkdir(parents=True, exist_ok=True)
     shutil.rmtree(HOME / "bentoml", ignore_errors=True)
     for path in (HOME / "data").iterdir():
-        if path.is_dir() and path.name != "environments":
+        if path.is_dir() and path.name not in ("environments", "packages"):
             shutil.rmtree(path)
         elif path.is_file():
             path.unlink()

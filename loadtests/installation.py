@@ -28,6 +28,8 @@ from loadtests.child import (
 HOST = "127.0.0.1"
 TOKEN = "bench"
 DEPLOYMENT_PORTS = 20
+PACKAGES = Path("~/.cache/hotplate-benchmarks")
+"""What builds of environments download, for all installations."""
 COMMAND_S = 150.0
 """How long `bentoml deploy` may take: it builds an environment."""
 ASLEEP_S = 30.0
@@ -80,7 +82,7 @@ class Installation:
 
     def pythons(self) -> list[Path]:
         """The interpreters of the environments that were built."""
-        return sorted((self.data / "environments").glob("*/*/bin/python"))
+        return sorted((self.data / "environments").glob("*/*/*/venv/bin/python"))
 
 
 @asynccontextmanager
@@ -92,6 +94,7 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
         path.mkdir()
     ports = f"{port + 1}-{port + DEPLOYMENT_PORTS}"
     settings = f'[platform]\ndeployment_ports = "{ports}"\narena_bytes = {64 << 20}\n'
+    settings += f'package_cache = "{PACKAGES}"\n'
     (data / "hotplate.toml").write_text(settings)
     command = module(
         "hotplate.platform.cli",

@@ -33,6 +33,8 @@ def built_once(folder: Path, factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """What is below `source` but for the hidden, which changes, as hard links below `target`."""
-    target.mkdir(exist_ok=True)
-    subprocess.run(["cp", "-al", *source.glob("[!.]*"), target], check=True)
+    """What is below each organization's folder but for the hidden, which changes, as hard links."""
+    for organization in source.glob("[!.]*"):
+        place = target / organization.name
+        place.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cp", "-al", *organization.glob("[!.]*"), place], check=True)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from tests.packages import PACKAGES
 from tests.patience import PATIENCE_S
 from tests.ports import free_range
 from tests.scenarios.forks import run
@@ -47,9 +48,11 @@ class Platform:
         program: Path = BIN / "hotplate",
         launcher: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        packages: Path = PACKAGES,
     ) -> None:
         """`settings` are further lines of `hotplate.toml`; `program` is the `hotplate` to start, by
-        `launcher` where there is one, with `environ` over our own environment."""
+        `launcher` where there is one, with `environ` over our own environment. What it builds
+        environments from is in `packages`."""
         self.data = data
         self.port = free_range(ports + 1)
         self.url = f"http://127.0.0.1:{self.port}"
@@ -66,6 +69,7 @@ class Platform:
             f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
             f"arena_bytes = {ARENA_BYTES}\n"
             f"unused_files_s = {unused_files_s}\n"
+            f'package_cache = "{packages}"\n'
             f"{settings}"
             # Their processes would cost every scenario; those that are of standbys are elsewhere.
             "\n[standby]\nmode = 'off'\n"

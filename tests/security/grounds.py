@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.packages import packages_of
 from tests.scenarios.platform_process import Platform
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.evil import EVIL, SECRET, VICTIM
@@ -63,6 +64,7 @@ async def grounds(
         settings=settings,
         launcher=_launcher(user),
         environ=environ,
+        packages=packages_of(user),
     )
     _give(folder, user)
     try:

@@ -20,10 +20,14 @@ import yaml
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.hubs import Hubs
+from hotplate.deploy.builds import Builds
+from hotplate.deploy.cgroups import Cgroups
+from hotplate.deploy.walls import Walls
 from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.recipe import read_recipe
 from hotplate.serving.replica.runtime import BentoRuntime, Command
+from tests.packages import PACKAGES
 from tests.patience import PATIENCE_S
 
 
@@ -119,11 +123,21 @@ def model(name: str, version: str, manifest: str) -> Any:
     return SimpleNamespace(name=name, version=version, manifest=manifest)
 
 
+def environments_in(folder: Path, walls: Walls | None = None, **settings: Any) -> Environments:
+    """Those below `folder`, built without walls unless there are some, by a user who may make no
+    control groups."""
+    root = folder / "environments"
+    memory_bytes = settings.pop("memory_bytes", 4 << 30)
+    cgroups = Cgroups(root, memory_bytes, root=folder / "no-such-system")
+    builds = Builds(walls or Walls(), cgroups, memory_bytes)
+    return Environments(root, builds, PACKAGES, **settings)
+
+
 def runtime_of(
     folder: Path, agent: Agent, compiled: CompiledCode | None = None, hubs: Sequence[str] = ()
 ) -> BentoRuntime:
     return BentoRuntime(
-        Environments(folder / "environments"),
+        environments_in(folder),
         agent,
         trees=folder,
         parts=folder / "parts",
@@ -135,11 +149,11 @@ def runtime_of(
 def lend_own_environment(folder: Path, bento: Path) -> None:
     """Make the tests' own virtual environment the one that this bento gets."""
     image = yaml.safe_load((bento / "bento.yaml").read_text())["image"]
-    place = folder / "environments" / read_recipe(bento, image, {}).digest
-    if not place.exists():
-        place.mkdir(parents=True)
-        (place / "tests").symlink_to(sys.prefix, target_is_directory=True)
-        (place / "ready").write_text("tests")
+    kept = environments_in(folder).folder("acme", read_recipe(bento, image, {}).digest)
+    if not kept.path.exists():
+        (kept.path / "tests").mkdir(parents=True)
+        (kept.path / "tests" / "venv").symlink_to(sys.prefix, target_is_directory=True)
+        kept.note_ready("tests", Path(sys.executable).resolve())
 
 
 class Replica:

@@ -15,6 +15,7 @@ from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
 from hotplate.serving.replica.recipe import read_recipe
 from tests.serving.bentos import write_bento, write_wheel
+from tests.serving.replicas import environments_in
 from tests.small_disk import MIB, small_disk
 
 
@@ -31,7 +32,7 @@ def bento_with_wheel(folder: Path, code: str = "", **more: Any) -> Path:
 
 
 async def ensure(environments: Environments, bento: Path, **env: str) -> Environment:
-    return await environments.ensure(bento, image_of(bento), env)
+    return await environments.ensure("acme", bento, image_of(bento), env)
 
 
 def imports_tiny(environment: Environment) -> bool:
@@ -51,46 +52,46 @@ def pipes(folder: Path, *names: str) -> list[Path]:
 
 
 async def test_who_waits_for_a_build_is_told_where_its_output_goes(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": ["echo risen; exit 1"]})
     told: list[str] = []
     for _ in range(2):
         with pytest.raises(EnvironmentFailed):
-            await environments.ensure(bento, image_of(bento), {}, told.append)
-    log = environments.log_path(digest(bento))
+            await environments.ensure("acme", bento, image_of(bento), {}, told.append)
+    log = environments.folder("acme", digest(bento)).log
     assert told == [str(log), "", str(log), ""]
     assert log.read_text().splitlines().count("risen") == 1, "the first build's is gone"
 
 
 async def test_who_finds_an_environment_is_told_of_no_build(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     bento = bento_with_wheel(tmp_path / "bento")
     told: list[str] = []
     await ensure(environments, bento)
-    await environments.ensure(bento, image_of(bento), {}, told.append)
+    await environments.ensure("acme", bento, image_of(bento), {}, told.append)
     assert told == []
 
 
 async def test_an_environment_has_what_the_bento_requires_byte_compiled(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     environment = await ensure(environments, bento_with_wheel(tmp_path / "bento"))
     assert environment.built
     assert imports_tiny(environment)
-    assert list(environment.python.parent.parent.rglob("tiny.*.pyc"))
+    assert list(environment.root.rglob("tiny.*.pyc"))
 
 
 async def test_at_once_or_later_one_recipe_is_built_once(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     one = bento_with_wheel(tmp_path / "one")
     same = bento_with_wheel(tmp_path / "same")
     first, second = await asyncio.gather(ensure(environments, one), ensure(environments, same))
     assert first == second
-    again = await ensure(Environments(tmp_path / "environments"), one)
+    again = await ensure(environments_in(tmp_path), one)
     assert (again.python, again.built) == (first.python, False)
 
 
 async def test_a_caller_that_gives_up_leaves_the_build_to_the_others(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     building, go_on = pipes(tmp_path, "building", "go_on")
     bento = bento_with_wheel(
         tmp_path / "bento", image={"post_commands": [f"echo > {building}; read x < {go_on}"]}
@@ -106,22 +107,21 @@ async def test_a_caller_that_gives_up_leaves_the_build_to_the_others(tmp_path: P
 
 async def test_what_a_kill_left_half_built_is_never_used(tmp_path: Path) -> None:
     bento = bento_with_wheel(tmp_path / "bento")
-    folder = tmp_path / "environments" / digest(bento)
-    (folder / "dead" / "bin").mkdir(parents=True)
-    (folder / "dead" / "bin" / "python").write_text("#!/bin/false")
-    (folder / "ready.draft").write_text("dead")
-    environment = await ensure(Environments(tmp_path / "environments"), bento)
+    folder = tmp_path / "environments" / "acme" / digest(bento)
+    (folder / "dead" / "venv" / "bin").mkdir(parents=True)
+    (folder / "dead" / "venv" / "bin" / "python").write_text("#!/bin/false")
+    (folder / "ready.0123").write_text('{"attempt": "dead", "interpreter": "/bin/sh"}')
+    environment = await ensure(environments_in(tmp_path), bento)
     assert environment.built
     assert imports_tiny(environment)
     assert not (folder / "dead").exists()
 
 
 async def test_an_environment_whose_interpreter_is_gone_is_built_again(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     bento = bento_with_wheel(tmp_path / "bento")
-    python = (await ensure(environments, bento)).python
-    python.unlink()
-    python.symlink_to(tmp_path / "uninstalled")
+    attempt = (await ensure(environments, bento)).root.parent.name
+    environments.folder("acme", digest(bento)).note_ready(attempt, tmp_path / "uninstalled")
     environment = await ensure(environments, bento)
     assert environment.built
     assert imports_tiny(environment)
@@ -133,9 +133,9 @@ async def test_post_commands_run_in_the_environment_beside_the_bento(tmp_path: P
         image={"post_commands": ['python -c \'import tiny, sys; open(sys.prefix + "/p", "w")\'']},
     )
     bento.chmod(0o555)
-    environment = await ensure(Environments(tmp_path / "environments"), bento)
-    assert (environment.python.parent.parent / "p").exists()
-    assert not list((tmp_path / "environments").glob("*/*.bento"))
+    environment = await ensure(environments_in(tmp_path), bento)
+    assert (environment.root / "p").exists()
+    assert [path.name for path in environment.root.parent.iterdir()] == ["venv"]
 
 
 async def test_a_failed_step_says_why_and_can_be_tried_again(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ async def test_a_failed_step_says_why_and_can_be_tried_again(tmp_path: Path) -> 
     bento = bento_with_wheel(
         tmp_path / "bento", image={"post_commands": [f"echo looking; test -e {marker}"]}
     )
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     with pytest.raises(EnvironmentFailed, match=r"test -e .* failed") as failure:
         await ensure(environments, bento)
     assert failure.value.log == ("looking",)
-    assert "$ " in environments.log_path(digest(bento)).read_text()
+    assert "$ " in environments.folder("acme", digest(bento)).log.read_text()
     marker.touch()
     assert imports_tiny(await ensure(environments, bento))
 
@@ -155,7 +155,7 @@ async def test_a_failed_step_says_why_and_can_be_tried_again(tmp_path: Path) -> 
 async def test_a_python_that_is_not_here_is_named_and_not_downloaded(tmp_path: Path) -> None:
     bento = bento_with_wheel(tmp_path / "bento", image={"python_version": "3.99"})
     with pytest.raises(EnvironmentFailed, match=r"Python 3\.99 is not on this machine") as failure:
-        await ensure(Environments(tmp_path / "environments"), bento)
+        await ensure(environments_in(tmp_path), bento)
     assert not failure.value.retry
 
 
@@ -164,7 +164,7 @@ async def test_closing_kills_what_is_being_built(tmp_path: Path) -> None:
     bento = bento_with_wheel(
         tmp_path / "bento", image={"post_commands": [f"echo $$ > {pipe}; sleep 60"]}
     )
-    environments = Environments(tmp_path / "environments")
+    environments = environments_in(tmp_path)
     waiting = asyncio.create_task(ensure(environments, bento))
     pid = int(await asyncio.to_thread(pipe.read_text))
     await environments.close()
@@ -179,7 +179,7 @@ async def test_a_build_stops_before_it_fills_the_disk_and_goes_on_when_there_is_
 ) -> None:
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk", 40 * MIB) as disk:
-        environments = Environments(disk / "environments", disk_reserve_bytes=10 * MIB)
+        environments = environments_in(disk, disk_reserve_bytes=10 * MIB)
         filler = disk / "filler"
         greedy = f"[ -e {disk}/done ] || (head -c {35 * MIB} /dev/zero > {filler}; sleep 60)"
         bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": [greedy]})
@@ -196,7 +196,7 @@ async def test_a_build_stops_before_it_fills_the_disk_and_goes_on_when_there_is_
 async def test_a_disk_that_is_full_fails_a_build_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     with small_disk(tmp_path / "disk", 40 * MIB) as disk:
-        environments = Environments(disk / "environments", disk_reserve_bytes=1)
+        environments = environments_in(disk, disk_reserve_bytes=1)
         fills = f"head -c {60 * MIB} /dev/zero > {disk}/filler"
         bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": [fills]})
         with pytest.raises(EnvironmentFailed, match=r"full.*; free some space") as failed:
@@ -205,8 +205,8 @@ async def test_a_disk_that_is_full_fails_a_build_in_a_sentence(tmp_path: Path) -
 
 
 async def test_environments_that_nobody_uses_go_but_for_the_last_used_ones(tmp_path: Path) -> None:
-    root = tmp_path / "environments"
-    environments = Environments(root)
+    root = tmp_path / "environments" / "acme"
+    environments = environments_in(tmp_path)
     bentos = [bento_with_wheel(tmp_path / f"bento{n}", f"number = {n}") for n in range(3)]
     made = [await ensure(environments, bento) for bento in bentos]
     same = shutil.copytree(bentos[0], tmp_path / "same")
@@ -229,7 +229,7 @@ async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     seen = tmp_path / "seen"
     bento = bento_with_wheel(tmp_path / "bento", image={"post_commands": [f"env > {seen}"]})
-    await ensure(Environments(tmp_path / "environments"), bento, TOKEN="for the build")
+    await ensure(environments_in(tmp_path), bento, TOKEN="for the build")
     names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
     assert {"UV_INDEX_TEST", "TOKEN", "VIRTUAL_ENV", "PATH"} <= names
     assert not {"AWS_SECRET_ACCESS_KEY", "PYTHONDONTWRITEBYTECODE"} & names

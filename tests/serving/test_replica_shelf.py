@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
-from hotplate.serving.replica.environment import Environment, Environments
+from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.shelf import Shelf, bound_script
+from tests.serving.replicas import environments_in
 from tests.serving.test_replica_environment import bento_with_wheel, ensure, imports_tiny
 
 
@@ -20,7 +22,7 @@ async def node(folder: Path, blobs: BlobStore) -> AsyncIterator[Environments]:
     """The environments of a node with an agent, which has no file view."""
     async with run(AgentSettings(folder / "agent", blobs.url)) as url:
         client = AgentClient(url)
-        environments = Environments(folder / "environments", shelf=Shelf(blobs, client))
+        environments = environments_in(folder, shelf=Shelf(blobs, client))
         yield environments
         await environments.close()
         await client.close()
@@ -35,12 +37,12 @@ async def test_what_one_node_has_built_another_takes(tmp_path: Path) -> None:
         assert first.manifests() == set()
     async with node(tmp_path / "second", blobs) as second:
         taken = await ensure(second, bento)
-        assert not second.log_path(taken.digest).exists()  # nothing was built
+        assert not second.folder("acme", taken.digest).log.exists()  # nothing was built
         assert taken.digest == built.digest and taken.python != built.python
         assert await asyncio.to_thread(imports_tiny, taken)
         assert len(second.manifests()) == 1
-        again = await ensure(Environments(tmp_path / "second" / "environments"), bento)
-        assert again == Environment(taken.python, taken.digest, built=False)
+        again = await ensure(environments_in(tmp_path / "second"), bento)
+        assert again == replace(taken, built=False)
         assert await second.sweep(frozenset(), spare=0)
         assert second.manifests() == set()
 
@@ -55,7 +57,7 @@ async def test_what_cannot_run_here_is_built_here(tmp_path: Path) -> None:
     note.write_text(note.read_text().replace("python3", "python-of-another-node"))
     async with node(tmp_path / "second", blobs) as second:
         assert (await ensure(second, bento)).digest == digest
-        assert second.log_path(digest).exists()
+        assert second.folder("acme", digest).log.exists()
 
 
 def test_a_script_that_names_its_folder_cannot_be_moved(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_standby_becomes_a_replica_as_if_it_had_been_started_for_it(tmp_path: 
         process, init = phases_in((home / FILE_NAME).read_bytes())
         assert process.end is not None
         assert process.end - process.start < init.start - process.start + 0.5
-        assert "uvicorn" in noted_modules(str(modules)), "it notes for the next one"
+        assert "uvicorn" in noted_modules(command.job["modules"]), "it notes for the next one"
         warm.process.send_signal(signal.SIGTERM)
         assert warm.process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
 

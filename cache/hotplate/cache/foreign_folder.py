@@ -112,6 +112,15 @@ class ForeignFolder:
                 left -= len(piece)
         return b"".join(pieces)
 
+    def link(self, name: str) -> str:
+        """Where a link leads to; it is not followed."""
+        above, _, last = name.rpartition("/")
+        if above:
+            with self.folder(above) as folder:
+                return folder.link(last)
+        (part,) = _parts(last)
+        return os.readlink(part, dir_fd=self._fd)
+
     def names(self, most: int) -> list[str]:
         """What is in it, in any order; `most` of them at most."""
         with os.scandir(self._fd) as entries:

@@ -229,6 +229,8 @@ class Warm:
     """As of a command."""
     takes_along: Mapping[str, str] = field(default_factory=dict)
     """What of its own folder it takes into that of the replica: files below which folder there."""
+    organization: str = ""
+    """Whose replicas it becomes; "" = anybody's, as all of them trust each other."""
 
 
 @dataclass(frozen=True)

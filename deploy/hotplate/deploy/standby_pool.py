@@ -1,4 +1,4 @@
-"""The standbys of one environment on one set of GPUs."""
+"""The standbys of one organization's environment on one set of GPUs."""
 
 from __future__ import annotations
 
@@ -97,4 +97,4 @@ class Pool:
 
 def name_of(warm: Warm, gpus: Sequence[int]) -> str:
     where = "gpu " + ",".join(map(str, gpus)) if gpus else "cpu"
-    return " ".join(filter(None, (warm.environment[:12], where, warm.variant)))
+    return " ".join(filter(None, (warm.environment[:12], where, warm.variant, warm.organization)))

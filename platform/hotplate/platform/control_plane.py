@@ -26,6 +26,8 @@ from hotplate.cache.hubs import Hubs, own_hub
 from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.room import Room
 from hotplate.cache.view import VIEWS
+from hotplate.deploy.builds import Builds
+from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.engine import Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine, arena_bytes, detect
@@ -105,8 +107,20 @@ async def serve(
     )
     # A store of this machine alone has no other node to build for, and would hold a second copy.
     shelf = Shelf(blobs, agent) if settings.blobs_url else None
+    walls = Walls(_hidden(settings, data))
+    if walls.refusal:
+        data.events.add("WallsRefused", _unwalled(walls.refusal, settings))
+    build_bytes = settings.build_memory_bytes or machine.memory_bytes // 2
+    builds = Builds(walls, Cgroups(data.folder("environments"), build_bytes), build_bytes)
+    await builds.end_leftovers()
     environments = Environments(
-        data.folder("environments"), disk_reserve_bytes=reserve_bytes, shelf=shelf
+        data.folder("environments"),
+        builds,
+        _packages(settings, data),
+        shared=settings.trust_organizations,
+        disk_reserve_bytes=reserve_bytes,
+        limit_s=settings.build_timeout_s,
+        shelf=shelf,
     )
     gpus = ", ".join(sorted({gpu.name for gpu in machine.gpus}))
     compiled = CompiledCode(data.root / "compiled", blobs, agent, gpus)
@@ -119,9 +133,6 @@ async def serve(
         compiled=compiled,
         hubs=hubs,
     )
-    walls = Walls(_hidden(settings, data))
-    if walls.refusal:
-        data.events.add("WallsRefused", _unwalled(walls.refusal, settings))
     engine = LocalEngine(
         data.visible_folder("engine"),
         EngineRuntime(bentos),
@@ -211,6 +222,7 @@ async def serve(
         await prometheus.close()
         await engine.close()
         await bentos.close()
+        builds.close()
         await agent.close()
         store.close()
 
@@ -244,7 +256,14 @@ def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
     """The folders of which replicas see only what is theirs: ours, the files, the agent's view."""
     scheme, _, blobs = (settings.blobs_url or data.blobs_url).rpartition("://")
     stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
-    return [data.root, data.visible_folder("engine").resolve().parent, *stored, VIEWS]
+    packages = _packages(settings, data).resolve()
+    return [data.root, data.visible_folder("engine").resolve().parent, *stored, packages, VIEWS]
+
+
+def _packages(settings: PlatformSettings, data: DataDir) -> Path:
+    """Where builds keep what they download."""
+    given = settings.package_cache
+    return Path(given).expanduser().absolute() if given else data.root / "packages"
 
 
 def _in_use(controller: Controller, compiled: CompiledCode) -> Set[str] | None:

@@ -9,7 +9,7 @@ from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
 from hotplate.platform.data_dir import DataDir
-from hotplate.serving.replica.environment import ENVIRONMENTS
+from hotplate.serving.replica.build import ENVIRONMENTS
 
 log = logging.getLogger("hotplate.leftovers")
 

@@ -80,7 +80,7 @@ class PlatformSettings:
     """File in which the gateway writes a line for every answer; empty = none."""
     trust_organizations: bool = False
     """Whether organizations trust each other: then they are served beside each other even where
-    nothing keeps their replicas apart."""
+    nothing keeps their replicas apart, and share environments, packages and standbys."""
     drain_s: float = 30.0
     """How long running requests may take to end when the platform stops."""
 
@@ -88,6 +88,14 @@ class PlatformSettings:
     """Files that no deployment uses stay unpacked on a node this long after they were used."""
     spare_environments: int = 5
     """Python environments that are kept though no deployment uses them: those used last."""
+
+    package_cache: str = ""
+    """Folder for what builds of environments download; empty = in the data directory. Several
+    platforms may share one."""
+    build_memory_bytes: int = 0
+    """What all builds of environments may use together; 0 = half of the machine's."""
+    build_timeout_s: float = 1800.0
+    """How long building an environment may take."""
 
     task_results_s: float = 604_800.0
     """How long the result of a task is kept after its end; a week, as people come back to them."""
@@ -105,6 +113,9 @@ class PlatformSettings:
         _check("task_results_s", results_s, results_s > 0, "more than 0")
         spare = self.spare_environments
         _check("spare_environments", spare, spare >= 0, "0 or more")
+        build_bytes, timeout_s = self.build_memory_bytes, self.build_timeout_s
+        _check("build_memory_bytes", build_bytes, build_bytes >= 0, "0 or more")
+        _check("build_timeout_s", timeout_s, timeout_s > 0, "more than 0")
         url = self.prometheus_url
         good = not url or re.match("https?://[^/]", url) is not None
         _check("prometheus_url", url, good, "a URL, e.g. http://127.0.0.1:9090")

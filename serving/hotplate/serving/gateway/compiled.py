@@ -63,7 +63,6 @@ MODULES = (
     "share",
     "siblings",
     "slots",
-    "spool",
     "tap",
     "task_exchange",
     "task_run",

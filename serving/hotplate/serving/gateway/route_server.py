@@ -13,6 +13,8 @@ from hotplate.serving.gateway.admission import (
     Local,
     Terms,
     admit,
+    body_too_large,
+    pickle_refused,
 )
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.bequest import Bequest
@@ -92,14 +94,14 @@ class RouteServer:
         self.callers = Callers(
             self,
             ended=self._check_ended,
-            error_changed=lambda: self.changed(COUNTS),
+            error_changed=lambda: self._changed(COUNTS),
             peers=peers,
         )
         self.heads: HeadMemo[RequestHead] = HeadMemo()
         self._pools = Pools(limits, self._health_changed, bequest)
         self._deadlines = Alarm(self._ring)
         self.incoming = Incoming(self)
-        self.hangups = Hangups(self, changed=lambda: self.changed(COUNTS))
+        self.hangups = Hangups(self, changed=lambda: self._changed(COUNTS))
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -120,7 +122,7 @@ class RouteServer:
             ticket.holder.ticket = None
             ticket.holder.enter_anew(ticket.ends_at if counted else inf)
         if turned:
-            self.changed(BEGAN)
+            self._changed(BEGAN)
         self._check_ended()
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
@@ -130,7 +132,7 @@ class RouteServer:
         self.closing = True
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
         self.callers.turn_out()
-        self.changed(COUNTS)
+        self._changed(COUNTS)
         self._check_ended()
 
     @property
@@ -162,8 +164,7 @@ class RouteServer:
         queue = self.queue
         return RouteDemand(
             in_flight=queue.in_flight + sum(replica.foreign for replica in queue.replicas),
-            # A body that is waited for wakes a route that sleeps, as what is queued does.
-            queued=queue.queued + int(self.incoming.any_waiting and not queue.ready),
+            queued=queue.queued,
             completed=queue.completed,
             refused=self._refused,
             service_s=queue.service.mean_s,
@@ -200,6 +201,10 @@ class RouteServer:
                 raise DeadlineExceeded(f"{self.route.name}: no slot became free in time.")
             if self.closing:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
+            if exchange.received > self.route.body_limit_bytes:
+                raise body_too_large(exchange.received, self.route)
+            if exchange.parts is not None and exchange.parts.found:
+                raise pickle_refused()
             terms = self._admit(exchange)
         except GatewayError as error:
             exchange.fail(error)
@@ -232,16 +237,7 @@ class RouteServer:
             self._rewatch()
         if changes is not NOTHING:
             self._take_up(changes, now)
-        self.changed(BEGAN if first else COUNTS)
-
-    def waits_for_body(self, exchange: Exchange) -> bool:
-        """Whether a request whose body is not here is to wait for it: not where it is refused
-        whatever comes, or goes for no slot."""
-        try:
-            terms = self._admit(exchange)
-        except GatewayError:
-            return False
-        return not self.closing and isinstance(terms, Terms) and terms.needs_slot
+        self._changed(BEGAN if first else COUNTS)
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
         request, route, ready = exchange.request, self.route, self.queue.ready
@@ -270,7 +266,7 @@ class RouteServer:
         if ticket.place == ENDED:
             run.ticket = run.server = None
             return False
-        self.changed(BEGAN if first else COUNTS)
+        self._changed(BEGAN if first else COUNTS)
         return True
 
     def retry_after_s(self) -> float:
@@ -320,7 +316,7 @@ class RouteServer:
             return
         if ticket.replica is None:
             self.queue.cancel(ticket)
-            self.changed(COUNTS)
+            self._changed(COUNTS)
         else:
             now = self.loop.time()
             self._take_up(self.queue.withdraw(ticket, now), now)
@@ -342,7 +338,7 @@ class RouteServer:
         ticket.size_bytes = exchange.size_bytes
         self._take_up(self.queue.give_back(ticket, now), now)
         self._rewatch()
-        self.changed(COUNTS)
+        self._changed(COUNTS)
 
     def unbound(self, exchange: Exchange) -> None:
         """The exchange may last: its answer has begun, or it has become a tunnel."""
@@ -357,7 +353,6 @@ class RouteServer:
         self._take_up(self.queue.set_replicas(self.route.replicas, now), now)
         self._pools.keep({replica.id for replica in self.queue.replicas})
         self._rewatch()
-        self.incoming.slot_freed()
 
     def _health_changed(self, pool: Pool) -> None:
         reason, was = pool.health.reason, self.queue.why_out(pool.id)
@@ -368,7 +363,7 @@ class RouteServer:
             log.warning("%s: replica %s is in again", self.route.name, pool.id)
             now = self.loop.time()
             self._take_up(self.queue.let_in(pool.id, now), now)
-            self.changed(COUNTS)
+            self._changed(COUNTS)
 
     def _send(self, ticket: Ticket[Held], now: float) -> None:
         assert ticket.replica is not None
@@ -397,12 +392,11 @@ class RouteServer:
         drained = replica.draining and not replica.taken
         if drained and replica.gone:  # unless another of that id has come since
             self._pools.keep({each.id for each in self.queue.replicas})
-        self.changed(DRAINED if drained else COUNTS)
+        self._changed(DRAINED if drained else COUNTS)
         self.incoming.slot_freed()
         self._check_ended()
 
-    def changed(self, change: Change) -> None:
-        """Its demand is no longer what it was."""
+    def _changed(self, change: Change) -> None:
         if not self._told or change is not COUNTS:
             self._told = True
             self._tell(change)
@@ -439,7 +433,7 @@ class RouteServer:
         changes = self.queue.advance(now)
         self._take_up(changes, now)
         if changes.ended or changes.granted:
-            self.changed(COUNTS)
+            self._changed(COUNTS)
         self._rewatch()
 
     def _check_ended(self) -> None:

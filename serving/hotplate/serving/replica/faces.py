@@ -1,12 +1,14 @@
-"""What a replica's making needs of others: of a workload, of the node's agent, of a recorder.
+"""What a replica's making needs of others: of a workload, of the node's agent, of a recorder, of
+whatever shuts in the building of an environment.
 
-The engine's `Workload` and `Recorder` and the cache's `AgentClient` fit; nothing of them is
-imported here.
+The engine's `Workload`, `Recorder` and `Builds` and the cache's `AgentClient` fit; nothing of them
+is imported here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 
@@ -75,6 +77,53 @@ class Recorder(Protocol):
     def end(self, phase: str) -> None: ...
     def building(self, log: str) -> None:
         """Its environment is being built, with its output in the file `log`; "" = no more."""
+
+
+class BuildStep(Protocol):
+    """One program of a build with all that it has started."""
+
+    async def wait(self) -> int | None:
+        """Its exit status, negative for a signal, once nothing of it runs any more."""
+
+    async def end(self) -> None:
+        """Kill it; returns when nothing of it runs any more."""
+
+    @property
+    def used_too_much(self) -> bool:
+        """Whether it was killed for the memory that it used."""
+
+
+class Workshop(Protocol):
+    """Where builds run."""
+
+    @property
+    def walled(self) -> bool:
+        """Whether a build sees nothing of what it is not shown."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all that run at a time may use together."""
+
+    async def prepare(self, folder: Path) -> Path:
+        """Make a folder that builds write in, and everything below it; the one to use, which is
+        there then. Raises OSError."""
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        *,
+        own: Path,
+        reads: Sequence[Path],
+        writes: Sequence[Path],
+    ) -> BuildStep:
+        """Start a program that sees `reads`, and `own` and `writes` to write, with exactly `env`.
+
+        `own` is its build's alone; `own / "tmp"` is its /tmp. Its output is appended to `log`.
+        Raises OSError where it cannot be started.
+        """
 
 
 class Tree(Protocol):

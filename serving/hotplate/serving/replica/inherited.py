@@ -6,7 +6,8 @@ An allow-list: whoever runs the platform has credentials in the environment, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 NAMES = frozenset(
     [
@@ -43,21 +44,40 @@ NAMES = frozenset(
     ]
 )
 PREFIXES = ("LC_", "NVIDIA_")
+PLACES = frozenset(["HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE"])
+"""Of these, folders of whoever runs the platform: of no use where they are not to be seen."""
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""The authorities that everybody here trusts: files and folders that are shown to all."""
 INSTALLER_PREFIXES = ("UV_", "PIP_")
 """Package indexes and their settings: for building an environment only."""
 
 
-def for_replica(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a replica's process inherits."""
-    return _allowed(environ, PREFIXES)
+def for_replica(environ: Mapping[str, str], shown: Sequence[Path] | None = None) -> dict[str, str]:
+    """What a replica's process inherits; `shown` is what it sees of its host's folders, None = all
+    of them."""
+    return _allowed(environ, PREFIXES, shown)
 
 
-def for_build(environ: Mapping[str, str]) -> dict[str, str]:
+def for_build(environ: Mapping[str, str], shown: Sequence[Path] | None = None) -> dict[str, str]:
     """What the building of an environment inherits."""
-    return _allowed(environ, PREFIXES + INSTALLER_PREFIXES)
+    return _allowed(environ, PREFIXES + INSTALLER_PREFIXES, shown)
 
 
-def _allowed(environ: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+def certificates(environ: Mapping[str, str]) -> list[Path]:
+    """The files and folders that it names; they need not be there."""
+    return [Path(environ[name]) for name in CERTIFICATES if environ.get(name)]
+
+
+def _allowed(
+    environ: Mapping[str, str], prefixes: tuple[str, ...], shown: Sequence[Path] | None
+) -> dict[str, str]:
     return {
-        name: value for name, value in environ.items() if name in NAMES or name.startswith(prefixes)
+        name: value
+        for name, value in environ.items()
+        if (name in NAMES or name.startswith(prefixes))
+        and (shown is None or name not in PLACES or _is_below(Path(value), shown))
     }
+
+
+def _is_below(path: Path, folders: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)

@@ -14,6 +14,9 @@ import sysconfig
 import uuid
 from typing import Any
 
+FILE_NAME = "modules.json"
+MOST_BYTES = 1 << 20
+"""Of what a replica has noted."""
 BASICS = (
     "bentoml",
     "_bentoml_sdk",
@@ -43,6 +46,14 @@ def noted_modules(path: str) -> list[str]:
     except (OSError, ValueError):
         return list(BASICS)
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def noted_in(content: bytes) -> Any:
+    """What a replica's file contains; a bento's code can write there too. None if it is no JSON."""
+    try:
+        return json.loads(content[:MOST_BYTES])
+    except (ValueError, RecursionError):
+        return None
 
 
 def import_all(names: list[str]) -> list[str]:

@@ -32,7 +32,6 @@ PARTS = (
     "hotplate.serving.replica.modules",
     "hotplate.serving.replica.network",
     "hotplate.serving.replica.network_inside",
-    "hotplate.serving.replica.pickles",
     "hotplate.serving.replica.processes",
     "hotplate.serving.replica.readiness",
     "hotplate.serving.replica.relay",
@@ -40,7 +39,6 @@ PARTS = (
     "hotplate.serving.replica.siblings",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
-    "hotplate.cache.own_token",
     "hotplate.cache.reader",
 )
 
@@ -80,6 +78,9 @@ def _write(folder: Path, contents: dict[PurePosixPath, bytes]) -> None:
         path = draft / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+        path.chmod(0o644)  # replicas read them as other users, whatever our umask says
+    for parent in (draft, *(path for path in draft.rglob("*") if path.is_dir())):
+        parent.chmod(0o755)
     try:
         os.rename(draft, folder)
     except OSError:

@@ -11,6 +11,7 @@ from typing import Any
 from blake3 import blake3
 
 from hotplate.serving.replica.errors import BentoUnusable
+from hotplate.serving.replica.interpreter import is_version
 
 RECIPE_VERSION = "2"
 """Raised when we build differently, so that older environments are not taken for it."""
@@ -55,6 +56,11 @@ def read_recipe(bento: Path, image: Mapping[str, Any], build_env: Mapping[str, s
     python_version = str(image.get("python_version") or "")
     if not python_version:
         raise BentoUnusable("The bento names no Python version (image.python_version).")
+    if not is_version(python_version):
+        raise BentoUnusable(
+            f"The bento's Python version (image.python_version) {python_version[:60]!r} is none; "
+            "build it again with one such as 3.11."
+        )
     post_commands = tuple(image.get("post_commands") or ())
     # Code of the bento that takes part in the build makes the environment this bento's own.
     needs_sources = bool(post_commands) or any(_NEEDS_SOURCES.match(line) for line in lines)

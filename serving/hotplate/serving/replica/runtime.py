@@ -16,7 +16,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.hub_url import HubUrl
 from hotplate.cache.hubs import Hubs
 from hotplate.cache.room import full, is_full
-from hotplate.serving.replica import journal, methods
+from hotplate.serving.replica import journal, methods, modules
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.compiled import CompiledCode, variables
 from hotplate.serving.replica.compiled import key as compiled_key
@@ -24,7 +24,7 @@ from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento
 from hotplate.serving.replica.home import add_hub_model, copy_bento
-from hotplate.serving.replica.inherited import for_replica
+from hotplate.serving.replica.inherited import certificates, for_replica
 from hotplate.serving.replica.journal import Phase
 from hotplate.serving.replica.model_folders import (
     AGENT_SOCKET,
@@ -68,10 +68,12 @@ STANDBY = "hotplate.serving.replica.standby"
 @dataclass(frozen=True)
 class Warm:
     """How to start a standby, which becomes any replica of the same environment; nothing in it is
-    a deployment's or an organization's."""
+    a deployment's."""
 
     environment: str
     """Digest of its recipe."""
+    organization: str
+    """Whose environment it is: its standbys become replicas of no other's."""
     argv: tuple[str, ...]
     env: Mapping[str, str]
     job: Mapping[str, Any]
@@ -79,7 +81,7 @@ class Warm:
     variant: str = ""
     """The number of threads of the numeric libraries, where it is set."""
     reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
     """As of a command."""
     takes_along: Mapping[str, str] = field(default_factory=dict)
     """Files below which folder of its own go to which of the replica's directory."""
@@ -97,8 +99,8 @@ class Command:
     ready_path: str
     reads: tuple[str, ...] = ()
     """What of the platform's and the agent's files it needs."""
-    writes: tuple[str, ...] = ()
-    """The same, for writing too. Its own directory is always among them."""
+    layers: tuple[str, ...] = ()
+    """The same, where what it writes (`pip install` in a service) is its own, and nobody else's."""
     warm: Warm | None = None
     """What may become this replica, had it been started before."""
 
@@ -128,6 +130,8 @@ class BentoRuntime:
         self._agent = agent
         self._trees = trees
         self._parts = parts
+        self._prepared: dict[str, Environment] = {}
+        """By the directory of the replica that is to say what it has imported."""
         self._model_folders = ModelFolders(agent)
 
     async def prepare(
@@ -156,11 +160,19 @@ class BentoRuntime:
         return journal.phases_in(await _said(directory, journal.FILE_NAME, journal.MOST_BYTES))
 
     async def told(self, directory: str) -> Mapping[str, Any] | None:
-        """What the process there has said of its service's methods; None if nothing."""
+        """What the process there has said of its service's methods; None if nothing.
+
+        What else it has said once it was ready is kept for the standbys of its environment.
+        """
+        if environment := self._prepared.pop(directory, None):
+            said = await _said(directory, modules.FILE_NAME, modules.MOST_BYTES)
+            await self._environments.note_modules(environment, modules.noted_in(said))
         return methods.noted_in(await _said(directory, methods.FILE_NAME, methods.MOST_BYTES))
 
     async def keep(self, directory: str, *, ended: bool) -> None:
         """Keep what the process in that directory has made for those after it."""
+        if ended:
+            self._prepared.pop(directory, None)
         if self._compiled is not None:
             await self._compiled.keep(Path(directory) / COMPILED, ended=ended)
 
@@ -189,8 +201,13 @@ class BentoRuntime:
         for model in bento.hub_models:
             side_by_side.create_task(self._seed_hub(model, folder))
         environment = await self._environments.ensure(
-            bento.folder, bento.image, build_variables(workload, bento.envs), recorder.building
+            workload.key.organization,
+            bento.folder,
+            bento.image,
+            build_variables(workload, bento.envs),
+            recorder.building,
         )
+        self._prepared[str(folder)] = environment
         side_by_side.create_task(self._give_compiled(workload, environment, folder))
         await copied
         made = tree.root, env, environment, await parts
@@ -230,8 +247,6 @@ class BentoRuntime:
         config = {**workload.config, **workload.config_overrides}
         processes = workers(config, workload.resources.cpus)
         home, python = folder / "home", environment.python
-        modules = self._environments.modules_path(environment.digest)
-        reads, writes = _paths(environment, parts, modules)
         hub_models = [str(_beside(folder))] if _beside(folder).is_dir() else []
         host_env = {
             **DEFAULTS,
@@ -263,44 +278,39 @@ class BentoRuntime:
                 "overrides": dict(workload.config_overrides),
                 "workers": processes,
                 "journal": str(folder / journal.FILE_NAME),
-                "modules": str(modules),
+                "modules": str(folder / modules.FILE_NAME),
                 "stop_grace_s": workload.stop_grace_s,
                 "absent": list(models.absent),
                 "notes": list(map(not_used, unused)),
             },
             ready_path=f"{ready_path(config)}?{ITSELF}",
-            reads=(*reads, bento, *models.reads, *hub_models),
-            writes=writes,
-            warm=_warm(host_env, environment, parts, modules) if processes == 1 else None,
+            reads=(*_reads(environment, parts), bento, *models.reads, *hub_models),
+            layers=(str(environment.root),),
+            warm=_warm(host_env, environment, parts) if processes == 1 else None,
         )
 
 
-def _paths(
-    environment: Environment, parts: Path, modules: Path
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What every replica of an environment reads, and what it writes.
-
-    An environment that was built here may be added to while it runs (`pip install` in a service).
-    """
-    interpreter = environment.python.resolve().parent.parent
-    reads = [parts, environment.python.parent.parent, interpreter]
-    written = modules.parent
-    outside = [str(path) for path in reads if not path.is_relative_to(written)]
-    return tuple(outside), (str(written),)
+def _reads(environment: Environment, parts: Path) -> tuple[str, ...]:
+    """What every replica of an environment reads beside it."""
+    prefix = environment.interpreter.parent.parent
+    return tuple(map(str, (parts, prefix, *filter(Path.exists, certificates(os.environ)))))
 
 
-def _warm(
-    host_env: Mapping[str, str], environment: Environment, parts: Path, modules: Path
-) -> Warm:
+def _warm(host_env: Mapping[str, str], environment: Environment, parts: Path) -> Warm:
     env = {**host_env, **platform_constants(environment.python)}
     env |= search_paths(env, environment.python, parts)
-    argv = (str(environment.python), "-m", STANDBY)
     threads = env.get(THREAD_COUNTS[0])
-    variant = f"{threads} threads" if threads else ""
-    reads, writes = _paths(environment, parts, modules)
-    job = {"modules": str(modules), "metrics": METRICS}
-    takes_along = {METRICS: f"home/{COUNTS}"}
-    return Warm(environment.digest, argv, env, job, variant, reads, writes, takes_along)
+    return Warm(
+        environment=environment.digest,
+        organization=environment.owner,
+        argv=(str(environment.python), "-m", STANDBY),
+        env=env,
+        job={"modules": str(environment.modules), "metrics": METRICS},
+        variant=f"{threads} threads" if threads else "",
+        reads=(*_reads(environment, parts), str(environment.modules)),
+        layers=(str(environment.root),),
+        takes_along={METRICS: f"home/{COUNTS}"},
+    )
 
 
 def _beside(folder: Path) -> Path:

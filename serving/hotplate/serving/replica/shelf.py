@@ -1,8 +1,8 @@
 """Environments that some node has built, for all nodes of a cluster: as manifests.
 
-The blob store's note `environments/<key>` says which manifest an environment is. A node that lacks
-it takes it from there: through its file view in about a second, and the bytes come as they are
-read; without a view, as a folder of links and copies. So a deploy builds nothing twice.
+The blob store's note `environments/<key>` says which manifest an organization's environment is. A
+node that lacks it takes it from there: through its file view in about a second, and the bytes come
+as they are read; without a view, as a folder of links and copies. So a deploy builds nothing twice.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ class Taken:
 
     manifest: str
     root: Path
-
-    @property
-    def python(self) -> Path:
-        return self.root / "bin" / "python"
+    interpreter: Path
+    """As the platform there has chosen it, and as it is here."""
 
 
 class Shelf:
@@ -57,33 +55,32 @@ class Shelf:
         self._blobs = blobs
         self._agent = agent
 
-    async def take(self, digest: str) -> Taken | None:
-        """The environment of that digest, if some node has published one that runs here."""
+    async def take(self, owner: str, digest: str) -> Taken | None:
+        """The owner's environment of that digest, if some node has published one that runs here."""
         try:
-            note = await asyncio.to_thread(self._blobs.get_note, _name(digest))
+            note = await asyncio.to_thread(self._blobs.get_note, _name(owner, digest))
             if note is None or not os.access(note["interpreter"], os.X_OK):
                 return None
             tree = await self._agent.tree(note["manifest"], wait="view")
         except (CacheError, KeyError) as error:
             log.warning("environment %s is built here: %r", digest, error)
             return None
-        return Taken(note["manifest"], Path(tree.root))
+        return Taken(note["manifest"], Path(tree.root), Path(note["interpreter"]))
 
-    async def put(self, digest: str, folder: Path) -> None:
+    async def put(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
         """Publishes an environment. One that cannot be moved stays this node's own."""
         try:
-            await asyncio.to_thread(self._put, digest, folder)
-        except (CacheError, OSError) as error:
+            await asyncio.to_thread(self._put, owner, digest, folder, interpreter)
+        except (CacheError, OSError, RecursionError) as error:
             log.warning("environment %s stays on this node: %s", digest, error)
 
-    def _put(self, digest: str, folder: Path) -> None:
+    def _put(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
         if (script := bound_script(folder)) is not None:
             log.warning("environment %s stays on this node: %s names its folder", digest, script)
             return
         manifest = pack_tree(folder, self._blobs)
-        interpreter = os.path.realpath(folder / "bin" / "python")
-        note = {"manifest": manifest.digest, "interpreter": interpreter}
-        self._blobs.put_note(_name(digest), note)
+        note = {"manifest": manifest.digest, "interpreter": str(interpreter)}
+        self._blobs.put_note(_name(owner, digest), note)
 
 
 def bound_script(folder: Path) -> Path | None:
@@ -97,7 +94,7 @@ def bound_script(folder: Path) -> Path | None:
     return None
 
 
-def _name(digest: str) -> str:
+def _name(owner: str, digest: str) -> str:
     """Compiled code runs on one kind of machine, with one C library."""
-    kind = f"{digest} {platform.machine()} {' '.join(platform.libc_ver())}"
+    kind = f"{owner} {digest} {platform.machine()} {' '.join(platform.libc_ver())}"
     return f"{_KIND}/{blake3(kind.encode()).hexdigest()}"
