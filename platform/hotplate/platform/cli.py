@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hotplate.autoscaler.errors import AutoscalerError
 from hotplate.platform.data_dir import DEFAULT, DataDir
 from hotplate.platform.errors import BadSetting, PlatformError
+from hotplate.platform.privacy import UMASK
 from hotplate.platform.settings import PlatformSettings, load
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _LAST_PORT = 65535
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status. A failure is one sentence on standard error."""
     arguments = parser().parse_args(argv)
+    umask = os.umask(UMASK)
     try:
         result: int | None = arguments.run(arguments)
         sys.stdout.flush()
@@ -44,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"hotplate: {error}", file=sys.stderr)
         return 1
+    finally:
+        os.umask(umask)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -270,6 +274,7 @@ def _up(arguments: argparse.Namespace) -> None:
     data = DataDir.at(arguments.data)
     lock = data.lock()
     try:
+        data.make_private()
         settings = _settings(arguments, data)
         _standby_settings(data)  # what is wrong there is said here, and not in a role's log
         data.secret("cluster-token")
@@ -297,6 +302,7 @@ def _control_plane(arguments: argparse.Namespace) -> None:
     from hotplate.platform.control_plane import run
 
     data = DataDir.at(arguments.data)
+    data.make_private()
     run(_settings(arguments, data), _standby_settings(data), data, arguments.agent)
 
 

@@ -13,10 +13,15 @@ from typing import Any
 
 from blake3 import blake3
 
-from hotplate.platform.errors import AlreadyRunning, BadSetting
+from hotplate.platform.errors import AlreadyRunning
 from hotplate.platform.event_log import EventLog
+from hotplate.platform.privacy import make_files_private, make_private
 
 DEFAULT = Path("~/hotplate")
+
+_OWN = ("logs", "run", "gateway", "engine")
+"""Folders with files of the platform's own."""
+_ANOTHER = "choose another --data"
 
 
 @dataclass(frozen=True)
@@ -27,15 +32,12 @@ class DataDir:
 
     @staticmethod
     def at(path: str | Path) -> DataDir:
-        """The directory at a path, made if it is not there. Raises `BadSetting`."""
+        """The directory at a path, its owner's only, made if it is not there.
+
+        Raises `BadSetting`.
+        """
         data = DataDir.named(path)
-        try:
-            data.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadSetting(
-                f"{data.root} cannot be made a data directory ({error.strerror}); "
-                "choose another --data"
-            ) from error
+        make_private(data.root, _ANOTHER)
         return data
 
     @staticmethod
@@ -57,11 +59,15 @@ class DataDir:
             return self.folder(name)
         known_as = blake3(str(self.root).encode()).hexdigest(length=8)
         path = Path(tempfile.gettempdir()) / f"hotplate-{os.getuid()}-{known_as}"
-        path.mkdir(mode=0o700, exist_ok=True)
-        if path.is_symlink() or path.stat().st_uid != os.getuid():
-            raise BadSetting(f"{path} belongs to somebody else; choose a --data that is not hidden")
-        (path / name).mkdir(mode=0o700, exist_ok=True)
+        for folder in (path, path / name):
+            make_private(folder, "choose a --data that is not hidden")
         return path / name
+
+    def make_private(self) -> None:
+        """Take away what others may do with the platform's own files. Raises `BadSetting`."""
+        for folder in (self.root, *(self.root / name for name in _OWN)):
+            if folder.is_dir():
+                make_files_private(folder, _ANOTHER)
 
     @property
     def settings_file(self) -> Path:
