@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache import own_token
+from hotplate.cache.client import AgentClient
 from hotplate.platform.ports import free_port
+from hotplate.serving.streaming.agent import ADDRESS, TOKEN_FILE
 from loadtests.child import START_S, BenchmarkFailed, Child, clean_environ, module, running
 from loadtests.network import HERE, Node
 
@@ -23,13 +26,22 @@ class Agent:
     address: str
     data: Path
     process: Child
+    token_file: Path
     node: Node = HERE
-    token_file: Path | None = None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What leads a program there."""
+        return {ADDRESS: self.address, TOKEN_FILE: str(self.token_file)}
+
+    def client(self) -> AgentClient:
+        """To be closed by the caller."""
+        return AgentClient(f"http://{self.address}", self.token_file.read_text().strip())
 
     @asynccontextmanager
     async def puller(self, url: str, log: Path) -> AsyncIterator[Puller]:
         """Who is about to pull a URL there."""
-        flags = ["--token-file", self.token_file] if self.token_file else []
+        flags = ("--token-file", self.token_file)
         command = module("loadtests.puller", self.address, url, *flags)
         async with running(*self.node.enter, *command, log=log, listened=True) as child:
             await child.said()
@@ -73,8 +85,8 @@ async def agent(
 ) -> AsyncIterator[Agent]:
     """An agent for the time of the block, with its files shown at `view`, if that is given.
 
-    At its end it has `grace_s` to write to disk what it has, which mostly nobody needs any more.
-    Raises BenchmarkFailed.
+    Without a token file it makes one; peers have one between them. At its end it has `grace_s` to
+    write to disk what it has, which mostly nobody needs any more. Raises BenchmarkFailed.
     """
     port = port or free_port(node.host)
     address = f"{node.host}:{port}"
@@ -94,4 +106,4 @@ async def agent(
             if not child.alive or asyncio.get_running_loop().time() > ends_at:
                 raise BenchmarkFailed(f"the agent on {address} is not ready: {child.last_words}")
             await asyncio.sleep(0.02)
-        yield Agent(address, data, child, node, token_file)
+        yield Agent(address, data, child, token_file or data / own_token.FILE, node)

@@ -20,7 +20,7 @@ from hotplate.cache.reader import open_url
 
 
 async def main(flags: argparse.Namespace) -> None:
-    token = flags.token_file.read_text().strip() if flags.token_file else ""
+    token = flags.token_file.read_text().strip()
     client = AgentClient(f"http://{flags.agent}", token)
     try:
         await client.check()
@@ -50,5 +50,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("agent", help="HOST:PORT")
     parser.add_argument("url")
-    parser.add_argument("--token-file", type=Path)
+    parser.add_argument("--token-file", type=Path, required=True)
     asyncio.run(main(parser.parse_args()))

@@ -62,7 +62,7 @@ async def load(
         command = [python, *module("loadtests.weight_loader", way, *flags)[1:]]
         whole = {**clean_environ(), **(environ or {})}
         if agent is not None:
-            whole["HOTPLATE_AGENT"] = agent.address
+            whole |= agent.environ
         log = Path(own) / "loader.log"
         async with running(*node.enter, *command, log=log, environ=whole, listened=True) as loader:
             await loader.said(LIMIT_S)

@@ -54,7 +54,7 @@ async def _sample(model: ModelFile, source: Origin, folder: Path) -> Sample:
             agent(folder / "agent", memory_bytes=2 * model.size_bytes)
         )
         command = module("loadtests.model_replica", source.url_of(model))
-        environ = {**clean_environ(), "HOTPLATE_AGENT": node.address}
+        environ = {**clean_environ(), **node.environ}
         replicas = []
         for number in range(REPLICAS):
             log = folder / f"replica-{number}.log"

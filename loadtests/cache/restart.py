@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hotplate.cache.client import AgentClient
 from loadtests.agents import agent
 from loadtests.bounds import exactly
 from loadtests.cache.origins import origin
@@ -50,7 +49,7 @@ async def _redeployed(model: ModelFile, folder: Path) -> list[float]:
         origin(model.root, folder / "origin.log") as source,
         agent(folder / "node", memory_bytes=4 << 30, origin=source.url) as node,
     ):
-        client = AgentClient(f"http://{node.address}")
+        client = node.client()
         try:
             for manifest in manifests:
                 before_bytes = await source.sent_bytes(BLOBS)

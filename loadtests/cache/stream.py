@@ -81,7 +81,10 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
     url, before_bytes = stage.fast.url_of(stage.model), await stage.fast.sent_bytes()
     memory_bytes = 2 * stage.model.size_bytes
     peers = [stage.peer.address]
-    async with agent(folder / "agent", memory_bytes=memory_bytes, peers=peers) as reader:
+    token_file = stage.peer.token_file
+    async with agent(
+        folder / "agent", memory_bytes=memory_bytes, peers=peers, token_file=token_file
+    ) as reader:
         await reader.process.rest()  # it makes memory ready first, as raw's is
         found = await load(way, stage.model, url, folder, agent=reader)
     if sent := await stage.fast.sent_bytes() - before_bytes:

@@ -99,6 +99,7 @@ async def _sample(way: str, stage: Stage, folder: Path) -> Sample:
                 folder / "agent",
                 memory_bytes=2 * stage.model.size_bytes,
                 peers=[] if way == FROM_S3 else [stage.peer.address],
+                token_file=stage.peer.token_file,
                 environ=stage.source.s3,
             )
         )

@@ -89,7 +89,7 @@ async def viewed(data: Path, url: str) -> AsyncIterator[AgentClient]:
     view = data.with_name(f"{data.name}-view")
     # It is given time to unmount.
     async with agent(data, memory_bytes=4 << 30, origin=url, view=view, grace_s=30.0) as node:
-        client = AgentClient(f"http://{node.address}")
+        client = node.client()
         try:
             said = (await client.status())["view"]
             if said["mount"] is None:

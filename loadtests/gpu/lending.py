@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from hotplate.serving.streaming.agent import ADDRESS
 from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
 from loadtests.agents import agent
 from loadtests.child import checkout_environ
@@ -38,7 +37,7 @@ async def lending(folder: Path, files: Path, memory_bytes: int) -> AsyncIterator
     if not missing:
         path = {"PYTHONPATH": environ["PYTHONPATH"]}
         async with agent(folder / "agent", memory_bytes=memory_bytes, environ=path) as lender:
-            yield Lent(environ | {ADDRESS: lender.address}, "file://")
+            yield Lent(environ | lender.environ, "file://")
         return
     with Lender(folder / "socket"):
         place = {TREES: str(files), AGENT_SOCKET: str(folder / "socket")}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from hotplate.cache.agent import AgentSettings, run
@@ -61,6 +63,51 @@ async def test_a_failure_is_one_sentence_and_a_status(
     assert "--agent HOST:PORT is missing" in capsys.readouterr().err
 
 
+async def test_an_agent_without_a_token_file_is_its_users_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is on the machine would read any file of the agent's user."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "secret").write_bytes(CONTENT)
+    file = f"file://{tmp_path}/secret"
+    program = [sys.executable, "-m", "hotplate.platform.cli", "agent", "--mount", "no"]
+    agent = await asyncio.create_subprocess_exec(
+        *(*program, "--data", str(tmp_path / "data"), "--port", "0", "--memory", "64MB"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert agent.stderr is not None
+        said = await asyncio.wait_for(agent.stderr.readuntil(b"ready: "), PATIENCE_S)
+        said = await asyncio.wait_for(agent.stderr.readline(), PATIENCE_S)
+        url = re.findall(r"http://\S+:\d+", said.decode())[0]
+        async with aiohttp.ClientSession(url) as stranger:
+            for method, path in ROUTES:
+                async with stranger.request(method, path, params={"url": file}) as answer:
+                    assert answer.status == 401, path
+            async with stranger.get("/healthz") as answer:
+                assert answer.status == 200
+        address = url.removeprefix("http://")
+        assert await cache("pull", file, "--agent", address, "--json") == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["bytes"] == len(CONTENT)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user's"))
+        assert await cache("ls", "--agent", address) == 1
+        assert "the agent needs its token" in capsys.readouterr().err
+        token = str(tmp_path / "data" / "token")
+        assert await cache("ls", "--agent", address, "--token-file", token) == 0
+    finally:
+        agent.terminate()
+        await agent.wait()
+
+
+ROUTES = [
+    *(("GET", f"/v1/{name}") for name in ("status", "troubles", "trees", "pulls", "locations")),
+    *(("GET", f"/v1/trees/{'0' * 64}"), ("PUT", f"/v1/trees/{'0' * 64}"), ("GET", "/v1/held")),
+    *(("PUT", f"/v1/{name}") for name in ("pulls", "doors", "held")),
+    *(("DELETE", "/v1/held"), ("DELETE", f"/v1/trees/{'0' * 64}"), ("POST", "/v1/held/verify")),
+    *(("POST", "/v1/peers"), ("GET", f"/v1/chunks/{'0' * 64}/0"), ("GET", "/nothing")),
+]
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -68,6 +115,7 @@ async def test_a_failure_is_one_sentence_and_a_status(
         (("--disk", "-1"), "--disk '-1' is not a size"),
         (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines"),
         (("--peers", "nonsense"), "--peers nonsense is no HOST:PORT"),
+        (("--peers", "127.0.0.1:1"), "--token-file is missing: agents know each other by the"),
         (("--memory", "99999999999999999999GB"), "is more than any machine has: write less than"),
         (("--port", "99999"), "--port 99999 is no port: write 1 to 65535, or 0 = any"),
         (("--host", "nowhere.invalid"), "choose another --host"),

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from hotplate.deploy.engine import ReplicaState, Workload, WorkloadKey
+from hotplate.deploy.errors import UnknownReplica
 from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.store.records import Wanted
@@ -381,6 +382,18 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
         assert not world.engine.settled, "what the damaged one wants has not been said"
         assert world.engine.removed == []
     store.close()
+
+
+async def test_a_log_is_asked_for_by_its_own_deployment(world: World) -> None:
+    echo = world.deploy(least=1)
+    other = world.store.create_deployment(world.user, "other", world.bento("v2"), config(1, 1))
+    world.controller.poke(other.id)
+    await until(lambda: world.status(echo) == world.status(other) == "running")
+    (theirs,) = [r.id for r in world.engine.replicas() if r.key.deployment == "other"]
+    assert await world.controller.logs(other.id, theirs, 9) == {theirs: [f"{theirs} says hello"]}
+    for deployment, replica in ((echo.id, theirs), (12345, theirs), (echo.id, "absent")):
+        with pytest.raises(UnknownReplica):
+            await world.controller.logs(deployment, replica, 9)
 
 
 async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:

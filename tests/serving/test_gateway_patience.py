@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -73,10 +74,36 @@ async def test_a_slow_header_is_a_408(kitchen: Kitchen) -> None:
     assert await caller.ended()
 
 
-async def test_slow_bodies_by_the_hundred_are_let_in_a_few_and_keep_nobody_waiting(
+@pytest.mark.parametrize("sent_bytes", [0, 5, 70_000, 2_000_000])
+@pytest.mark.parametrize(
+    "framing",
+    [b"Transfer-Encoding: chunked\r\n\r\n400000\r\n", b"Content-Length: 4194304\r\n\r\n"],
+)
+async def test_silent_bodies_cost_nobody_else_the_only_slot(
+    kitchen: Kitchen, framing: bytes, sent_bytes: int
+) -> None:
+    """However much of them has come, and whether or not somebody came before them."""
+    hurried(kitchen, body_s=5, stall_s=0.2)
+    await kitchen.wake()
+    silent = [await kitchen.caller() for _ in range(30)]
+    for number, caller in enumerate(silent):
+        expects = b"Expect: 100-continue\r\n" if number % 2 else b""
+        caller.send_raw(HEAD + expects + framing + bytes(sent_bytes))
+    incoming = kitchen.server.incoming
+    await until(lambda: incoming.held_bytes + incoming.spooled_bytes >= 30 * sent_bytes)
+    for _ in range(20):
+        assert (await kitchen.ask("/echo", method="POST", body=b"quick")).body == b"quick"
+    assert {request.body for request in kitchen.backend.requests} == {b"quick"}
+    for caller in silent:
+        caller.leave()
+    await until(lambda: not incoming.held_bytes + incoming.spooled_bytes)
+
+
+async def test_slow_bodies_by_the_hundred_are_told_so_and_keep_nobody_waiting(
     kitchen: Kitchen,
 ) -> None:
-    """On one slot, the least there is: the first of them gets it, and loses it for all of them."""
+    """On one slot, the least there is. One in chunks may get it while nobody else wants it, as its
+    caller may wait for an answer; it is in nobody's way there."""
     hurried(kitchen, body_s=2, stall_s=0.2)
     await kitchen.serve(queue_limit=5)
     await kitchen.wake()
@@ -88,11 +115,70 @@ async def test_slow_bodies_by_the_hundred_are_let_in_a_few_and_keep_nobody_waiti
     for _ in range(20):
         assert (await kitchen.ask("/echo", method="POST", body=b"quick")).body == b"quick"
     assert sum(request.body == b"quick" for request in kitchen.backend.requests) == 20
-    assert len(kitchen.backend.requests) <= 22
     for caller in slow:
         answer = await caller.answer()
         assert (answer.status, answer.error["code"]) == (408, "request_slow")
     assert kitchen.backend.peak == 1
+
+
+async def test_a_body_that_comes_slowly_arrives_whole_though_others_never_let_up(
+    kitchen: Kitchen,
+) -> None:
+    hurried(kitchen, stall_s=0.05)
+    await kitchen.wake()
+    slow = await kitchen.caller()
+    slow.send_raw(HEAD + b"Content-Length: 9\r\n\r\n")
+    for piece in (b"123", b"456", b"789"):
+        slow.send_raw(piece)
+        for _ in range(20):
+            assert (await kitchen.ask("/next")).status == 200
+    assert (await slow.answer()).body == b"123456789"
+
+
+async def test_a_body_that_is_waited_for_wakes_the_route(kitchen: Kitchen) -> None:
+    caller = await kitchen.caller()
+    caller.send_raw(HEAD + b"Content-Length: 9\r\n\r\n1234")
+    await until(lambda: kitchen.server.demand().queued == 1)
+    assert kitchen.server.queue.queued == 0
+    caller.leave()
+    await until(lambda: kitchen.server.demand().queued == 0)
+
+
+async def test_bodies_that_are_not_whole_fill_their_room_and_no_more(kitchen: Kitchen) -> None:
+    """The one that stands still goes first; where all come, nobody is pushed out for one more of
+    the same address."""
+    hurried(kitchen, hold_bytes=100_000, spool_bytes=1_000_000, stall_s=0.2)
+    still, coming, more = [await kitchen.caller() for _ in range(3)]
+    incoming = kitchen.server.incoming
+    for caller in (still, coming):
+        caller.send_raw(HEAD + b"Content-Length: 900000\r\n\r\n" + bytes(550_000))
+    await until(lambda: incoming.spooled_bytes >= 800_000)
+    await asyncio.sleep(0.3)
+    coming.send_raw(bytes(1))
+    await asyncio.sleep(0.05)
+    more.send_raw(HEAD + b"Content-Length: 900000\r\n\r\n" + bytes(700_000))
+    answer = await still.answer()
+    assert (answer.status, answer.error["code"]) == (503, "body_not_kept")
+    assert int(answer.headers["retry-after"]) >= 1
+    await until(lambda: incoming.spooled_bytes >= 800_000)
+    more.send_raw(bytes(200_000))
+    coming.send_raw(bytes(349_999))
+    answers = []
+    await kitchen.wake()
+    for caller in (coming, more):
+        answers.append((await caller.answer()).status)
+    assert 200 in answers
+    await until(lambda: not incoming.spooled_bytes)
+
+
+async def test_a_body_that_finds_no_disk_is_refused(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hurried(kitchen, hold_bytes=100_000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    answer = await kitchen.ask("/echo", method="POST", body=bytes(900_000))
+    assert (answer.status, answer.error["code"]) == (503, "body_not_kept")
+    assert "No such file" in answer.error["message"]
 
 
 async def test_bodies_that_still_come_hold_half_of_the_slots(kitchen: Kitchen) -> None:
@@ -110,11 +196,11 @@ async def test_bodies_that_still_come_hold_half_of_the_slots(kitchen: Kitchen) -
 
 
 async def test_one_that_waits_for_its_body_and_leaves_is_forgotten(kitchen: Kitchen) -> None:
-    await kitchen.wake()
+    await kitchen.wake(2)
     callers = [await kitchen.caller() for _ in range(3)]
     for number, caller in enumerate(callers):
         caller.send_raw(HEAD + b"Content-Length: 9\r\n\r\n1234%d" % number)
-    await until(lambda: kitchen.backend.requests)
+        await until(lambda: kitchen.backend.requests)
     callers[1].leave()
     await until(lambda: len(kitchen.server.callers) == 2)
     callers[0].leave()
@@ -125,7 +211,7 @@ async def test_one_that_waits_for_its_body_and_leaves_is_forgotten(kitchen: Kitc
 
 async def test_a_body_that_stands_still_in_its_slot_gives_the_slot_back(kitchen: Kitchen) -> None:
     hurried(kitchen, body_s=0.2)
-    await kitchen.wake()
+    await kitchen.wake(2)
     caller = await kitchen.caller()
     caller.send_raw(HEAD + b"Content-Length: 1000000\r\n\r\n" + bytes(WHOLE))
     await until(lambda: kitchen.backend.requests)
@@ -133,18 +219,6 @@ async def test_a_body_that_stands_still_in_its_slot_gives_the_slot_back(kitchen:
     assert (answer.status, answer.error["code"]) == (408, "request_slow")
     await until(lambda: kitchen.server.queue.in_flight == 0)
     assert (await kitchen.ask("/next")).status == 200
-
-
-async def test_a_caller_that_waits_to_be_asked_for_its_body_is_not_slow(kitchen: Kitchen) -> None:
-    hurried(kitchen, body_s=0.2)
-    caller = await kitchen.caller()
-    caller.send_raw(HEAD + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n")
-    await until(lambda: kitchen.server.queue.queued == 1)
-    await asyncio.sleep(0.4)
-    await kitchen.wake()
-    assert (await caller.head())[0] == 100
-    caller.send_raw(b"abc")
-    assert (await caller.answer()).body == b"abc"
 
 
 async def test_a_large_body_that_waits_for_a_slot_is_not_slow(kitchen: Kitchen) -> None:

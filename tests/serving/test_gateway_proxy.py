@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 
 import pytest
 
@@ -194,11 +195,19 @@ async def test_a_stream_is_passed_on_piece_by_piece(kitchen: Kitchen) -> None:
     assert await caller.chunk() == b""
 
 
-@pytest.mark.parametrize("framing", ["Content-Length: 9", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize(
+    ("framing", "slots"),
+    [
+        ("Content-Length: 9", 2),
+        ("Transfer-Encoding: chunked", 2),
+        ("Transfer-Encoding: chunked", 1),
+    ],
+)
 async def test_a_body_is_passed_on_piece_by_piece_as_it_comes(
-    kitchen: Kitchen, framing: str
+    kitchen: Kitchen, framing: str, slots: int
 ) -> None:
-    """On one slot; the next piece is sent only when the replica has the one before."""
+    """The next piece is sent only when the replica has the one before. The only slot of a route is
+    lent to chunks that stand still, as they may wait for an answer."""
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def listen(request: Request, connection: Connection) -> None:
@@ -213,7 +222,8 @@ async def test_a_body_is_passed_on_piece_by_piece_as_it_comes(
         connection.answer(b"heard")
 
     kitchen.backend.on("/listen", listen, raw=True)
-    await kitchen.wake()
+    kitchen.limit(stall_s=0.1)
+    await kitchen.wake(slots)
     caller = await kitchen.caller()
     caller.send_raw(f"POST /listen HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode())
     for piece in (b"abc", b"def", b"ghi"):
@@ -224,11 +234,24 @@ async def test_a_body_is_passed_on_piece_by_piece_as_it_comes(
     assert (await caller.answer()).body == b"heard"
 
 
-async def test_large_bodies_stream_through_without_being_held(kitchen: Kitchen) -> None:
-    await kitchen.wake()
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_large_bodies_arrive_whole(kitchen: Kitchen, chunked: bool, slots: int) -> None:
+    """Beside a spare slot they stream through, else they wait in a file until they are whole."""
+    await kitchen.wake(slots)
     body = bytes(range(256)) * 40_000
-    answer = await kitchen.ask("/echo", method="POST", body=body)
-    assert answer.body == body
+    caller = await kitchen.caller()
+    if chunked:
+        caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for at in range(0, len(body), 100_000):
+            piece = body[at : at + 100_000]
+            caller.send_raw(b"%x\r\n%b\r\n" % (len(piece), piece))
+        caller.send_raw(b"0\r\n\r\n")
+    else:
+        caller.send("/echo", method="POST", body=body)
+    assert (await caller.answer()).body == body
+    assert kitchen.server.incoming.spooled_bytes == 0
+    assert kitchen.server.incoming.held_bytes == 0
 
 
 async def test_a_caller_that_reads_nothing_slows_the_replica_down(kitchen: Kitchen) -> None:
@@ -266,7 +289,7 @@ async def test_a_replica_that_reads_nothing_slows_the_caller_down(kitchen: Kitch
         connection.answer(str(len(request.body)).encode())
 
     kitchen.backend.on("/lazy", lazy, raw=True)
-    await kitchen.wake()
+    await kitchen.wake(2)
     caller = await kitchen.caller()
     size = 40 << 20
     caller.send_raw(b"POST /lazy HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
@@ -280,19 +303,32 @@ async def test_a_replica_that_reads_nothing_slows_the_caller_down(kitchen: Kitch
     assert (await caller.answer()).body == str(size).encode()
 
 
-async def test_continue_is_said_when_the_slot_is_granted(kitchen: Kitchen) -> None:
+async def test_continue_is_said_at_once_and_once(kitchen: Kitchen) -> None:
+    """A slot is for bodies that are here, so it is not waited for before one is asked for."""
     caller = await kitchen.caller()
     caller.send_raw(
         b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
     )
-    await until(lambda: kitchen.server.queue.queued == 1)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(caller.reader.readuntil(b"\r\n\r\n"), 0.05)
-    await kitchen.wake()
     assert await caller.head() == (100, {})
+    assert kitchen.server.queue.queued == 0
     caller.send_raw(b"abc")
+    await until(lambda: kitchen.server.queue.queued == 1)
+    await kitchen.wake()
     assert (await caller.answer()).body == b"abc"
     assert "expect" not in kitchen.backend.requests[0].headers
+
+
+async def test_what_is_refused_whatever_follows_is_refused_before_its_body(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.serve(token_digests=(sha256(b"secret").hexdigest(),))
+    for expect in (b"", b"Expect: 100-continue\r\n"):
+        caller = await kitchen.caller()
+        caller.send_raw(
+            b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 300\r\n" + expect + b"\r\n"
+        )
+        answer = await caller.answer()
+        assert (answer.status, answer.error["code"]) == (401, "unauthorized")
 
 
 async def test_head_has_the_length_and_no_body(kitchen: Kitchen) -> None:
@@ -379,7 +415,7 @@ async def test_an_early_answer_arrives_and_ends_both_connections(kitchen: Kitche
         connection.answer(b"no, thanks", "403 Forbidden")
 
     kitchen.backend.on("/early", early, raw=True)
-    await kitchen.wake()
+    await kitchen.wake(2)
     caller = await kitchen.caller()
     caller.send_raw(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
     caller.send_raw(bytes(100_000))

@@ -92,7 +92,7 @@ async def test_who_cannot_be_in_time_is_told_at_once_when_to_come_again(kitchen:
 async def test_how_slow_a_body_comes_says_nothing_of_how_long_requests_take(
     kitchen: Kitchen,
 ) -> None:
-    await kitchen.wake()
+    await kitchen.wake(2)
     caller = await kitchen.caller()
     caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nsl")
     queue = kitchen.server.queue

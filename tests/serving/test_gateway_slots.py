@@ -91,7 +91,7 @@ async def test_a_slot_comes_back_when_the_stream_of_a_caller_that_left_has_ended
 async def test_a_caller_that_leaves_in_the_middle_of_its_body_frees_the_slot_with_the_replica(
     kitchen: Kitchen,
 ) -> None:
-    await kitchen.wake()
+    await kitchen.wake(2)
     caller = await kitchen.caller()
     caller.send_raw(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
     caller.send_raw(bytes(90_000))

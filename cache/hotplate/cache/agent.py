@@ -11,12 +11,12 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aiohttp import web
 
-from hotplate.cache import descriptors
+from hotplate.cache import descriptors, own_token
 from hotplate.cache.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.chunks import STALL_S
 from hotplate.cache.control import Control, application
@@ -65,7 +65,8 @@ class AgentSettings:
     hosts: tuple[str, ...] = ()
     """Names by which others call this agent, beside `host` and addresses: see `OwnHosts`."""
     token: str = field(default="", repr=False)
-    """The cluster's token: without it only this machine is let in."""
+    """The cluster's token; empty: whoever is on this machine is let in, so only a program that has
+    the machine to itself runs an agent so (`serve` can make a token)."""
     peers: tuple[str, ...] = ()
     """`HOST:PORT` of other nodes' agents; they need not run yet."""
     peers_from: str = ""
@@ -97,14 +98,17 @@ class AgentSettings:
                 raise ValueError(f"{name}: {getattr(self, name)} is below 0")
 
 
-async def serve(settings: AgentSettings, ready: Callable[[str], None]) -> None:
+async def serve(
+    settings: AgentSettings, ready: Callable[[str], None], *, guarded: bool = False
+) -> None:
     """Runs until SIGTERM, SIGINT or cancellation; `ready` is called with the interface's URL.
 
-    Complete files are on disk when it returns. Raises CacheError when another agent has the
-    data folder or the port is taken.
+    `guarded`: where the settings have no token, one is made that this user's programs find.
+    Complete files are on disk when it returns. Raises CacheError when another agent has the data
+    folder or the port is taken.
     """
     stopped = asyncio.Event()
-    async with run(settings) as url:
+    async with run(settings, guarded=guarded) as url:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, stopped.set)
@@ -117,13 +121,16 @@ async def serve(settings: AgentSettings, ready: Callable[[str], None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def run(settings: AgentSettings) -> AsyncIterator[str]:
+async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterator[str]:
     """An agent inside this process for the time of the block; gives the interface's URL."""
     await _check_reach(settings)
     data = settings.data_dir.resolve()
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_sole_agent(data))
+        makes_token = guarded and not settings.token
+        if makes_token:
+            settings = replace(settings, token=own_token.make(data))
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
         clock = asyncio.get_running_loop().time
@@ -167,6 +174,9 @@ async def run(settings: AgentSettings) -> AsyncIterator[str]:
             watching = asyncio.create_task(peers.watch())
             stack.callback(watching.cancel)
             await asyncio.wait({asyncio.create_task(peers.told.wait())}, timeout=_PEERS_S)
+            if makes_token:
+                address = door.url.removeprefix("http://")
+                stack.enter_context(own_token.found_at(address, data))
             yield door.url
         finally:
             await view.close()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from hotplate.cache.errors import (
     NoSpace,
     OriginBusy,
     OriginUnavailable,
+    Unauthorized,
     UnknownBlob,
     UnknownManifest,
     UnknownUrl,
@@ -32,12 +35,14 @@ from hotplate.cache.metrics import Metrics
 from hotplate.cache.node import Node, Tree
 from hotplate.cache.own_hosts import OwnHosts
 from hotplate.cache.pulls import Pull, Pulls, failure
+from hotplate.cache.schemes import is_elsewhere
 from hotplate.cache.strangers import turn_strangers_away
 from hotplate.cache.view import View
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUS: dict[type[CacheError], int] = {
+    Unauthorized: 401,
     UnknownManifest: 404,
     UnknownUrl: 404,
     VersionChanged: 409,
@@ -48,6 +53,7 @@ _STATUS: dict[type[CacheError], int] = {
     OriginBusy: 503,
     NoSpace: 507,
 }
+_DIGEST = re.compile("[0-9a-f]{64}")
 _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
 
 
@@ -159,6 +165,7 @@ class Control:
         return web.json_response({"path": str(path)})
 
     async def put_pull(self, request: web.Request) -> web.Response:
+        _check_own_machine(request, _url(request))
         began = asyncio.get_running_loop().time()
         to_disk = request.query.get("wait") == "disk"
         pull = self._pulls.start(_url(request), streamed=not to_disk)
@@ -206,6 +213,7 @@ class Control:
         return web.json_response(asdict(await self._inventory.verify()))
 
     async def warm_held(self, request: web.Request) -> web.Response:
+        _check_own_machine(request, _name(request))
         return web.json_response({"bytes": await self._inventory.warm(_name(request))})
 
     async def delete_held(self, request: web.Request) -> web.Response:
@@ -265,6 +273,32 @@ class Control:
 
 def _url(request: web.Request) -> str:
     return _given(request, "url").rstrip("/")
+
+
+def is_same_machine(caller: str, called: str) -> bool:
+    """Whether a connection between these addresses cannot have left the machine; "" = unknown."""
+    if not (caller and called):
+        return False
+    return caller == called or all(ip_address(one).is_loopback for one in (caller, called))
+
+
+def _end(request: web.Request, name: str) -> str:
+    """The address of one end of the request's connection; "" once that is gone."""
+    end = request.transport.get_extra_info(name) if request.transport is not None else None
+    return str(end[0]) if end else ""
+
+
+def _check_own_machine(request: web.Request, url: str) -> None:
+    """The cluster's token makes nobody the reader of all its machines' files.
+
+    Raises Unauthorized for files of this machine that are asked for from another.
+    """
+    if is_elsewhere(url) or _DIGEST.fullmatch(url):
+        return
+    if not is_same_machine(_end(request, "peername"), _end(request, "sockname")):
+        raise Unauthorized(
+            f"{url} is of this machine's own files, which are asked for on this machine only"
+        )
 
 
 def _name(request: web.Request) -> str:

@@ -14,6 +14,18 @@ from hotplate.cache.local_files import LocalFiles
 from hotplate.cache.locations import Files
 from hotplate.cache.s3_files import S3Files
 
+_ELSEWHERE = frozenset(
+    {*("http", "https", "s3", "s3a", "hf"), *("gs", "gcs", "az", "abfs", "abfss", "adl")}
+)
+"""Schemes of what lies on other machines. Many of fsspec's open local files too, some in chains
+(`zip://a::file:///b`)."""
+
+
+def is_elsewhere(url: str) -> bool:
+    """Whether a URL can lead to nothing but other machines' files."""
+    scheme, separator, rest = url.partition("://")
+    return bool(separator) and scheme in _ELSEWHERE and "::" not in rest
+
 
 class Schemes:
     """The readers of one agent."""

@@ -168,7 +168,8 @@ def _add_cache(commands: Commands) -> None:
             question.add_argument("name", metavar=named, help="URL, path or digest")
         question.add_argument("--agent", help="HOST:PORT of the agent (HOTPLATE_AGENT)")
         question.add_argument(
-            "--token-file", help="file with the cluster's token (HOTPLATE_AGENT_TOKEN_FILE)"
+            "--token-file",
+            help="file with its token (HOTPLATE_AGENT_TOKEN_FILE; that of your own agent is found)",
         )
         question.add_argument("--json", action="store_true", help="one line of JSON")
         question.set_defaults(run=_cache, question=name)
@@ -212,7 +213,7 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--spare", help="SIZE of it to make ready before it is needed (2GiB)")
     agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
-    agent.add_argument("--token-file", help="file with the cluster's token")
+    agent.add_argument("--token-file", help="file with the cluster's token (one of its own)")
     agent.add_argument(
         "--mount",
         help="DIR to show the files in, or 'no' (in /run/hotplate; DATA/view leads there)",
@@ -350,6 +351,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
+    from hotplate.cache import own_token
     from hotplate.platform.cache_command import answer
 
     agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
@@ -358,7 +360,8 @@ def _cache(arguments: argparse.Namespace) -> int:
     if "://" not in agent and not _is_address(agent):
         raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
     token_file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
-    return answer(arguments, agent, _token(token_file) if token_file else "")
+    token = _token(token_file) if token_file else own_token.find(agent.rpartition("/")[2])
+    return answer(arguments, agent, token)
 
 
 def _agent(arguments: argparse.Namespace) -> None:
@@ -366,6 +369,11 @@ def _agent(arguments: argparse.Namespace) -> None:
     from hotplate.platform.roles import run_agent
 
     memory = {}
+    peers = _peers(arguments.peers)
+    if (peers or arguments.peers_from) and not arguments.token_file:
+        raise BadSetting(
+            "--token-file is missing: agents know each other by the cluster's token, which is in it"
+        )
     if not 0 <= arguments.port <= _LAST_PORT:
         raise BadSetting(f"--port {arguments.port} is no port: write 1 to {_LAST_PORT}, or 0 = any")
     if arguments.memory is not None:
@@ -377,7 +385,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             port=arguments.port,
             hosts=_hosts(arguments.hosts),
             origin_url=arguments.origin,
-            peers=_peers(arguments.peers),
+            peers=peers,
             peers_from=arguments.peers_from,
             mount=_mount(arguments),
             spare_bytes=_size("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,

@@ -27,13 +27,16 @@ def log_to_stderr() -> None:
 
 
 def run_agent(settings: AgentSettings) -> None:
-    """Run this node's agent until SIGTERM. Raises `CannotStart`."""
+    """Run this node's agent until SIGTERM, with a token of its own if it has none.
+
+    Raises `CannotStart`.
+    """
     from hotplate.cache.agent import serve
     from hotplate.cache.errors import CacheError
 
     log_to_stderr()
     try:
-        asyncio.run(serve(settings, ready=_say("agent")))
+        asyncio.run(serve(settings, ready=_say("agent"), guarded=True))
     except (CacheError, OSError) as error:
         raise CannotStart(f"agent on {settings.host}:{settings.port}: {error}") from error
 

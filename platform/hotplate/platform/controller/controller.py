@@ -137,11 +137,15 @@ class Controller:
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         tracked = self._tracked.get(deployment_id)
+        mine = [r.id for r in tracked.mine(self._engine.replicas())] if tracked else []
         if replica:
+            if tracked is None or replica not in (*mine, *tracked.seen):
+                raise UnknownReplica(
+                    f"The deployment has no replica {replica!r} now, nor had it lately."
+                )
             return {replica: await self._engine.logs(replica, lines)}
         if tracked is None:
             return {}
-        mine = [r.id for r in tracked.mine(self._engine.replicas())]
         found = {}
         for name in mine or tracked.seen:
             with suppress(UnknownReplica):

@@ -63,6 +63,7 @@ MODULES = (
     "share",
     "siblings",
     "slots",
+    "spool",
     "tap",
     "task_exchange",
     "task_run",

@@ -18,6 +18,7 @@
 ├── ReplicaFailed         502  the replica ended the connection, or answered no HTTP
 ├── RouteRefused          503  the control plane said to refuse
 ├── TooManyConnections    503  more callers hold a connection to the route than may
+├── BodyNotKept           503  bodies that are not here whole fill the room that they may
 ├── TasksAway             503  the control plane, which keeps tasks, does not answer
 ├── NoCapacity            503  it could not be answered before its time is over
 ├── NotReady              503  no replica became ready in time
@@ -172,6 +173,14 @@ class TooManyConnections(GatewayError):
     """The route's callers hold as many connections as they may."""
 
     code = "too_many_connections"
+    status = 503
+
+
+class BodyNotKept(GatewayError):
+    """Bodies wait to be whole, and there is no room for more of them. Come back after
+    `Retry-After`, or send faster."""
+
+    code = "body_not_kept"
     status = 503
 
 

@@ -183,7 +183,7 @@ class Exchange(Sending):
         """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
         `answer_end` would. The head says how long the body is."""
         self.upstream = None
-        self._drop_body()
+        self.forget_body()
         server = self.server
         front, self.front = self.front, None
         if front is not None:
@@ -275,7 +275,7 @@ class Exchange(Sending):
     def _end_badly(self, what: str) -> None:
         front, self.front = self.front, None
         if front is not None:
-            self._drop_body()
+            self.forget_body()
             self._tell(front, ReplicaFailed(f"{self.server.route.name}: {what}"))
         self._ended()
 
@@ -288,7 +288,7 @@ class Exchange(Sending):
 
     def _ended(self) -> None:
         """The replica is done with it."""
-        self._drop_body()  # its ticket may be kept for a while (`deadlines.py`)
+        self.forget_body()  # its ticket may be kept for a while (`deadlines.py`)
         if self.request.upgrade:
             self.server.hangups.ended(self)
         self.server.finished(self, self.server.loop.time())
@@ -313,7 +313,7 @@ class Exchange(Sending):
         ended; our worker's handlers are told, and its connection ends with them."""
         upstream = self.upstream
         if upstream is not None and upstream.worker:
-            self._drop_body()
+            self.forget_body()
             self._out.clear()
             upstream.half_close()
             self._hang_up(upstream)
@@ -322,7 +322,8 @@ class Exchange(Sending):
 
     def _let_go(self) -> None:
         """The caller's side is over. What was sent keeps its slot until the replica has ended."""
-        self._drop_body()
+        cut = not self.sent_whole
+        self.forget_body()
         self._out.clear()
         upstream = self.upstream
         if upstream is None:
@@ -330,7 +331,7 @@ class Exchange(Sending):
         elif upstream.relays:
             upstream.leave()
         else:
-            if upstream.tunnel or not self.request_done:
+            if upstream.tunnel or cut:
                 upstream.half_close()
             else:
                 upstream.resume_reading()

@@ -49,8 +49,10 @@ class Front:
         self._ahead: deque[Exchange | BadRequest] = deque()
         self._awaited: Exchange | None = None
         """The one whose turn it is as soon as more of its body is here."""
-        self._let_in: Exchange | None = None
+        self._let_in: Sending | None = None
         """The one that may begin although its body still comes."""
+        self._asked: Exchange | None = None
+        """The one whose body was asked for last."""
         self._advancing = False
         self.read_paused = False
         self._paused_at = 0.0
@@ -67,9 +69,11 @@ class Front:
             self._transport.write(data)
 
     def go_on(self) -> None:
-        """Asks the caller for the body that it has announced."""
-        self.write(CONTINUE)
-        self._patience.resumed(self._loop.time())
+        """Asks the caller for the body that it has announced, once."""
+        if self._asked is not self._reading:
+            self._asked = self._reading
+            self.write(CONTINUE)
+            self._patience.resumed(self._loop.time())
 
     def tell_started(self) -> None:
         """Another gateway, if it is one, is to know that the request may have an effect now."""
@@ -105,7 +109,7 @@ class Front:
         """Whether it is this one's turn, but for its body."""
         return self._awaited is exchange
 
-    def let_in(self, exchange: Exchange) -> None:
+    def let_in(self, exchange: Sending) -> None:
         """The exchange goes for a slot, and its body follows."""
         self._let_in = exchange
         self._advance()
@@ -139,7 +143,8 @@ class Front:
         full = len(self._ahead) >= self._limits.pipelined
         if exchange is not None and exchange.front is not None:
             upstream = exchange.upstream
-            full = full or exchange.buffered >= self._limits.read_ahead_bytes
+            if not self.awaits(exchange):  # what is awaited is kept, however long it is
+                full = full or exchange.buffered >= self._limits.read_ahead_bytes
             full = full or (upstream is not None and upstream.write_paused)
         if full != self.read_paused and not self._transport.is_closing():
             self.read_paused = full
@@ -264,7 +269,7 @@ class Front:
         if self._half_close is not None:
             self._half_close.stop()
         self._ahead.clear()
-        self._await(None)
+        self._forsake()
         exchange, self._active = self._active, None
         if exchange is not None and exchange.front is not None:
             exchange.caller_left()
@@ -332,7 +337,7 @@ class Front:
             reading.fail(error)
         elif self._ahead and self._ahead[-1] is reading:
             self._ahead[-1] = error
-            self._await(None)
+            self._forsake()
 
     def _advance(self) -> None:
         """Starts the next request. Not entered twice: an answer given at once ends up here too."""
@@ -361,8 +366,24 @@ class Front:
         following = self._ahead[0]
         if following is not self._reading or following is self._let_in or not self._awaits_body():
             return True
-        self._await(self._reading)
+        reading = self._reading
+        if self._awaited is not reading:
+            if not self.server.waits_for_body(reading):
+                return True
+            if reading.request.expects_continue and not reading.received:
+                self.go_on()
+        much = reading.received >= self._limits.read_ahead_bytes
+        if much and self.server.incoming.lends(reading):
+            return True
+        self._await(reading)
         return False
+
+    def _forsake(self) -> None:
+        """Nothing more of what is awaited will come, or be wanted."""
+        awaited = self._awaited
+        self._await(None)
+        if awaited is not None:
+            awaited.forget_body()
 
     def _await(self, exchange: Exchange | None) -> None:
         """From now on more of this one's body is waited for; None = of nobody's."""
@@ -379,7 +400,7 @@ class Front:
         reading = self._reading
         if reading is None or reading.front is None or reading is self._active:
             return False
-        return not reading.arrived(self._limits.read_ahead_bytes)
+        return not reading.arrived
 
     def _slow(self, now: float) -> BadRequest | None:
         """Why the caller's time to send what it announced is over."""
@@ -437,7 +458,7 @@ class Front:
         """Reads on for a moment: closing on unread bytes would take the answer away again. That
         nothing follows the caller is told at once, but for TLS, where it cannot be told alone."""
         self._ahead.clear()
-        self._await(None)
+        self._forsake()
         if self._lingering is None:
             self._lingering = self._loop.call_later(self._limits.linger_s, self.close)
             if self._transport.can_write_eof():

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.arrivals import Arrivals
-from hotplate.serving.gateway.errors import RequestSlow
+from hotplate.serving.gateway.errors import BodyNotKept, GatewayError, RequestSlow
+from hotplate.serving.gateway.routes import Change
+from hotplate.serving.gateway.spool import Spool, SpoolRoom
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange
     from hotplate.serving.gateway.route_server import RouteServer
+    from hotplate.serving.gateway.sending import Sending
+
+AGAIN_S = 10.0
+"""When to come again, of a body that nothing has room for."""
 
 
 class Incoming:
@@ -19,17 +25,48 @@ class Incoming:
     def __init__(self, server: RouteServer) -> None:
         self._server = server
         self._loop = server.loop
-        self._arrivals: Arrivals[Exchange] = Arrivals(lambda: server.limits)
+        self._arrivals: Arrivals[Sending] = Arrivals(lambda: server.limits)
         self._entries = Alarm(self._let_in)
         self._stalls = Alarm(self._end_stalled)
+        self._held_bytes = 0
+        """In memory, of all that wait for their bodies."""
+        self._room = SpoolRoom(lambda: server.limits.spool_bytes)
+
+    @property
+    def any_waiting(self) -> bool:
+        """Whether a body is waited for."""
+        return self._arrivals.any_waiting
+
+    @property
+    def held_bytes(self) -> int:
+        """Of bodies that are waited for, in memory."""
+        return self._held_bytes
+
+    @property
+    def spooled_bytes(self) -> int:
+        """Of bodies, in files."""
+        return self._room.used_bytes
 
     def expect(self, exchange: Exchange) -> None:
         """Its turn on its connection has come, its body has not."""
         self._entries.set(self._arrivals.expect(exchange, self._loop.time()))
+        exchange.held_bytes = exchange.buffered
+        self._held_bytes += exchange.buffered
+        if not self._server.queue.ready:
+            self._server.changed(Change.BEGAN)
+
+    def lends(self, exchange: Exchange) -> bool:
+        """Whether it may go for a slot now, and its body follows: much of it is here."""
+        slots, free = self._slots()
+        return self._arrivals.lends(exchange, slots, free, self._loop.time())
 
     def arrived(self, exchange: Exchange) -> None:
         """It is complete, or will not be."""
         self._arrivals.forget(exchange)
+        self._held_bytes -= exchange.held_bytes
+        exchange.held_bytes = 0
+        if not self._server.queue.ready:
+            self._server.changed(Change.COUNTS)
 
     def entered(self, exchange: Exchange) -> None:
         """It goes for a slot, and its body still comes."""
@@ -38,12 +75,29 @@ class Incoming:
     def others_wait(self, now: float) -> None:
         """A request waits for a slot that one of these may have."""
         if self._arrivals.any_inside:
-            self._stalls.set(now + self._server.limits.stall_s / 4)
+            self._stalls.set(self._arrivals.next_stall_at(now))
 
     def slot_freed(self) -> None:
         """Somebody may go for a slot."""
-        if self._arrivals.any_waiting:
+        if self._arrivals.any_hoping:
             self._let_in()
+
+    def keep(self, exchange: Sending, data: bytes) -> GatewayError | None:
+        """Keeps more of a body that is waited for; why it cannot be kept."""
+        spool = exchange.spool
+        if spool is None:
+            server, size_bytes = self._server, exchange.held_bytes + len(data)
+            all_bytes = self._held_bytes + server.queue.queued_bytes + len(data)
+            fits = size_bytes <= server.limits.hold_bytes
+            if size_bytes <= server.limits.read_ahead_bytes or (
+                fits and all_bytes <= server.queue.room.limit_bytes
+            ):
+                exchange.held_bytes = size_bytes
+                self._held_bytes += len(data)
+                exchange.hold(data)
+                return None
+            spool = exchange.spool = Spool(self._room)
+        return self._write(exchange, spool, data)
 
     def stop(self) -> None:
         self._entries.cancel()
@@ -51,14 +105,37 @@ class Incoming:
 
     # Inside
 
+    def _slots(self) -> tuple[int, int]:
+        """The route's slots, and those that nobody has or waits for."""
+        queue = self._server.queue
+        return queue.slots, 0 if queue.queued else queue.slots - queue.in_flight
+
+    def _write(self, exchange: Sending, spool: Spool, data: bytes) -> GatewayError | None:
+        while not self._room.has(len(data)):
+            other = self._arrivals.to_push_out(exchange, len(data), self._loop.time())
+            if other is None:
+                return self._not_kept("fill the room that there is")
+            other.refuse(self._not_kept("need the room that this one fills"))
+        try:
+            spool.put(data)
+        except OSError as error:
+            return self._not_kept(f"find no room on the gateway's disk ({error.strerror})")
+        return None
+
+    def _not_kept(self, why: str) -> GatewayError:
+        limits = self._server.limits
+        return BodyNotKept(
+            f"{self._server.route.name}: bodies that are not here whole {why} "
+            f"({limits.spool_bytes} bytes); send it again later, or faster.",
+            retry_after_s=AGAIN_S,
+        )
+
     def _let_in(self) -> None:
-        server, now = self._server, self._loop.time()
-        # Where another gateway owns the route, that one minds its slots.
-        slots = 2 * server.limits.connections if server.route.relayed else server.queue.slots
-        for exchange in self._arrivals.entering(slots, now):
+        slots, free = self._slots()
+        for exchange in self._arrivals.entering(slots, free, self._loop.time()):
             if exchange.front is not None:
                 exchange.front.let_in(exchange)
-        at = self._arrivals.next_at(now)
+        at = self._arrivals.next_at()
         if at is not None:
             self._entries.set(at)
 
@@ -76,4 +153,3 @@ class Incoming:
                 )
             )
         self.others_wait(now)
-        self._let_in()

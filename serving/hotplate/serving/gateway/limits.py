@@ -20,15 +20,20 @@ class Limits:
     """Request target, bytes; above it 414."""
     read_ahead_bytes: int = 64 << 10
     """Body bytes kept of a request that no replica has yet; then reading pauses."""
+    hold_bytes: int = 1 << 20
+    """Of a body that is waited for, kept in memory at most, and less where the route's bodies and
+    queue fill `queue_limit_bytes` together; what is longer goes on in a file."""
+    spool_bytes: int = 4 << 30
+    """What these files of one route may fill together; one more byte pushes somebody out."""
     grace_s: float = 0.05
-    """A request waits this long for its body, or for `read_ahead_bytes` of it, before it may go
-    for a slot with less (`arrivals.py`)."""
+    """A request waits this long for its body before it may go for a spare slot without all of it
+    (`arrivals.py`)."""
     stall_s: float = 3.0
     """A body that is still coming loses its slot to those who wait, so long after a byte ..."""
     slow_bytes_per_s: int = 1024
     """... or so long after it fell behind this."""
     wary_s: float = 30.0
-    """After that, so long nobody gets a slot whose body is not here."""
+    """After that, so long none of its address' requests gets a slot before its body is here."""
     repeat_bytes: int = 1 << 20
     """Of a body that has been sent, kept until the handler has begun, or the answer where nobody
     says so, to send it again if the replica dies; a larger one is not sent again."""

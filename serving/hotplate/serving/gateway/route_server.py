@@ -13,8 +13,6 @@ from hotplate.serving.gateway.admission import (
     Local,
     Terms,
     admit,
-    body_too_large,
-    pickle_refused,
 )
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.bequest import Bequest
@@ -94,14 +92,14 @@ class RouteServer:
         self.callers = Callers(
             self,
             ended=self._check_ended,
-            error_changed=lambda: self._changed(COUNTS),
+            error_changed=lambda: self.changed(COUNTS),
             peers=peers,
         )
         self.heads: HeadMemo[RequestHead] = HeadMemo()
         self._pools = Pools(limits, self._health_changed, bequest)
         self._deadlines = Alarm(self._ring)
         self.incoming = Incoming(self)
-        self.hangups = Hangups(self, changed=lambda: self._changed(COUNTS))
+        self.hangups = Hangups(self, changed=lambda: self.changed(COUNTS))
         self._ended = asyncio.Event()
 
     # The table's orders
@@ -122,7 +120,7 @@ class RouteServer:
             ticket.holder.ticket = None
             ticket.holder.enter_anew(ticket.ends_at if counted else inf)
         if turned:
-            self._changed(BEGAN)
+            self.changed(BEGAN)
         self._check_ended()
         if route.refuse:
             self._refuse_waiting(lambda: RouteRefused(route.refuse))
@@ -132,7 +130,7 @@ class RouteServer:
         self.closing = True
         self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
         self.callers.turn_out()
-        self._changed(COUNTS)
+        self.changed(COUNTS)
         self._check_ended()
 
     @property
@@ -164,7 +162,8 @@ class RouteServer:
         queue = self.queue
         return RouteDemand(
             in_flight=queue.in_flight + sum(replica.foreign for replica in queue.replicas),
-            queued=queue.queued,
+            # A body that is waited for wakes a route that sleeps, as what is queued does.
+            queued=queue.queued + int(self.incoming.any_waiting and not queue.ready),
             completed=queue.completed,
             refused=self._refused,
             service_s=queue.service.mean_s,
@@ -201,10 +200,6 @@ class RouteServer:
                 raise DeadlineExceeded(f"{self.route.name}: no slot became free in time.")
             if self.closing:
                 raise RouteClosed(f"{self.route.name} is not served any more.", retry_after_s=1)
-            if exchange.received > self.route.body_limit_bytes:
-                raise body_too_large(exchange.received, self.route)
-            if exchange.parts is not None and exchange.parts.found:
-                raise pickle_refused()
             terms = self._admit(exchange)
         except GatewayError as error:
             exchange.fail(error)
@@ -237,7 +232,16 @@ class RouteServer:
             self._rewatch()
         if changes is not NOTHING:
             self._take_up(changes, now)
-        self._changed(BEGAN if first else COUNTS)
+        self.changed(BEGAN if first else COUNTS)
+
+    def waits_for_body(self, exchange: Exchange) -> bool:
+        """Whether a request whose body is not here is to wait for it: not where it is refused
+        whatever comes, or goes for no slot."""
+        try:
+            terms = self._admit(exchange)
+        except GatewayError:
+            return False
+        return not self.closing and isinstance(terms, Terms) and terms.needs_slot
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
         request, route, ready = exchange.request, self.route, self.queue.ready
@@ -266,7 +270,7 @@ class RouteServer:
         if ticket.place == ENDED:
             run.ticket = run.server = None
             return False
-        self._changed(BEGAN if first else COUNTS)
+        self.changed(BEGAN if first else COUNTS)
         return True
 
     def retry_after_s(self) -> float:
@@ -316,7 +320,7 @@ class RouteServer:
             return
         if ticket.replica is None:
             self.queue.cancel(ticket)
-            self._changed(COUNTS)
+            self.changed(COUNTS)
         else:
             now = self.loop.time()
             self._take_up(self.queue.withdraw(ticket, now), now)
@@ -338,7 +342,7 @@ class RouteServer:
         ticket.size_bytes = exchange.size_bytes
         self._take_up(self.queue.give_back(ticket, now), now)
         self._rewatch()
-        self._changed(COUNTS)
+        self.changed(COUNTS)
 
     def unbound(self, exchange: Exchange) -> None:
         """The exchange may last: its answer has begun, or it has become a tunnel."""
@@ -353,6 +357,7 @@ class RouteServer:
         self._take_up(self.queue.set_replicas(self.route.replicas, now), now)
         self._pools.keep({replica.id for replica in self.queue.replicas})
         self._rewatch()
+        self.incoming.slot_freed()
 
     def _health_changed(self, pool: Pool) -> None:
         reason, was = pool.health.reason, self.queue.why_out(pool.id)
@@ -363,7 +368,7 @@ class RouteServer:
             log.warning("%s: replica %s is in again", self.route.name, pool.id)
             now = self.loop.time()
             self._take_up(self.queue.let_in(pool.id, now), now)
-            self._changed(COUNTS)
+            self.changed(COUNTS)
 
     def _send(self, ticket: Ticket[Held], now: float) -> None:
         assert ticket.replica is not None
@@ -392,11 +397,12 @@ class RouteServer:
         drained = replica.draining and not replica.taken
         if drained and replica.gone:  # unless another of that id has come since
             self._pools.keep({each.id for each in self.queue.replicas})
-        self._changed(DRAINED if drained else COUNTS)
+        self.changed(DRAINED if drained else COUNTS)
         self.incoming.slot_freed()
         self._check_ended()
 
-    def _changed(self, change: Change) -> None:
+    def changed(self, change: Change) -> None:
+        """Its demand is no longer what it was."""
         if not self._told or change is not COUNTS:
             self._told = True
             self._tell(change)
@@ -433,7 +439,7 @@ class RouteServer:
         changes = self.queue.advance(now)
         self._take_up(changes, now)
         if changes.ended or changes.granted:
-            self._changed(COUNTS)
+            self.changed(COUNTS)
         self._rewatch()
 
     def _check_ended(self) -> None:

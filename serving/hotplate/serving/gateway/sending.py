@@ -11,6 +11,7 @@ from hotplate.serving.gateway.multipart import PartWatch
 from hotplate.serving.gateway.phase import ANSWERED, IDEMPOTENT, SENT, STARTED, UNSENT
 from hotplate.serving.gateway.request_head import Field, RequestHead, for_owner, last_chunk
 from hotplate.serving.gateway.siblings import why_refused
+from hotplate.serving.gateway.spool import Spool
 from hotplate.serving.gateway.waiting import Ticket
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Sending:
         "buffered",
         "due_at",
         "front",
+        "held_bytes",
         "parts",
         "phase",
         "plain",
@@ -41,6 +43,7 @@ class Sending:
         "request_id",
         "sends",
         "server",
+        "spool",
         "ticket",
         "upstream",
     )
@@ -58,14 +61,18 @@ class Sending:
         self.upstream: Tap | None = None
         self.request_done = False
         route = server.route
-        self.refused = why_refused(route, request) if route.internal else None
-        """Why it is, whatever follows its head; its body is not waited for."""
+        self.refused: GatewayError | None = why_refused(route, request) if route.internal else None
+        """Why it is, whatever follows: its body is not waited for."""
         self.due_at = request.due_at
         """When its answer is due, where that was counted before; infinite = here it is counted."""
         self.received = 0
         """Body bytes so far."""
         self.buffered = 0
-        """Body bytes that wait here for a connection to a replica."""
+        """Body bytes that wait here, in memory, for a connection to a replica."""
+        self.held_bytes = 0
+        """Of these, those that are counted while the rest is waited for (`incoming.py`)."""
+        self.spool: Spool | None = None
+        """What of its body is in a file, behind that, and not sent."""
         self.phase: int = UNSENT
         self.plain = False
         """Our worker has said that its handler begins, which it does not say of a WebSocket's."""
@@ -84,27 +91,44 @@ class Sending:
 
     def take_body(self, data: bytes) -> None:
         """More of the request's body. Once the caller's side has ended it is thrown away."""
-        if self.front is None:
+        front = self.front
+        if front is None or self.refused is not None:
             return
         self.received += len(data)
         if self.received > self.server.route.body_limit_bytes:
-            if self.front.serves(self):
-                self.fail(body_too_large(self.received, self.server.route))
-            else:  # it is refused when its turn comes
-                self._drop_body()
+            self.refuse(body_too_large(self.received, self.server.route))
         elif self.parts is not None and self.parts.has_pickle(data):
-            if self.front.serves(self):
-                self.fail(pickle_refused())
+            self.refuse(pickle_refused())
+        elif self.spool is not None or front.awaits(self):
+            error = self.server.incoming.keep(self, data)
+            if error is not None:
+                self.refuse(error)
         elif self.upstream is not None:
             self.upstream.write(self._framed(data))
             if self._kept:
                 self._body.append(data)
                 self._keep_within_bounds()
         else:
-            self._body.append(data)
-            self.buffered += len(data)
+            self.hold(data)
             if self.ticket is not None and self.ticket.replica is None:
                 self.server.grew(self, len(data))
+
+    def hold(self, data: bytes) -> None:
+        """Keeps more of the body in memory."""
+        self._body.append(data)
+        self.buffered += len(data)
+
+    def refuse(self, error: GatewayError) -> None:
+        """Nothing more of the body is taken: it ends now, or when its turn comes."""
+        front, self.refused = self.front, error
+        if front is None:
+            return
+        if front.serves(self):
+            self.fail(error)
+            return
+        self.forget_body()
+        if front.awaits(self):
+            front.let_in(self)
 
     def end_body(self, trailers: Sequence[Field]) -> None:
         self.request_done = True
@@ -112,17 +136,20 @@ class Sending:
         if self.ticket is not None:
             self.ticket.whole_at = self.server.loop.time()
         if self.upstream is not None and self.front is not None and self.request.chunked:
-            self.upstream.write(last_chunk(trailers))
+            if self.spool is None:
+                self.upstream.write(last_chunk(trailers))
+            else:
+                self.send_on()
 
-    def arrived(self, enough_bytes: int) -> bool:
-        """Whether so much of it is here that it may go for a slot, or nothing more comes yet."""
-        return (
-            self.request_done
-            or self.refused is not None
-            or self.received >= enough_bytes
-            or self.received > self.server.route.body_limit_bytes
-            or self.request.expects_continue
-        )
+    @property
+    def arrived(self) -> bool:
+        """Whether it may go for a slot as it is, or is refused."""
+        return self.request_done or self.refused is not None
+
+    @property
+    def sent_whole(self) -> bool:
+        """Whether nothing more of it is to go to the replica."""
+        return self.request_done and self.spool is None
 
     # As `Arriving` (arrivals.py)
 
@@ -133,6 +160,18 @@ class Sending:
     @property
     def holds_place(self) -> bool:
         return self.ticket is not None and not self.request_done
+
+    @property
+    def address(self) -> bytes:
+        return self.request.forwarded[0].rpartition(b",")[2].strip()
+
+    @property
+    def in_chunks(self) -> bool:
+        return self.request.chunked
+
+    @property
+    def spooled_bytes(self) -> int:
+        return 0 if self.spool is None else self.spool.size_bytes
 
     def silent_s(self, now: float) -> float:
         return 0.0 if self.front is None else self.front.silent_s(now)
@@ -187,17 +226,33 @@ class Sending:
             return
         if request.chunked:
             message = b"".join([message, *map(self._framed, body)])
-            if self.request_done:
+            if self.sent_whole:
                 message += last_chunk(self._trailers)
         elif body:
             message = message + body[0] if len(body) == 1 else b"".join([message, *body])
         self.buffered = 0
         self._keep_within_bounds()
         upstream.write(message)
+        if self.spool is not None:
+            self._drop_body()
+            self.send_on()
         if request.expects_continue and not (self.received or self.request_done):
             front.go_on()
         if front.read_paused or not self.request_done:
             front.balance()
+
+    def send_on(self) -> None:
+        """Sends what is in the file, as far as the replica takes it."""
+        upstream, spool = self.upstream, self.spool
+        while upstream is not None and spool is not None and not upstream.write_paused:
+            data = spool.take()
+            if data:
+                upstream.write(self._framed(data))
+                continue
+            spool.close()
+            self.spool = spool = None
+            if self.request_done and self.request.chunked:
+                upstream.write(last_chunk(self._trailers))
 
     def started(self) -> None:
         """The replica says that the request's handler begins."""
@@ -217,6 +272,13 @@ class Sending:
         if self.request.upgrade:
             return False
         return self.request.method in IDEMPOTENT or self.server.route.may_run_twice
+
+    def forget_body(self) -> None:
+        """Nothing more of it is to be sent."""
+        self._drop_body()
+        if self.spool is not None:
+            self.spool.close()
+            self.spool = None
 
     def _drop_body(self) -> None:
         self._kept = False

@@ -143,6 +143,8 @@ class Upstream(Tap):
 
     def resume_writing(self) -> None:
         self.write_paused = False
+        if self.exchange is not None:
+            self.exchange.send_on()
         self._balance()
 
     def eof_received(self) -> bool:
@@ -236,7 +238,7 @@ class Upstream(Tap):
         if len(data) - end != head.content_length or exchange.request.method == b"HEAD":
             return False
         now = self.pool.now()
-        self._let_go(now, keep=head.keep_alive and exchange.request_done)
+        self._let_go(now, keep=head.keep_alive and exchange.sent_whole)
         exchange.answer_whole(head, data[end:], now)
         return True
 
@@ -269,7 +271,7 @@ class Upstream(Tap):
             clean = False
         if self._ended:
             head = self._head
-            keep = head is not None and head.keep_alive and exchange.request_done
+            keep = head is not None and head.keep_alive and exchange.sent_whole
             keep = keep and clean and not self._more
             trailers, self._trailers = self._trailers, ()
             self._let_go(self.pool.now(), keep=keep)

@@ -32,6 +32,7 @@ PARTS = (
     "hotplate.serving.replica.modules",
     "hotplate.serving.replica.network",
     "hotplate.serving.replica.network_inside",
+    "hotplate.serving.replica.pickles",
     "hotplate.serving.replica.processes",
     "hotplate.serving.replica.readiness",
     "hotplate.serving.replica.relay",
@@ -39,6 +40,7 @@ PARTS = (
     "hotplate.serving.replica.siblings",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
+    "hotplate.cache.own_token",
     "hotplate.cache.reader",
 )
 

@@ -40,6 +40,11 @@ class Siblings:
             parts = urlsplit(url)
             self._secrets[(parts.hostname or "", parts.port)] = parts.password or ""
 
+    @property
+    def any(self) -> bool:
+        """Whether it calls any."""
+        return bool(self._secrets)
+
     def secret_of(self, host: str | None, port: int | None) -> str:
         """What is to be shown to who listens there; "" = nothing."""
         return self._secrets.get((_LOOPBACK.get(host or "", host or ""), port), "")

@@ -47,6 +47,7 @@ from hotplate.serving.replica.hooks import (
 from hotplate.serving.replica.journal import Journal
 from hotplate.serving.replica.missing_module import what_is_missing
 from hotplate.serving.replica.modules import note_modules
+from hotplate.serving.replica.pickles import read_pickles_of
 from hotplate.serving.replica.processes import supervise
 from hotplate.serving.replica.readiness import answer_for_itself
 from hotplate.serving.replica.reserved import is_reserved, not_used
@@ -96,7 +97,8 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     let_failures_out()
     siblings = Siblings(job["depends"])
     answer_for_itself(siblings)
-    if job["depends"]:
+    read_pickles_of(siblings)
+    if siblings.any:
         siblings.hide_secrets()
         siblings.sign_requests()
         keep_sessions()

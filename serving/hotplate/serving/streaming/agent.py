@@ -7,6 +7,8 @@ import json
 import os
 from typing import NamedTuple
 
+from hotplate.cache import own_token
+
 ADDRESS = "HOTPLATE_AGENT"
 """Environment: `HOST:PORT` of the agent on this machine."""
 TOKEN_FILE = "HOTPLATE_AGENT_TOKEN_FILE"
@@ -33,7 +35,7 @@ def find_door(url: str) -> Door:
         raise OSError(f"{url}: a URL needs a node agent; set {ADDRESS}=HOST:PORT")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise OSError(f"{url}: {ADDRESS}={address} is not HOST:PORT")
-    token = _token(url)
+    token = _token(url) or own_token.find(address)
     try:
         status, said = _ask(host.strip("[]"), int(port), token)
     except (OSError, http.client.HTTPException, ValueError) as error:
