@@ -67,6 +67,7 @@ from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import Cpus, PlatformSettings
 from hotplate.platform.standby_desk import StandbyDesk
 from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.meeting import MEETING, top
 from hotplate.serving.replica.compiled import CompiledCode
 from hotplate.serving.replica.environment import Environments
 from hotplate.serving.replica.runtime import BentoRuntime
@@ -253,11 +254,15 @@ def _unwalled(why: str, settings: PlatformSettings) -> str:
 
 
 def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
-    """The folders of which replicas see only what is theirs: ours, the files, the agent's view."""
+    """The folders of which replicas see only what is theirs: ours, the files, the agent's view, and
+    where gateways meet."""
     scheme, _, blobs = (settings.blobs_url or data.blobs_url).rpartition("://")
     stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
     packages = _packages(settings, data).resolve()
-    return [data.root, data.visible_folder("engine").resolve().parent, *stored, packages, VIEWS]
+    engine = data.visible_folder("engine").resolve().parent
+    gateways = top(data.folder("gateway") / MEETING).resolve()
+    meeting = [] if gateways.is_relative_to(data.root) else [gateways]
+    return [data.root, engine, *stored, packages, VIEWS, *meeting]
 
 
 def _packages(settings: PlatformSettings, data: DataDir) -> Path:

@@ -133,7 +133,9 @@ class Admin:
         if fleet is not None and owner not in ("", fleet.id):
             with suppress(OSError, ValueError):
                 path = f"/deployments/{quote(name)}/queue"
-                return web.json_response(await ask_gateway(fleet.socket_of(owner), path))
+                return web.json_response(
+                    await ask_gateway(fleet.socket_of(owner), fleet.proof, path)
+                )
         now = asyncio.get_running_loop().time()
         return web.json_response(
             describe(name, server.error, server.queue, now, server.route.slots_from)

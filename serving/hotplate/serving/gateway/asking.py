@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.serving.gateway.introduction import introduced
+from hotplate.serving.gateway.proof import Proof
+
 ANSWER_S = 2.0
 RUNNING_PATH = "/hotplate/running"
 
@@ -39,13 +42,14 @@ async def ask_running(address: str) -> Handlers | None:
         return None
 
 
-async def ask_gateway(socket: Path, path: str) -> Any:
+async def ask_gateway(socket: Path, proof: Proof, path: str) -> Any:
     """What another gateway of this machine answers to an operator who asks for the path.
 
     Raises OSError or ValueError where there is no answer.
     """
     async with asyncio.timeout(ANSWER_S):
-        reader, writer = await asyncio.open_unix_connection(str(socket))
+        there = await introduced(socket, proof)
+        reader, writer = await asyncio.open_unix_connection(sock=there)
         writer.write(b"\n")  # for no deployment: it is for the gateway itself
         return await _ask(reader, writer, path)
 

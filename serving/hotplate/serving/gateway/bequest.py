@@ -8,11 +8,14 @@ descriptor, and one as it ends, in time; nothing per request.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
 
 from hotplate.serving.gateway.fleet import Fleet, file_name
+from hotplate.serving.gateway.packets import PACKET_BYTES
+from hotplate.serving.gateway.proof import Asker, Proof, check_user
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +30,16 @@ class Bequest:
         self._deployment = deployment
         self._heir = ""
         self._line: socket.socket | None = None
+        self._meeting: socket.socket | None = None
+        """Becomes the line once both sides have shown that they are gateways of ours."""
         self._connections: dict[int, tuple[str, int]] = {}
         """(replica, descriptor) of each that is open, by number."""
         self._numbers = 0
+
+    @property
+    def proof(self) -> Proof:
+        """What this gateway shows the others."""
+        return self._fleet.proof
 
     def opened(self, replica: str, descriptor: int) -> int:
         """A connection to a replica is there; its number."""
@@ -49,7 +59,7 @@ class Bequest:
     def follow(self) -> None:
         """The gateways may be others."""
         heir = self._fleet.next_heir(self._deployment) if self._connections else self._heir
-        if heir != self._heir or (heir and self._line is None):
+        if heir != self._heir or (heir and self._line is None and self._meeting is None):
             self._part()
             self._heir = heir
             if heir:
@@ -66,13 +76,32 @@ class Bequest:
     def _begin(self) -> None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.setblocking(False)
+        keep = self._fleet.keep_of(self._heir)
+        asker = Asker(self._fleet.proof, keep.name)
         try:
-            line.connect(str(self._fleet.keep_of(self._heir)))
+            line.connect(str(keep))
+            check_user(line)
+            line.send(asker.first)
         except OSError as error:
             log.debug("gateway %s keeps no connections: %s", self._heir, error)
             line.close()
             return
-        self._line = line
+        self._meeting = line
+        asyncio.get_running_loop().add_reader(line, self._go_on, line, asker)
+
+    def _go_on(self, line: socket.socket, asker: Asker) -> None:
+        """The other gateway has answered: what there is may be told, if it is one."""
+        try:
+            line.send(asker.hear(line.recv(PACKET_BYTES)))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                log.warning("nothing is bequeathed: %s", error)
+            self._part()
+            return
+        asyncio.get_running_loop().remove_reader(line)
+        self._meeting, self._line = None, line
         hello = {"gateway": self._fleet.id, "deployment": file_name(self._deployment)}
         self._say(json.dumps(hello).encode())
         for number in list(self._connections):
@@ -91,6 +120,10 @@ class Bequest:
             self._part()
 
     def _part(self) -> None:
+        if self._meeting is not None:
+            asyncio.get_running_loop().remove_reader(self._meeting)
+            self._meeting.close()
+            self._meeting = None
         if self._line is not None:
             self._line.close()
             self._line = None

@@ -23,6 +23,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
+from hotplate.serving.gateway.proof import Proof
+
 MEMBER = ".gateway"
 OWNER = ".owner"
 SLOTS = ".slots"
@@ -47,10 +49,14 @@ class Claim:
 class Fleet:
     """One gateway's place among its peers. Raises OSError where the folder cannot be used."""
 
-    def __init__(self, folder: Path, started_at: float, seat: str = "") -> None:
+    def __init__(self, folder: Path, started_at: float, seat: str = "", secret: str = "") -> None:
         """`started_at` in seconds of the machine's monotonic clock: ids sort by age. `seat`: one
-        that starts in the seat of another replaces it; empty = it replaces nobody."""
+        that starts in the seat of another replaces it; empty = it replaces nobody.
+        `secret` is what the gateways of the fleet have in common: who has another is none."""
         self.folder = folder
+        self.proof = Proof(secret)
+        self._here = -1
+        """The folder, open: by it a socket has a name that is short enough (`sun_path`)."""
         self._seat = frozenset({f"seat:{file_name(seat)}"} if seat else ())
         self.id = f"{int(started_at * 1000):015d}-{os.getpid()}"
         self._serving: Mapping[str, frozenset[str]] = {}
@@ -72,13 +78,13 @@ class Fleet:
         return self.socket_of(self.id)
 
     def socket_of(self, gateway: str) -> Path:
-        return self.folder / (gateway + SOCKET)
+        return self._short(gateway + SOCKET)
 
     def hand_of(self, gateway: str) -> Path:
-        return self.folder / (gateway + HAND)
+        return self._short(gateway + HAND)
 
     def keep_of(self, gateway: str) -> Path:
-        return self.folder / (gateway + KEEP)
+        return self._short(gateway + KEEP)
 
     @property
     def staying(self) -> Sequence[str]:
@@ -95,8 +101,8 @@ class Fleet:
         draft = self.folder / f"{self.id}.new"
         self._member = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._member, fcntl.LOCK_EX)
-        draft.rename(self.folder / (self.id + MEMBER))  # nobody sees it without its lock
-        self._say(self._seat)
+        self._write(self._seat)
+        draft.rename(self.folder / (self.id + MEMBER))  # nobody sees it without lock and content
 
     def leave(self) -> None:
         """Is counted no more; what it owns is released. The last one leaves nothing behind, but
@@ -110,6 +116,9 @@ class Fleet:
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # somebody else comes, or slots are taken
                 self.folder.rmdir()
+        if self._here >= 0:
+            os.close(self._here)
+            self._here = -1
 
     def serve(self, deployments: Iterable[str]) -> None:
         """Tells the others what this gateway may own."""
@@ -133,8 +142,12 @@ class Fleet:
         for member in sorted(name.removesuffix(MEMBER) for name in names):
             if member != self.id and self.lives(member):
                 with suppress(OSError):
-                    said = (self.folder / (member + MEMBER)).read_text()
-                    serving[member] = frozenset(said.split())
+                    told = (self.folder / (member + MEMBER)).read_text()
+                    said, _, seal = told.rpartition("\n")
+                    if self.proof.fits(seal, member, said):
+                        serving[member] = frozenset(said.split())
+                    elif member in self._serving:  # it is just being written
+                        serving[member] = self._serving[member]
         if serving != self._serving:
             self._serving = serving
             self.changes += 1
@@ -187,6 +200,12 @@ class Fleet:
             return ""
         return said if said != self.id else ""
 
+    def _short(self, name: str) -> Path:
+        """A name for a file of the folder, good in this process."""
+        if self._here < 0:
+            self._here = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return Path(f"/proc/self/fd/{self._here}/{name}")
+
     def lives(self, gateway: str) -> bool:
         """Whether the gateway's process does; what a dead one has left is removed."""
         path = self.folder / (gateway + MEMBER)
@@ -198,11 +217,15 @@ class Fleet:
 
     def _say(self, own: frozenset[str]) -> None:
         if own != self._own:
-            self._own = own
-            self.changes += 1
-            content = "\n".join(sorted(own)).encode()
-            os.pwrite(self._member, content, 0)
-            os.ftruncate(self._member, len(content))
+            self._write(own)
+
+    def _write(self, own: frozenset[str]) -> None:
+        self._own = own
+        self.changes += 1
+        said = "\n".join(sorted(own))
+        content = f"{said}\n{self.proof.seal(self.id, said)}".encode()
+        os.pwrite(self._member, content, 0)
+        os.ftruncate(self._member, len(content))
 
 
 def process_of(gateway: str) -> int:

@@ -87,9 +87,9 @@ class Gateway:
         what operators ask. Raises OSError."""
         assert self.fleet is not None
         self.fleet.folder.mkdir(mode=0o700, exist_ok=True)
-        self._door = Door(self.fleet.socket, self.server, operator)
+        self._door = Door(self.fleet.socket, self.fleet.proof, self.server, operator)
         await self._door.open()
-        self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self._take_socket)
+        self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self.fleet.proof, self._take_socket)
         self._inbox.open()
         self._keeper = Keeper(self.fleet)
         self._keeper.open()
@@ -178,7 +178,7 @@ class Gateway:
         listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
         heir = fleet.staying[-1]
         log.info("gateway %s takes over: %d listening sockets", heir, len(listening))
-        await asyncio.to_thread(hand_over, fleet.hand_of(heir), listening)
+        await asyncio.to_thread(hand_over, fleet.hand_of(heir), fleet.proof, listening)
         for server in inherited:
             server.callers.retire(IDLE_S)
             self._standings[server.route.name].look()

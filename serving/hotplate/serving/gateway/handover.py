@@ -14,7 +14,9 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from hotplate.serving.gateway.introduction import introduce
 from hotplate.serving.gateway.packets import PACKET_BYTES, PacketListener
+from hotplate.serving.gateway.proof import Proof
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +27,13 @@ TAKEN, REFUSED = b"taken", b"refused"
 class Inbox:
     """Where a gateway takes listening sockets from others."""
 
-    def __init__(self, path: Path, take: Callable[[str, socket.socket], Awaitable[bool]]) -> None:
+    def __init__(
+        self, path: Path, proof: Proof, take: Callable[[str, socket.socket], Awaitable[bool]]
+    ) -> None:
         """`take` is given a deployment's name and a socket; it says whether it can use it."""
         self._take = take
         self._loop = asyncio.get_running_loop()
-        self._listener = PacketListener(path, self._came)
+        self._listener = PacketListener(path, proof, self._came)
         self._open: set[socket.socket] = set()
         self._taking: set[asyncio.Task[None]] = set()
 
@@ -73,7 +77,7 @@ class Inbox:
         connection.close()
 
 
-def hand_over(path: Path, listening: Iterable[tuple[str, int]]) -> None:
+def hand_over(path: Path, proof: Proof, listening: Iterable[tuple[str, int]]) -> None:
     """Gives another gateway listening sockets, by deployment and descriptor. It blocks.
 
     Those that are not taken are only logged: their waiting connections will be reset.
@@ -82,6 +86,7 @@ def hand_over(path: Path, listening: Iterable[tuple[str, int]]) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.settimeout(ANSWER_S)
             connection.connect(os.fspath(path))
+            introduce(connection, path.name, proof)
             for name, descriptor in listening:
                 socket.send_fds(connection, [name.encode()], [descriptor])
                 if connection.recv(PACKET_BYTES) != TAKEN:

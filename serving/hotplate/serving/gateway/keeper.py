@@ -110,7 +110,7 @@ class Keeper:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._loop = asyncio.get_running_loop()
-        self._listener = PacketListener(fleet.keep_of(fleet.id), self._came)
+        self._listener = PacketListener(fleet.keep_of(fleet.id), fleet.proof, self._came)
         self._estates: list[Estate] = []
 
     def open(self) -> None:

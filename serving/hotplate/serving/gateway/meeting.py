@@ -4,13 +4,21 @@ A gateway is known by keys (the file of its routes, each deployment with its add
 its control plane), which lead to its folder. One that starts goes where a living one went that has
 a key in common; else it opens a folder of its own. They start one after the other, so that two
 never miss each other.
+
+The folder is in this user's home, which replicas do not see: who can write there could take over
+deployments, or keep gateways from starting.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import re
+import secrets
+import stat
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,42 +26,96 @@ from shutil import rmtree
 
 from hotplate.serving.gateway.fleet import MEMBER, file_name, is_held
 
+SETTING = "HOTPLATE_GATEWAY__MEETING"
+"""In the environment: another folder, where the home cannot be used."""
+USUAL = "~/.local/state/hotplate/gateways"
+"""Not `XDG_RUNTIME_DIR`: that one is gone when the user logs out, and gateways are not."""
+MEETING = "meeting"
+"""The folder's name below a gateway's own."""
 MEETS = ".meets"
+SECRET = "secret"
+"""What gateways without a control plane have in common."""
 STARTING = "starting"
 """Held by a gateway while it starts."""
+START_S = 5.0
+"""How long another one may take for that; a hundred times what it takes."""
 LEFT_S = 86400
 """Slots that a killed gateway had taken are of no interest after a day."""
-SOCKET_NAME_BYTES = 32
-SOCKET_PATH_BYTES = 107
-"""Linux allows no more (`sun_path`)."""
+
+log = logging.getLogger(__name__)
+
+
+def top(otherwise: Path | None = None) -> Path:
+    """The folder in which all of this user's gateways have theirs; made if it is not there.
+
+    `otherwise` serves a user who has no home. Raises OSError where it cannot be made, or others
+    could change it.
+    """
+    path = Path(os.environ.get(SETTING) or os.path.expanduser(USUAL))
+    try:
+        _make(path)
+    except OSError as error:
+        if otherwise is None or SETTING in os.environ:
+            raise OSError(
+                f"{path}, where gateways meet, cannot be made ({error.strerror}); name another "
+                f"folder in {SETTING}"
+            ) from error
+        path = otherwise
+        _make(path)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(
+            f"{path}, where gateways meet, is not a folder of this user's; remove it, or name "
+            f"another one in {SETTING}"
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
 
 
 @contextmanager
-def meeting(keys: Sequence[str]) -> Iterator[Path]:
+def meeting(
+    keys: Sequence[str], otherwise: Path | None = None, start_s: float = START_S
+) -> Iterator[Path]:
     """The folder for a gateway that is known by these keys; it joins before the block ends.
 
-    It is in the system's folder for temporary files: a socket's name has 107 bytes at most.
-    Raises OSError where another user has made it, or the name is too long.
+    Raises OSError as `top` does.
     """
-    top = Path(tempfile.gettempdir()) / f"hotplate-gateways-{os.geteuid()}"
-    with suppress(FileExistsError):
-        top.mkdir(mode=0o700)
-    if top.stat().st_uid != os.geteuid():
-        raise PermissionError(f"{top} belongs to another user; remove it, or set TMPDIR")
-    starting = os.open(top / STARTING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    above = top(otherwise)
+    starting = _next_to_start(above, start_s)
     try:
-        fcntl.flock(starting, fcntl.LOCK_EX)
         os.utime(starting)
-        _sweep(top)
-        led = (_led_by(top, key) for key in keys)
-        folder = next((there for there in led if there is not None), top / file_name(keys[0]))
-        if len(os.fsencode(folder)) + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES:
-            raise OSError(f"{folder} is too long for the name of a socket in it; set TMPDIR")
+        _sweep(above)
+        led = (_led_by(above, key) for key in keys)
+        folder = next((there for there in led if there is not None), above / file_name(keys[0]))
         folder.mkdir(mode=0o700, exist_ok=True)
         lead(folder, keys)
         yield folder
     finally:
         os.close(starting)
+
+
+def shared_secret(folder: Path) -> str:
+    """What all gateways of this user know that have no control plane's token, and nobody else.
+
+    To be asked for in a `meeting`, whose `folder` it is.
+    """
+    path = folder.parent / SECRET
+    with suppress(FileNotFoundError):
+        if kept := path.read_text():
+            return kept
+    made = secrets.token_hex(32)
+    descriptor, fresh = tempfile.mkstemp(dir=folder.parent)  # only this user may read it
+    with open(descriptor, "w") as file:
+        file.write(made)
+    os.replace(fresh, path)
+    return made
 
 
 def lead(folder: Path, keys: Iterable[str]) -> None:
@@ -65,20 +127,51 @@ def lead(folder: Path, keys: Iterable[str]) -> None:
         os.replace(new, folder.parent / (file_name(key) + MEETS))
 
 
-def _led_by(top: Path, key: str) -> Path | None:
+def _next_to_start(above: Path, start_s: float) -> int:
+    """The lock, held. One that another process does not give back keeps no gateway from starting:
+    that two which start at once do not find each other is the smaller harm."""
+    path = above / STARTING
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    # A thread may be left to wait: what it gets then ends with the descriptor.
+    waiting = threading.Thread(target=fcntl.flock, args=(descriptor, fcntl.LOCK_EX), daemon=True)
+    waiting.start()
+    waiting.join(start_s)
+    if waiting.is_alive():
+        log.warning(
+            "%s has been held for %g s by %s, which should only start: this gateway goes on "
+            "without it; end that process",
+            path,
+            start_s,
+            _holder(descriptor),
+        )
+    return descriptor
+
+
+def _holder(descriptor: int) -> str:
+    """Which process holds the lock, as far as the kernel tells."""
+    found = os.fstat(descriptor)
+    named = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    with suppress(OSError):
+        held = re.search(rf"FLOCK .* (\d+) {named} ", Path("/proc/locks").read_text())
+        if held is not None:
+            return f"process {held[1]}"
+    return "another process"
+
+
+def _led_by(above: Path, key: str) -> Path | None:
     try:
-        return top / (top / (file_name(key) + MEETS)).read_text()
+        return above / (above / (file_name(key) + MEETS)).read_text()
     except FileNotFoundError:
         return None
 
 
-def _sweep(top: Path) -> None:
+def _sweep(above: Path) -> None:
     """Removes what leads to where nobody is, and what was left of one that nobody came back to."""
-    for sign in top.glob("*" + MEETS):
-        if not _lives(top / sign.read_text()):
+    for sign in above.glob("*" + MEETS):
+        if not _lives(above / sign.read_text()):
             sign.unlink()
-    now_ns = (top / STARTING).stat().st_mtime_ns
-    for folder in top.glob("*/"):
+    now_ns = (above / STARTING).stat().st_mtime_ns
+    for folder in above.glob("*/"):
         with suppress(FileNotFoundError):  # the last one that was there has just left
             old = now_ns - folder.stat().st_mtime_ns > LEFT_S * 1_000_000_000
             if old and not _lives(folder):

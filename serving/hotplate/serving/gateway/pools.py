@@ -50,6 +50,8 @@ class Pools:
 
     def _new(self, route: Route, replica: ReplicaRoute) -> Pool:
         if route.relayed:
-            return RelayPool(replica, route.name, self._limits, self._told)
+            assert self._bequest is not None, "it has others to pass requests on to"
+            proof = self._bequest.proof
+            return RelayPool(replica, route.name, self._limits, self._told, proof)
         bequest = None if replica.worker else self._bequest
         return Pool(replica, route.ready_path, self._limits, self._told, bequest)

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from hotplate.serving.gateway.introduction import introduced
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.pool import Pool
 from hotplate.serving.gateway.probe import Streams
+from hotplate.serving.gateway.proof import Proof
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.upstream import Upstream, as_protocol
 
@@ -47,17 +49,25 @@ class RelayPool(Pool):
     relays = True
 
     def __init__(
-        self, owner: ReplicaRoute, deployment: str, limits: Limits, told: Callable[[Pool], None]
+        self,
+        owner: ReplicaRoute,
+        deployment: str,
+        limits: Limits,
+        told: Callable[[Pool], None],
+        proof: Proof,
     ) -> None:
         super().__init__(owner, "", limits, told)
         self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
+        self._proof = proof
         self._opening = deployment.encode() + b"\n"
 
     async def _open(self) -> Upstream:
         upstream = Upstream(self)
-        await self._loop.create_unix_connection(lambda: as_protocol(upstream), self.address)
+        owner = await introduced(self.address, self._proof)
+        await self._loop.create_unix_connection(lambda: as_protocol(upstream), sock=owner)
         upstream.write(self._opening)
         return upstream
 
     async def _dial(self) -> Streams:
-        return await asyncio.open_unix_connection(self.address)
+        owner = await introduced(self.address, self._proof)
+        return await asyncio.open_unix_connection(sock=owner)

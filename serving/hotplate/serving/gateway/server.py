@@ -25,7 +25,7 @@ from hotplate.serving.gateway.fleet import Fleet, process_of
 from hotplate.serving.gateway.gateway import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.link import Link
-from hotplate.serving.gateway.meeting import meeting
+from hotplate.serving.gateway.meeting import MEETING, meeting, shared_secret
 from hotplate.serving.gateway.routes_file import read
 from hotplate.serving.gateway.routes_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.table_file import TableFile
@@ -94,8 +94,9 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    with meeting(_keys(settings.source)) as folder:
-        fleet = Fleet(folder, loop.time(), _seat(settings.source))
+    with meeting(_keys(settings.source), _otherwise(settings.source)) as folder:
+        secret = _secret(settings.source, folder)
+        fleet = Fleet(folder, loop.time(), _seat(settings.source), secret)
         gateway = Gateway(
             shared(settings.limits, descriptors.allow_many()),
             fleet,
@@ -150,6 +151,16 @@ def _keys(source: Linked | Path) -> Sequence[str]:
     if isinstance(source, Path):
         return keys_of(source, read(source).routes)
     return [f"token {source.token}"]
+
+
+def _otherwise(source: Linked | Path) -> Path | None:
+    """Where to meet if this user has no home."""
+    return None if isinstance(source, Path) else source.state_dir / MEETING
+
+
+def _secret(source: Linked | Path, folder: Path) -> str:
+    """What gateways show each other that they have."""
+    return shared_secret(folder) if isinstance(source, Path) else source.token
 
 
 def _seat(source: Linked | Path) -> str:
