@@ -215,7 +215,7 @@ async def end_groups(folders: Collection[Path]) -> None:
 
 def _parents(root: Path, name: str) -> tuple[Path, ...]:
     """Where groups of ours can be made: one folder, or one per hierarchy. Raises OSError."""
-    mount, own = root / "sys/fs/cgroup", _own(root)
+    mount, own = root / "sys/fs/cgroup", own_groups(root)
     if "memory" in own:
         return tuple(own[each] / name for each in ("memory", "pids") if each in own)
     if "" not in own:
@@ -227,7 +227,7 @@ def _parents(root: Path, name: str) -> tuple[Path, ...]:
     return (home / name,)
 
 
-def _own(root: Path) -> dict[str, Path]:
+def own_groups(root: Path) -> dict[str, Path]:
     """The group that we are in, per controller; "" is that of version 2. Raises OSError."""
     own = {}
     for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -245,7 +245,7 @@ def _sharing(root: Path, name: str, parent: Path, cpus: float) -> tuple[Path, ..
     beside them, such as building an environment, would take most of the machine from them.
     """
     with suppress(OSError):
-        own = _own(root)
+        own = own_groups(root)
         if "memory" not in own:
             for folder in (parent.parent, parent):
                 _enable_below(folder, ("cpu",))

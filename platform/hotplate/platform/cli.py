@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"hotplate {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands)
+    _add_doctor(commands)
     _add_questions(commands)
     _add_quota(commands)
     _add_standby(commands)
@@ -84,6 +85,13 @@ def _add_up(commands: Commands) -> None:
         help="token to log in with (that in DATA/admin-token, made at first start)",
     )
     up.set_defaults(run=_up)
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = commands.add_parser("doctor", help="which walls this machine can put up, by trying")
+    doctor.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+    doctor.add_argument("--json", action="store_true", help="one line of JSON")
+    doctor.set_defaults(run=_doctor)
 
 
 def _add_questions(commands: Commands) -> None:
@@ -285,6 +293,15 @@ def _up(arguments: argparse.Namespace) -> None:
         asyncio.run(supervisor.run())
     finally:
         os.close(lock)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from hotplate.platform.doctor import answer
+
+    file = DataDir.named(arguments.data).settings_file
+    return answer(
+        arguments, load(PlatformSettings, "platform", flags={}, environ=os.environ, file=file)
+    )
 
 
 def _ask(arguments: argparse.Namespace) -> int:

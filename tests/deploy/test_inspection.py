@@ -1,0 +1,94 @@
+"""Which walls stand is found by trying, and nothing of that is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from hotplate.deploy.burglar import attempts
+from hotplate.deploy.inspection import (
+    _WALLS,
+    Finding,
+    State,
+    advice,
+    inspect,
+    memory,
+)
+from hotplate.deploy.walls import Walls
+
+
+def inspected(folder: Path, walls: Walls | None = None) -> dict[str, Finding]:
+    return {finding.name: finding for finding in asyncio.run(inspect(folder, walls))}
+
+
+def test_without_walls_every_way_through_is_found(tmp_path: Path) -> None:
+    found = inspected(tmp_path, Walls())
+    for name in ("files", "processes", "ipc", "privileges", "calls"):
+        assert (found[name].state, found[name].tried) == (State.MISSING, True), name
+        assert "nothing is to be hidden" in found[name].sentence
+    assert "read the platform's files" in found["files"].sentence
+    assert "call other replicas past the gateway" in found["files"].sentence
+    assert "end and stop processes" in found["processes"].sentence
+
+
+def test_within_walls_the_platforms_files_are_not_there(tmp_path: Path) -> None:
+    walls = Walls([tmp_path])
+    if walls.refusal:
+        pytest.skip(f"no namespaces here: {walls.refusal}")
+    files = inspected(tmp_path, walls)["files"]
+    assert "the platform's files" not in files.sentence or files.state is State.OK
+    assert "other replicas" not in files.sentence or files.state is State.OK
+
+
+def test_nothing_is_left_of_an_inspection(tmp_path: Path) -> None:
+    def seen() -> tuple[set[str], ...]:
+        mine = [{name for name in os.listdir(f) if "doctor" in name} for f in ("/tmp", "/dev/shm")]
+        return (set(os.listdir(tmp_path)), *mine, set(os.listdir("/etc")))
+
+    segments = Path("/proc/sysvipc/shm")
+    before, shared = seen(), segments.read_text().count("\n")
+    inspected(tmp_path, Walls())
+    assert (seen(), segments.read_text().count("\n")) == (before, shared)
+
+
+def test_every_attempt_belongs_to_a_wall() -> None:
+    """Else what it finds would be said nowhere."""
+    outside = {"victim": "", "left": ""}
+    judged = {name for wall in _WALLS for name in wall.attempts}
+    assert set(attempts(outside)) - judged == {"file"}  # of which the owner is looked at
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("sys/user/max_user_namespaces", "0\n", "sysctl user.max_user_namespaces=15000"),
+        ("sys/kernel/unprivileged_userns_clone", "0\n", "kernel.unprivileged_userns_clone=1"),
+        ("sys/kernel/apparmor_restrict_unprivileged_userns", "1\n", "an AppArmor profile"),
+        ("version", "Linux version 4.4.0 gVisor", "this kernel is gVisor"),
+    ],
+)
+def test_the_machines_settings_say_what_to_do(
+    tmp_path: Path, file: str, text: str, said: str
+) -> None:
+    assert advice(tmp_path) == []
+    path = tmp_path / "proc" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    (sentence,) = advice(tmp_path)
+    assert said in sentence
+
+
+def test_where_no_control_group_can_be_made_memory_is_watched(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/here\n")
+    weak = memory(tmp_path)
+    assert weak.state is State.WEAK
+    assert "no memory controller" in weak.sentence
+    home = tmp_path / "sys/fs/cgroup/here"
+    home.mkdir(parents=True)
+    (home / "cgroup.controllers").write_text("cpu memory pids\n")
+    assert memory(tmp_path).state is State.OK
+    assert os.listdir(home) == ["cgroup.controllers"]
