@@ -96,9 +96,10 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
     settings = f'[platform]\ndeployment_ports = "{ports}"\narena_bytes = {64 << 20}\n'
     settings += f'package_cache = "{PACKAGES}"\n'
     (data / "hotplate.toml").write_text(settings)
+    (data / "admin-token").write_text(TOKEN)
     command = module(
         "hotplate.platform.cli",
-        *("up", "--data", data, "--host", HOST, "--port", port, "--admin-token", TOKEN),
+        *("up", "--data", data, "--host", HOST, "--port", port),
     )
     log = folder / "up.log"
     async with running(*command, log=log, grace_s=STOP_S) as process:

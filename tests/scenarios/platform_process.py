@@ -62,6 +62,7 @@ class Platform:
         self._environ = environ or {}
         self._process: subprocess.Popen[bytes] | None = None
         data.mkdir()
+        (data / "admin-token").write_text(self.token)
         if environments_of is not None:
             (data / "environments").symlink_to(environments_of.data / "environments")
         (data / "hotplate.toml").write_text(
@@ -89,7 +90,7 @@ class Platform:
         await until(ready)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        flags = ("--data", str(self.data), "--port", str(self.port), "--admin-token", self.token)
+        flags = ("--data", str(self.data), "--port", str(self.port))
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotplate.autoscaler.errors import AutoscalerError
+from hotplate.platform import secret_flags
 from hotplate.platform.data_dir import DEFAULT, DataDir
 from hotplate.platform.errors import BadSetting, PlatformError
 from hotplate.platform.privacy import UMASK
@@ -29,6 +29,8 @@ _LAST_PORT = 65535
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status. A failure is one sentence on standard error."""
     arguments = parser().parse_args(argv)
+    if argv is None:
+        secret_flags.hide()
     umask = os.umask(UMASK)
     try:
         result: int | None = arguments.run(arguments)
@@ -80,10 +82,10 @@ def _add_up(commands: Commands) -> None:
     up.add_argument("--port", type=int, help="port of the API (7070)")
     up.add_argument("--data", default=DEFAULT, help=f"data directory ({DEFAULT})")
     up.add_argument(
-        "--admin-token",
-        default="",
-        help="token to log in with (that in DATA/admin-token, made at first start)",
+        "--admin-token-file",
+        help="file with the token to log in with (DATA/admin-token, made at first start)",
     )
+    up.add_argument("--admin-token", default="", help=argparse.SUPPRESS)
     up.set_defaults(run=_up)
 
 
@@ -158,7 +160,8 @@ def _add_platform(command: argparse.ArgumentParser) -> None:
     """Where the platform is that a command asks."""
     command.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
     command.add_argument("--endpoint", help="URL of a platform elsewhere")
-    command.add_argument("--token", help="token for --endpoint")
+    command.add_argument("--token-file", help="file with the token for --endpoint")
+    command.add_argument("--token", help=argparse.SUPPRESS)
 
 
 def _add_cache(commands: Commands) -> None:
@@ -213,7 +216,9 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     agent.add_argument("--port", type=int, required=True, help="port to listen on; 0 = any")
     agent.add_argument("--hosts", default="", help="NAME,… by which others call it, beside --host")
-    agent.add_argument("--origin", default="", help="fsspec URL of the control plane's blobs")
+    origin = agent.add_mutually_exclusive_group()
+    origin.add_argument("--origin", default="", help="fsspec URL of the control plane's blobs")
+    origin.add_argument("--origin-file", help="file with that URL, where it holds a password")
     peers = agent.add_mutually_exclusive_group()
     peers.add_argument("--peers", default="", help="HOST:PORT,… of other nodes' agents")
     peers.add_argument("--peers-from", default="", help="file of HOST:PORT lines, or DNS name")
@@ -287,7 +292,9 @@ def _up(arguments: argparse.Namespace) -> None:
         settings = _settings(arguments, data)
         _standby_settings(data)  # what is wrong there is said here, and not in a role's log
         data.secret("cluster-token")
-        data.secret("admin-token", arguments.admin_token)
+        named = arguments.admin_token_file
+        given = secret_flags.read(named, "--admin-token-file") if named else arguments.admin_token
+        data.secret("admin-token", given)
         data.note("endpoint", {"url": f"http://{reachable(settings.host)}:{settings.port}"})
         supervisor = Supervisor(settings, data, Console(highlight=False))
         asyncio.run(supervisor.run())
@@ -353,7 +360,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
         missing = ", ".join(flag for flag in link if flag not in given)
         raise BadSetting(f"{missing} is missing: give --routes FILE, or {', '.join(link)}")
     else:
-        token = _token(arguments.token_file)
+        token = secret_flags.read(arguments.token_file)
         source = Linked(arguments.control_plane, token, Path(arguments.state))
     access_log = Path(arguments.access_log) if arguments.access_log else None
     run_gateway(
@@ -377,7 +384,9 @@ def _cache(arguments: argparse.Namespace) -> int:
     if "://" not in agent and not _is_address(agent):
         raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
     token_file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
-    token = _token(token_file) if token_file else own_token.find(agent.rpartition("/")[2])
+    token = (
+        secret_flags.read(token_file) if token_file else own_token.find(agent.rpartition("/")[2])
+    )
     return answer(arguments, agent, token)
 
 
@@ -385,7 +394,9 @@ def _agent(arguments: argparse.Namespace) -> None:
     from hotplate.cache.agent import SPARE_BYTES, AgentSettings
     from hotplate.platform.roles import run_agent
 
-    memory = {}
+    memory, origin = {}, arguments.origin
+    if arguments.origin_file:
+        origin = secret_flags.read(arguments.origin_file, "--origin-file")
     peers = _peers(arguments.peers)
     if (peers or arguments.peers_from) and not arguments.token_file:
         raise BadSetting(
@@ -401,14 +412,14 @@ def _agent(arguments: argparse.Namespace) -> None:
             host=arguments.host,
             port=arguments.port,
             hosts=_hosts(arguments.hosts),
-            origin_url=arguments.origin,
+            origin_url=origin,
             peers=peers,
             peers_from=arguments.peers_from,
             mount=_mount(arguments),
             spare_bytes=_size("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,
             disk_limit_bytes=_size("--disk", arguments.disk),
             disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
-            token=_token(arguments.token_file) if arguments.token_file else "",
+            token=secret_flags.read(arguments.token_file) if arguments.token_file else "",
             **memory,
         )
     )
@@ -461,18 +472,6 @@ def _simulate(arguments: argparse.Namespace) -> int:
     from hotplate.platform.simulate import run
 
     return run(arguments)
-
-
-def _token(path: str) -> str:
-    try:
-        token = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise BadSetting(f"--token-file {path} cannot be read: {error.strerror}") from error
-    if not re.fullmatch(rb"[!-~]+", token):
-        raise BadSetting(
-            f"--token-file {path} holds no token: write one word of ASCII letters, digits and signs"
-        )
-    return token.decode()
 
 
 if __name__ == "__main__":

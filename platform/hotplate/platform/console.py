@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hotplate.platform import secret_flags
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.deployment_page import moment, show_all, show_deployment
 from hotplate.platform.errors import NotFound, PlatformError, Unreachable
@@ -56,17 +57,19 @@ class Asker:
 
     @staticmethod
     def of(arguments: argparse.Namespace) -> Asker:
-        """By `--endpoint` and `--token`, else by the data directory of an `up` on this machine."""
+        """By `--endpoint` and its token, else by the data directory of an `up` on this machine."""
+        named = arguments.token_file
+        token = secret_flags.read(named) if named else arguments.token or ""
         if arguments.endpoint:
-            return Asker(arguments.endpoint, arguments.token or "")
+            return Asker(arguments.endpoint, token)
         data = DataDir.named(arguments.data)
         noted = data.noted("endpoint")
         if noted is None:
             raise Unreachable(
                 f"no platform has run in {data.root}: start it with 'hotplate up', "
-                "or name its --data, or --endpoint and --token"
+                "or name its --data, or --endpoint and --token-file"
             )
-        return Asker(noted["url"], arguments.token or data.secret("admin-token"))
+        return Asker(noted["url"], token or data.secret("admin-token"))
 
     def __call__(self, path: str) -> Any:
         return self._asked(path, None)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from blake3 import blake3
 
 from hotplate.deploy.machine import arena_bytes
 from hotplate.platform.data_dir import DataDir
@@ -30,7 +33,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             agent,
             data=data.folder("agent"),
             port=ports["agent"],
-            origin=settings.blobs_url or data.blobs_url,
+            **_origin(settings.blobs_url or data.blobs_url, data),
             memory=arena_bytes(settings.arena_bytes),
             spare="0B",  # the machine is not the agent's alone: it sleeps small
             disk_reserve=settings.disk_reserve_bytes,
@@ -55,6 +58,17 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             agent=agent,
         ),
     ]
+
+
+def _origin(url: str, data: DataDir) -> dict[str, object]:
+    """The flag that says where blobs are: a password in it is nobody's who lists processes."""
+    named = urlsplit(url)
+    if "@" not in named.netloc and not named.query:
+        return {"origin": url}
+    # Another URL is another file, so that the agent of another URL is not taken over.
+    name = f"origin-{blake3(url.encode()).hexdigest(length=8)}"
+    data.secret(name, url)
+    return {"origin_file": data.root / name}
 
 
 def _role(name: str, url: str, **flags: object) -> Role:
