@@ -15,6 +15,7 @@ from hotplate.autoscaler.errors import AutoscalerError
 from hotplate.platform import secret_flags
 from hotplate.platform.data_dir import DEFAULT, DataDir
 from hotplate.platform.errors import BadSetting, PlatformError
+from hotplate.platform.flags import LAST_PORT, hosts_of, is_address, mount_of, peers_of, size_of
 from hotplate.platform.privacy import UMASK
 from hotplate.platform.settings import PlatformSettings, load
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from hotplate.deploy.standby_settings import StandbySettings
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
-_LAST_PORT = 65535
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -368,7 +367,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
             source,
             arguments.admin,
             arguments.replace,
-            limits=Limits(hosts=_hosts(arguments.hosts)),
+            limits=Limits(hosts=hosts_of(arguments.hosts)),
             access_log=access_log,
         )
     )
@@ -381,7 +380,7 @@ def _cache(arguments: argparse.Namespace) -> int:
     agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
     if not agent:
         raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
-    if "://" not in agent and not _is_address(agent):
+    if "://" not in agent and not is_address(agent):
         raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
     token_file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
     token = (
@@ -397,75 +396,32 @@ def _agent(arguments: argparse.Namespace) -> None:
     memory, origin = {}, arguments.origin
     if arguments.origin_file:
         origin = secret_flags.read(arguments.origin_file, "--origin-file")
-    peers = _peers(arguments.peers)
+    peers = peers_of(arguments.peers)
     if (peers or arguments.peers_from) and not arguments.token_file:
         raise BadSetting(
             "--token-file is missing: agents know each other by the cluster's token, which is in it"
         )
-    if not 0 <= arguments.port <= _LAST_PORT:
-        raise BadSetting(f"--port {arguments.port} is no port: write 1 to {_LAST_PORT}, or 0 = any")
+    if not 0 <= arguments.port <= LAST_PORT:
+        raise BadSetting(f"--port {arguments.port} is no port: write 1 to {LAST_PORT}, or 0 = any")
     if arguments.memory is not None:
-        memory["arena_limit_bytes"] = _size("--memory", arguments.memory)
+        memory["arena_limit_bytes"] = size_of("--memory", arguments.memory)
     run_agent(
         AgentSettings(
             data_dir=DataDir.at(arguments.data).root,
             host=arguments.host,
             port=arguments.port,
-            hosts=_hosts(arguments.hosts),
+            hosts=hosts_of(arguments.hosts),
             origin_url=origin,
             peers=peers,
             peers_from=arguments.peers_from,
-            mount=_mount(arguments),
-            spare_bytes=_size("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,
-            disk_limit_bytes=_size("--disk", arguments.disk),
-            disk_reserve_bytes=_size("--disk-reserve", arguments.disk_reserve),
+            mount=mount_of(arguments),
+            spare_bytes=size_of("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,
+            disk_limit_bytes=size_of("--disk", arguments.disk),
+            disk_reserve_bytes=size_of("--disk-reserve", arguments.disk_reserve),
             token=secret_flags.read(arguments.token_file) if arguments.token_file else "",
             **memory,
         )
     )
-
-
-def _peers(text: str) -> tuple[str, ...]:
-    peers = tuple(filter(None, (one.strip() for one in text.split(","))))
-    for peer in peers:
-        if not _is_address(peer):
-            raise BadSetting(f"--peers {peer} is no HOST:PORT: write HOST:PORT,HOST:PORT,…")
-    return peers
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    from hotplate.cache.own_hosts import is_host
-
-    hosts = tuple(filter(None, (one.strip() for one in text.split(","))))
-    for host in hosts:
-        if not is_host(host):
-            raise BadSetting(f"--hosts {host} is no name or address: write NAME,NAME,…")
-    return hosts
-
-
-def _is_address(text: str) -> bool:
-    """Whether it is HOST:PORT."""
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) <= _LAST_PORT
-
-
-def _mount(arguments: argparse.Namespace) -> Path | None:
-    from hotplate.cache.view import default_mount
-
-    if arguments.mount == "no":
-        return None
-    if arguments.mount:
-        return Path(arguments.mount).resolve()
-    return default_mount(DataDir.at(arguments.data).root)
-
-
-def _size(flag: str, text: str) -> int:
-    from hotplate.cache.sizes import parse_size
-
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise BadSetting(f"{flag} {error}") from error
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
