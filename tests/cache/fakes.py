@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -187,14 +189,24 @@ class ScantMemory(Arena):
 
 
 class AgentProcess:
-    """A real agent; leaving the block kills it."""
+    """A real agent; leaving the block kills it.
+
+    Beside settings, `umask` is its own, and `without="shield"` takes the mount away by which what
+    lies on disk is lent.
+    """
 
     _PROGRAM = """
-import asyncio, ctypes, json, sys
+import asyncio, ctypes, json, os, sys
 from pathlib import Path
+from hotplate.cache import own_mounts
+def refuse(folder):
+    raise OSError(1, "refused")
 ctypes.CDLL(None).prctl(1, 9)  # dies with the test run: what it has mounted would stay
 from hotplate.cache.agent import AgentSettings, serve
 options = json.loads(sys.argv[1])
+os.umask(options.pop("umask", 0o022))
+if options.pop("without", "") == "shield":
+    own_mounts.read_only = refuse
 folders = {name: Path(options.pop(name)) for name in ("data_dir", "mount") if name in options}
 settings = AgentSettings(**folders, **options)
 asyncio.run(serve(settings, lambda url: print(url, flush=True)))
@@ -244,3 +256,13 @@ def content(*path: str | Path) -> bytes | None:
 
 def exists(*path: str | Path) -> bool:
     return Path(*path).exists()
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """Another name of `path`, short enough for a socket's address (108 bytes)."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

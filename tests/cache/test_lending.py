@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,13 @@ from hotplate.cache import door as doors
 from hotplate.cache import lending
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
-from hotplate.cache.door import Door, short_path
+from hotplate.cache.door import Door
 from hotplate.cache.errors import CacheError, TooMany
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.reader import open_file
-from tests.cache.fakes import publish, random_bytes
+from tests.cache.fakes import publish, random_bytes, short_path
 from tests.patience import PATIENCE_S
+from tests.security.as_user import __file__ as AS_USER
 
 OURS, THEIRS = random_bytes(1000, 1), random_bytes(1000, 2)
 
@@ -236,3 +238,67 @@ async def say(path: Path, line: bytes, end: bytes = b"\n") -> dict[str, dict[str
         return answer
     finally:
         writing.close()
+
+
+async def test_what_a_replica_puts_in_the_place_of_its_door_is_not_followed(
+    tmp_path: Path,
+) -> None:
+    """The agent opens it again at its start, and the engine may ask for it at any time."""
+    victim = tmp_path / "victim"
+    victim.write_text("the operator's")
+    victim.chmod(0o640)
+    folder = tmp_path / "replica"
+    folder.mkdir()
+    (folder / "agent.sock").symlink_to(victim)
+    door = Door(folder / "agent.sock", None, limit=1)
+    assert (folder / "agent.sock").is_socket() and not (folder / "agent.sock").is_symlink()
+    (folder / "agent.sock").unlink()
+    (folder / "agent.sock").symlink_to(victim)
+    assert not door.there
+    door.close()
+    assert victim.read_text() == "the operator's" and victim.stat().st_mode & 0o777 == 0o640
+    assert (folder / "agent.sock").is_symlink(), "which is not ours to remove"
+
+
+async def test_a_folder_that_is_a_link_gets_no_door(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "replica").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError):
+        Door(tmp_path / "replica" / "agent.sock", None, limit=1)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a folder away")
+async def test_a_door_opens_for_the_user_whose_folder_it_is_in(tmp_path: Path) -> None:
+    folder = tmp_path / "replica"
+    folder.mkdir()
+    os.chown(folder, 54_321, 54_321)
+    door = Door(folder / "agent.sock", None, limit=1)
+    about = (folder / "agent.sock").stat()
+    assert (about.st_uid, about.st_mode & 0o777) == (54_321, 0o600)
+    # It may let others pass to its door; they are not let in.
+    folder.chmod(0o755)
+    (folder / "agent.sock").chmod(0o666)
+    loop = asyncio.get_running_loop()
+    for user, expected in ((0, True), (54_321, True), (54_322, False)):
+        caller = await asyncio.create_subprocess_exec(
+            *(sys.executable, AS_USER, str(user), sys.prefix, sys.base_prefix, str(folder), "--"),
+            *(sys.executable, "-c", CALLER, str(folder / "agent.sock")),
+            stdin=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            connection, _ = await loop.sock_accept(door.listener)
+        with connection:
+            assert door.lets_in(connection) is expected, user
+        await caller.communicate(b"")
+        assert caller.returncode == 0
+    door.close()
+
+
+CALLER = """
+import os, socket, sys
+os.chdir(os.path.dirname(sys.argv[1]))
+connection = socket.socket(socket.AF_UNIX)
+connection.connect("agent.sock")
+sys.stdin.read()
+"""

@@ -15,11 +15,18 @@ import pytest
 from hotplate.cache import reader
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient, Tree
-from hotplate.cache.door import short_path
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.cache.reader import RemoteFile, open_file
-from tests.cache.fakes import OriginServer, PacedOrigin, blob_of, content, publish, random_bytes
+from tests.cache.fakes import (
+    OriginServer,
+    PacedOrigin,
+    blob_of,
+    content,
+    publish,
+    random_bytes,
+    short_path,
+)
 from tests.patience import PATIENCE_S
 
 WEIGHTS = random_bytes(3 * CHUNK_BYTES - 5, 5)

@@ -31,12 +31,12 @@ def test_a_manifest_is_found_by_its_names() -> None:
     root = Names().add("tree", MANIFEST).root
     assert [name for name, _ in listing(at(root, "a"))] == [b".", b"..", b"b", b"part", b"link"]
     file, part, link = at(root, "a/b/file"), at(root, "a/part"), at(root, "a/link")
-    assert file.attributes.mode == stat.S_IFREG | 0o440
+    assert file.attributes.mode == stat.S_IFREG | 0o444
     assert (file.content, file.start, file.attributes.size_bytes) == (part.content, 0, 7)
     assert (part.start, part.attributes.size_bytes, part.attributes.mode & 0o777) == (2, 3, 0o555)
     assert (link.target, link.attributes.size_bytes) == (b"b", 1)
     assert (at(root, "a").attributes.mode, at(root, "a").attributes.mtime) == (
-        stat.S_IFDIR | 0o500,
+        stat.S_IFDIR | 0o555,
         1.5e9,
     )
 

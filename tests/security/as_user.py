@@ -1,5 +1,7 @@
 """`as_user.py UID FOLDER… -- PROGRAM…`: becomes the program, as an ordinary user of this machine.
 
+`in:UID` makes it root of a user namespace of its own, in which UID and those after it are all ids.
+
 Root's interpreter and checkout may lie below folders that nobody else may enter. In a mount
 namespace of its own the program finds each FOLDER at its place, and nothing else of what is closed.
 Run by root.
@@ -12,7 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-_NEWNS, _BIND, _REC, _PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
+_NEWNS, _NEWUSER = 0x20000, 0x10000000
+_BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
 """From linux/sched.h and sys/mount.h."""
 
 
@@ -33,10 +36,32 @@ def main() -> None:
             source = f"/proc/self/fd/{descriptor}".encode()
             flags = ctypes.c_ulong(_BIND | _REC)
             _check(libc.mount(source, os.fsencode(folder), None, flags, None))
+    if user.startswith("in:"):
+        _enter_namespace(libc, int(user.removeprefix("in:")))
+        user = "0"
     os.setgroups([])
     os.setresgid(*[int(user)] * 3)
     os.setresuid(*[int(user)] * 3)
     os.execv(sys.argv[split + 1], sys.argv[split + 1 :])
+
+
+def _enter_namespace(libc: ctypes.CDLL, first: int) -> None:
+    """Returns in a child; its parent, which alone may map its ids, ends as it ends."""
+    reader, writer = os.pipe()
+    mapped, mapping = os.pipe()
+    child = os.fork()
+    if not child:
+        _check(libc.unshare(_NEWUSER))
+        os.close(writer)
+        os.close(mapping)
+        os.read(mapped, 1)
+        return
+    os.close(writer)
+    os.read(reader, 1)  # ends when the child has let go of its side, in its namespace
+    for kind in ("uid", "gid"):
+        Path(f"/proc/{child}/{kind}_map").write_text(f"0 {first} 65536")
+    os.close(mapping)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
 
 
 def _closed_above(folder: Path) -> Path | None:

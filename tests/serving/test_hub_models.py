@@ -158,11 +158,15 @@ def test_what_is_there_already_is_not_written_to(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no second file system")
 def test_a_file_on_another_disk_is_copied_read_only(tmp_path: Path) -> None:
+    before = os.umask(0o077)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         source = Path(elsewhere, "source")
         source.write_text("the hub's")
         url = HubUrl("org/name", COMMIT)
         files = {str(HubUrl("org/name", COMMIT, "a")): str(source)}
         add_hub_model(tmp_path / "cache", tmp_path / "beside", url, files)
+    os.umask(before)
+    folders = [path for path in (tmp_path / "beside").rglob("*") if path.is_dir()]
+    assert folders and all(path.stat().st_mode & 0o777 == 0o755 for path in folders)
     copy = tmp_path / "cache" / "models--org--name" / "snapshots" / COMMIT / "a"
     assert copy.read_text() == "the hub's" and copy.stat().st_mode & 0o777 == 0o444

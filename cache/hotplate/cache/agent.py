@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import ipaddress
+import logging
 import os
 import secrets
 import signal
@@ -41,6 +42,8 @@ from hotplate.cache.schemes import Schemes
 from hotplate.cache.shelf import Shelf
 from hotplate.cache.view import View
 from hotplate.cache.web_origin import origin_at
+
+log = logging.getLogger(__name__)
 
 SPARE_BYTES = 2 << 30
 """What an agent with a node of its own makes ready: most models' first file, in seconds."""
@@ -139,6 +142,16 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         mount = huge_mount(data)
         arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
+        stack.callback(disk.close)
+        try:
+            disk.shield()
+        except OSError as exc:
+            log.warning(
+                "replicas of this user could change files that they are lent from %s: no mount can "
+                "be made here (%s)",
+                disk.root,
+                exc.strerror,
+            )
         listener = listen(settings.host, settings.port)
         stack.callback(listener.close)
         client = PeerClient(settings.token, clock)

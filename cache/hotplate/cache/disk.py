@@ -14,9 +14,10 @@ import shutil
 import threading
 from pathlib import Path
 
+from hotplate.cache import own_mounts
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob
 from hotplate.cache.folder import PARTIAL, Folder
-from hotplate.cache.manifest import CHUNK_BYTES
+from hotplate.cache.manifest import CHUNK_BYTES, for_all
 from hotplate.cache.room import Room, is_full, mib
 
 _CLOSED_TO_ROOT = "/proc/sys/vm/compact_memory"
@@ -40,6 +41,7 @@ class DiskTier:
         self.limit_bytes = limit_bytes
         self.folder = folder(root)
         self._room = Room(root, reserve_bytes)
+        self._lent_from: int | None = None
         self._linking = threading.Lock()
         self._spare = root / f"{PARTIAL}link"
         self._counting = threading.Lock()
@@ -95,10 +97,22 @@ class DiskTier:
         self.folder.remove(digest)
         self._uncount(digest)
 
+    def shield(self) -> None:
+        """From now on who is lent a file cannot change it, though the file be its user's own: by
+        `fchmod`, say, and opening it again. Raises OSError where that cannot be had."""
+        self._lent_from = own_mounts.read_only(self.root)
+
+    def close(self) -> None:
+        """Files that are lent live on."""
+        if self._lent_from is not None:
+            os.close(self._lent_from)
+            self._lent_from = None
+
     def lend(self, digest: str) -> int:
         """A new read-only descriptor; the caller closes it. Raises UnknownBlob, CacheError."""
+        name = self.path(digest) if self._lent_from is None else digest
         try:
-            return os.open(self.path(digest), os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._lent_from)
         except FileNotFoundError as exc:
             raise UnknownBlob(f"blob {digest} has gone from the disk tier; ask again") from exc
         except OSError as exc:
@@ -163,7 +177,7 @@ class DiskTier:
         Mode and time belong to the file, not to the link: the first link sets them. A later one
         that differs is a copy if the file is small, and else shares the first one's.
         """
-        mode = mode & 0o555 | 0o400
+        mode = for_all(mode)
         path = self.path(digest)
         with self._linking:
             self._spare.unlink(missing_ok=True)

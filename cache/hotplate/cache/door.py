@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ _LINES_PER_S, _LINES_BURST = 1000, 5000
 """Of all connections through one door; a KiB counts as a line, and so does a new connection. A
 replica needs one per chunk of 8 MiB. Who sends more is read later."""
 
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group at the other end of a Unix socket."""
+
 
 class Door:
     """One listening socket, for its owner only."""
@@ -39,18 +43,67 @@ class Door:
         self.limit = limit
         self.opened = 0
         self._allowance = Allowance(_LINES_PER_S, _LINES_BURST)
-        self.listener = _listen(path)
-        self._inode = _inode(path)
+        # A replica may put a link in the place of anything in its folder: that is opened once.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._folder = os.open(path.parent, flags)
+        try:
+            self.listener = self._listen()
+            self._inode = self._seen()
+        except BaseException:  # also when interrupted: cleaned up, and raised again
+            os.close(self._folder)
+            raise
 
     @property
     def there(self) -> bool:
         """Whether its name still leads to it; a replica's folder goes with the replica."""
-        return _inode(self.path) == self._inode
+        return self._folder >= 0 and self._seen() == self._inode
+
+    def lets_in(self, connection: socket.socket) -> bool:
+        """Whether it is the replica's user, or the agent's own, that comes."""
+        size_bytes = _CREDENTIALS.size
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size_bytes)
+        _, user, _ = _CREDENTIALS.unpack(found)
+        return user in (os.getuid(), os.fstat(self._folder).st_uid)
+
+    def stop(self) -> None:
+        """Listens no longer; its name stays, for the next run to open it again."""
+        self.listener.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
 
     def close(self) -> None:
-        self.listener.close()
         if self.there:
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(self.path.name, dir_fd=self._folder)
+        self.stop()
+
+    def _listen(self) -> socket.socket:
+        """Raises OSError, also where something came to its name that cannot be removed."""
+        name, folder = self.path.name, self._folder
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # The lock says that no other agent lives here.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            os.fchmod(listener.fileno(), 0o600)  # which its name gets, less the umask
+            listener.bind(f"/proc/self/fd/{folder}/{name}")
+            owner = os.fstat(folder)
+            if owner.st_uid != os.getuid():
+                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=folder, follow_symlinks=False)
+            listener.setblocking(False)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    def _seen(self) -> int:
+        """The number of what its name leads to now; 0 if nothing does."""
+        try:
+            return os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False).st_ino
+        except OSError:
+            return 0
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -110,38 +163,3 @@ class Lines:
             # The first bytes on a fresh connection: its buffer has room for some of them.
             data = data[socket.send_fds(self._socket, [data], [fd]) :]
         await self._loop.sock_sendall(self._socket, data)
-
-
-def _listen(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_path(path) as short:
-            Path(short).unlink(missing_ok=True)  # the lock says that no other agent lives here
-            mask = os.umask(0o177)
-            try:
-                listener.bind(short)
-            finally:
-                os.umask(mask)
-        listener.setblocking(False)
-        listener.listen(128)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.lstat().st_ino
-    except OSError:
-        return 0
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """Another name of `path`, short enough for a socket's address (108 bytes)."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

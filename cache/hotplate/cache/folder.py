@@ -19,7 +19,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(self, name: str, data: bytes) -> None:
         """A whole, durable file of that name, in place of what was there."""

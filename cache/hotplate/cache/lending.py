@@ -80,7 +80,7 @@ class Lending:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         for door in self._tasks:
-            door.listener.close()  # their names stay: the next run opens them again
+            door.stop()
 
     def _open_door(self, path: Path, manifests: frozenset[str] | None) -> None:
         limit = min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
@@ -113,6 +113,9 @@ class Lending:
             except OSError as exc:  # of too many open files, say: some are closed again
                 log.error("%s: no connection can be taken (%s)", door.path, exc.strerror)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            if not door.lets_in(connection):
+                connection.close()
                 continue
             task = loop.create_task(self._serve(connection, door))
             tasks = self._tasks[door]

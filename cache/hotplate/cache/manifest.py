@@ -39,6 +39,14 @@ class Content(Protocol):
         """Where chunk `index` lies: (offset, length) in bytes."""
 
 
+def for_all(mode: int) -> int:
+    """The mode of a file or folder that every replica that is shown it reads, and nobody writes.
+
+    Replicas are users of their own; what keeps a file from them is that they are not shown it.
+    """
+    return 0o555 if mode & 0o111 else 0o444
+
+
 @dataclass(frozen=True)
 class Blob:
     """One file's content."""

@@ -7,13 +7,13 @@ for others through a read-only mount of it.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import itertools
 import os
-import threading
 from pathlib import Path
 from typing import Protocol
+
+from hotplate.cache import own_mounts
 
 _F_ADD_SEALS = 1033
 _F_SEAL_SEAL = 0x01
@@ -22,12 +22,8 @@ _F_SEAL_GROW = 0x04
 _F_SEAL_FUTURE_WRITE = 0x10
 """From linux/fcntl.h; Python's fcntl lacks the last one before 3.13."""
 
-_CLONE_NEWNS = 0x20000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
-_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
-"""From linux/sched.h and linux/mount.h."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
+READABLE = 0o444
+"""Others open what they were lent again, by its name in /proc, and may be other users."""
 
 
 class MemoryFile(Protocol):
@@ -50,6 +46,7 @@ class SealedFile:
         """Raises OSError."""
         self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
+            os.fchmod(self.fd, READABLE)
             os.ftruncate(self.fd, size_bytes)
         except OSError:
             self.close()
@@ -76,16 +73,8 @@ class HugeMount:
     def __init__(self, folder: Path) -> None:
         """`folder` is any that exists; nothing of it changes. Raises OSError where refused."""
         self._names = itertools.count()
-        self._open: list[int] = []
-        self._refusal: OSError | None = None
-        # A mount namespace can be left by the thread that made it, and by no other.
-        making = threading.Thread(target=self._make, args=(os.fsencode(folder),))
-        making.start()
-        making.join()
-        if self._refusal is not None:
-            self.close()
-            raise self._refusal
-        self._writable, self._readable = self._open
+        self._writable, self._readable = own_mounts.memory(folder)
+        self._open = [self._writable, self._readable]
 
     def create(self, size_bytes: int) -> MountedFile:
         """Raises OSError."""
@@ -95,20 +84,6 @@ class HugeMount:
         """Files that are open live on."""
         while self._open:
             os.close(self._open.pop())
-
-    def _make(self, folder: bytes) -> None:
-        bare = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-        try:
-            _check(_libc.unshare(_CLONE_NEWNS))
-            _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
-            # Whole huge pages only: a small file would take 2 MiB.
-            _mount(b"arena", folder, b"tmpfs", bare, b"huge=within_size,size=100%,mode=700")
-            self._open.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            _mount(folder, folder, None, _MS_BIND, None)
-            _mount(None, folder, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | bare, None)
-            self._open.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        except OSError as refusal:
-            self._refusal = refusal
 
 
 class MountedFile:
@@ -120,6 +95,7 @@ class MountedFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.fd = os.open(name, flags, 0o600, dir_fd=writable)
         try:
+            os.fchmod(self.fd, READABLE)
             os.ftruncate(self.fd, size_bytes)
         except OSError:
             self.close()
@@ -134,15 +110,3 @@ class MountedFile:
     def close(self) -> None:
         os.unlink(self._name, dir_fd=self._writable)
         os.close(self.fd)
-
-
-def _mount(
-    source: bytes | None, target: bytes, kind: bytes | None, flags: int, options: bytes | None
-) -> None:
-    _check(_libc.mount(source, target, kind, ctypes.c_ulong(flags), options))
-
-
-def _check(result: int) -> None:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

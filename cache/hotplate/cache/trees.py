@@ -14,7 +14,7 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 
 from hotplate.cache.disk import DiskTier, disk_error
-from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.manifest import Entry, Manifest, for_all
 
 
 class TreeFolder:
@@ -50,7 +50,7 @@ class TreeFolder:
         try:
             if fresh:
                 shutil.rmtree(root, ignore_errors=True)
-                root.mkdir(parents=True)
+                _make_folder(root)
             linked = self._fill(root, digests, on_disk)
             if fresh:
                 os.rename(root, self.root)
@@ -72,9 +72,9 @@ class TreeFolder:
         for entry in self.manifest.entries:
             path = root / entry.path
             if entry.is_folder:
-                path.mkdir(parents=True, exist_ok=True)
+                _make_folder(path)
                 continue
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(path.parent)
             if entry.link is not None:
                 self._place_link(path, entry.link)
             elif digests[entry.path] in on_disk:
@@ -95,7 +95,7 @@ class TreeFolder:
         with open(self._disk.lend(digest), "rb") as blob, self._spare.open("wb") as copy:
             blob.seek(entry.span[0])
             copy.write(blob.read(entry.size_bytes))
-        os.chmod(self._spare, entry.mode & 0o555 | 0o400)
+        os.chmod(self._spare, for_all(entry.mode))
         os.utime(self._spare, (entry.mtime, entry.mtime))
         os.replace(self._spare, path)
 
@@ -109,3 +109,12 @@ class TreeFolder:
         for entry in self.manifest.entries:
             if entry.is_folder:
                 os.utime(root / entry.path, (entry.mtime, entry.mtime))
+
+
+def _make_folder(path: Path) -> None:
+    """One that every replica that is shown it may enter, whatever the process's umask."""
+    if not path.is_dir():
+        if not path.parent.is_dir():
+            _make_folder(path.parent)
+        path.mkdir()
+        path.chmod(0o755)

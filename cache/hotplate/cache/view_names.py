@@ -11,11 +11,11 @@ import os
 import stat
 from collections.abc import Iterator
 
-from hotplate.cache.manifest import Blob, Entry, Manifest
+from hotplate.cache.manifest import Blob, Entry, Manifest, for_all
 from hotplate.cache.view_wire import Attributes
 
-_READABLE, _ENTERABLE = 0o400, 0o500
-"""What the owner may do at least, whatever a manifest says."""
+_ENTERABLE = 0o555
+"""Whatever a manifest says."""
 _FOLDER, _OWN_FOLDER = 0o755, 0o700
 
 
@@ -178,7 +178,7 @@ class Names:
         parent = self._make_folders(tree, folders, above)
         if item.blob is None and item.link is None:
             made = folders.get(item.path)
-            mode = stat.S_IMODE(item.mode) & 0o555 | _ENTERABLE
+            mode = _ENTERABLE
             if made is None:
                 made = folders[item.path] = self._folder(name.encode(), parent, mode, item.mtime)
                 made.tree = tree
@@ -200,7 +200,7 @@ class Names:
         if item.link is not None:
             size_bytes = len(item.link.encode())
             return self._attributes(stat.S_IFLNK | 0o777, size_bytes, item.mtime)
-        mode = stat.S_IFREG | item.mode & 0o555 | _READABLE
+        mode = stat.S_IFREG | for_all(item.mode)
         return self._attributes(mode, item.size_bytes, item.mtime)
 
     def _make_folders(self, tree: Tree, folders: dict[str, Node], path: str) -> Node:
