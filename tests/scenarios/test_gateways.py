@@ -26,7 +26,9 @@ BACK_S = 5.0
 async def health_of(platform: Platform) -> Any:
     """What the platform's own gateway says of itself."""
     url = f"http://127.0.0.1:{platform.noted('ports')['gateway']}/healthz"
-    async with aiohttp.ClientSession() as http, http.get(url) as answer:
+    token = (platform.data / "cluster-token").read_text().strip()
+    shown = {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(headers=shown) as http, http.get(url) as answer:
         return await answer.json()
 
 

@@ -68,7 +68,10 @@ async def test_every_cold_start_is_on_record(platform: Platform, url: str) -> No
 
 async def phases_in_metrics(platform: Platform) -> set[str]:
     """The phases of which Prometheus is told a length, for our deployment."""
-    async with aiohttp.ClientSession() as http, http.get(f"{platform.url}/metrics") as answer:
+    token = (platform.data / "metrics-token").read_text().strip()
+    shown = {"Authorization": f"Bearer {token}"}
+    url = f"{platform.url}/metrics"
+    async with aiohttp.ClientSession(headers=shown) as http, http.get(url) as answer:
         families = list(text_string_to_metric_families(await answer.text()))
     name = "hotplate_controller_cold_start_phase_seconds"
     return {

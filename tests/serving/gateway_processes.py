@@ -18,11 +18,17 @@ from tests.serving.callers import until
 _NUMBERS = itertools.count(1)
 
 
+def _token(file: str) -> str:
+    return Path(file).read_text().strip()
+
+
 class GatewayProcess:
     """One gateway; it does not outlive its test."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, token: str = "") -> None:
+        """`token` is its operators'."""
         self.process = process
+        self._token = token
         self._log = log
 
     @classmethod
@@ -34,7 +40,8 @@ class GatewayProcess:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "hotplate.platform.cli", "gateway", *flags, stderr=output
             )
-        gateway = cls(process, log)
+        files = [flag.removeprefix("--token-file=") for flag in flags if "--token-file=" in flag]
+        gateway = cls(process, log, *map(_token, files))
         try:
             yield gateway
         finally:
@@ -55,7 +62,8 @@ class GatewayProcess:
     async def admin(self, path: str) -> tuple[int, Any]:
         """Status and answer of the operator's listener: JSON where it is, else text."""
         url = f"http://127.0.0.1:{await self.ready()}{path}"
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
+        shown = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        async with aiohttp.ClientSession() as session, session.get(url, headers=shown) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"
             return response.status, json.loads(text) if is_json else text

@@ -63,7 +63,7 @@ class Process:
 
     async def admin(self, path: str) -> tuple[int, str]:
         async with (
-            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session,
             session.get(f"http://127.0.0.1:{self.admin_port}{path}") as response,
         ):
             return response.status, await response.text()

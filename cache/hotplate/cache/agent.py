@@ -70,6 +70,8 @@ class AgentSettings:
     token: str = field(default="", repr=False)
     """The cluster's token; empty: whoever is on this machine is let in, so only a program that has
     the machine to itself runs an agent so (`serve` can make a token)."""
+    metrics_token: str | None = field(default="", repr=False)
+    """Another token for `/metrics`; None = anybody may read them."""
     peers: tuple[str, ...] = ()
     """`HOST:PORT` of other nodes' agents; they need not run yet."""
     peers_from: str = ""
@@ -176,7 +178,9 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME, gossip)
         own = OwnHosts(settings.host, settings.hosts)
         runner = web.AppRunner(
-            application(control, settings.token, own), access_log=None, shutdown_timeout=1
+            application(control, settings.token, own, settings.metrics_token),
+            access_log=None,
+            shutdown_timeout=1,
         )
         server = PeerServer(shelf, settings.token, clock, metrics, own)
         try:

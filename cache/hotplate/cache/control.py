@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hotplate.cache.bearer import bears
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -57,9 +57,14 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
 
 
-def application(control: Control, token: str, own: OwnHosts) -> web.Application:
-    """The app, which is called by `own` names; an empty `token` lets every program in."""
-    app = web.Application(middlewares=[turn_strangers_away(own), _errors, _authorize(token)])
+def application(
+    control: Control, token: str, own: OwnHosts, metrics_token: str | None = ""
+) -> web.Application:
+    """The app, which is called by `own` names; an empty `token` lets every program in.
+    `metrics_token` is another one for the metrics; None = anybody may read them."""
+    app = web.Application(
+        middlewares=[turn_strangers_away(own), _errors, _authorize(token, metrics_token)]
+    )
     app.add_routes(
         [
             web.get("/healthz", control.healthz),
@@ -338,13 +343,13 @@ def _failure(status: int, code: str, message: str) -> web.Response:
     return web.json_response({"error": {"code": code, "message": message}}, status=status)
 
 
-def _authorize(token: str) -> Any:
-    expected = f"Bearer {token}".encode()
-
+def _authorize(token: str, metrics_token: str | None) -> Any:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if token and request.path != "/healthz" and not hmac.compare_digest(given, expected):
+        reads_metrics = request.path == "/metrics"
+        more = (metrics_token or "",) if reads_metrics else ()
+        is_open = request.path == "/healthz" or (reads_metrics and metrics_token is None)
+        if token and not is_open and not bears(request, token, *more):
             return _failure(
                 401, "unauthorized", "the agent needs its token in the Authorization header"
             )

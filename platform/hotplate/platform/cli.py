@@ -196,7 +196,8 @@ def _add_roles(commands: Commands) -> None:
     gateway = commands.add_parser("gateway", help="the front door alone")
     gateway.add_argument("--routes", help="file of routes to serve, without a control plane")
     gateway.add_argument("--control-plane", help="URL of the control plane to serve for")
-    gateway.add_argument("--token-file", help="file with the cluster's token")
+    gateway.add_argument("--token-file", help="file with the cluster's token, and operators'")
+    _add_metrics_token(gateway)
     gateway.add_argument("--state", help="folder to keep the control plane's last routes in")
     gateway.add_argument(
         "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
@@ -225,12 +226,21 @@ def _add_roles(commands: Commands) -> None:
     agent.add_argument("--spare", help="SIZE of it to make ready before it is needed (2GiB)")
     agent.add_argument("--disk", default="0", help="SIZE of disk for files (what there is)")
     agent.add_argument("--disk-reserve", default="0", help="SIZE of disk to leave free")
+    _add_metrics_token(agent)
     agent.add_argument("--token-file", help="file with the cluster's token (one of its own)")
     agent.add_argument(
         "--mount",
         help="DIR to show the files in, or 'no' (in /run/hotplate; DATA/view leads there)",
     )
     agent.set_defaults(run=_agent)
+
+
+def _add_metrics_token(role: argparse.ArgumentParser) -> None:
+    role.add_argument(
+        "--metrics-token-file",
+        metavar="FILE|no",
+        help="file with a token for /metrics, beside the cluster's; no: anybody may read them",
+    )
 
 
 def _add_simulate(commands: Commands) -> None:
@@ -291,6 +301,7 @@ def _up(arguments: argparse.Namespace) -> None:
         settings = _settings(arguments, data)
         _standby_settings(data)  # what is wrong there is said here, and not in a role's log
         data.secret("cluster-token")
+        data.secret("metrics-token")
         named = arguments.admin_token_file
         given = secret_flags.read(named, "--admin-token-file") if named else arguments.admin_token
         data.secret("admin-token", given)
@@ -352,7 +363,8 @@ def _gateway(arguments: argparse.Namespace) -> None:
     }
     given = [flag for flag, value in link.items() if value is not None]
     if arguments.routes is not None:
-        if given:
+        token = secret_flags.read(arguments.token_file) if arguments.token_file else ""
+        if given := [flag for flag in given if flag != "--token-file"]:
             raise BadSetting(f"{', '.join(given)} cannot be used with --routes: give one or other")
         source: Linked | Path = Path(arguments.routes)
     elif len(given) < len(link):
@@ -368,6 +380,8 @@ def _gateway(arguments: argparse.Namespace) -> None:
             arguments.admin,
             arguments.replace,
             limits=Limits(hosts=hosts_of(arguments.hosts)),
+            metrics_token=secret_flags.metrics(arguments.metrics_token_file),
+            token=token,
             access_log=access_log,
         )
     )
@@ -419,6 +433,7 @@ def _agent(arguments: argparse.Namespace) -> None:
             disk_limit_bytes=size_of("--disk", arguments.disk),
             disk_reserve_bytes=size_of("--disk-reserve", arguments.disk_reserve),
             token=secret_flags.read(arguments.token_file) if arguments.token_file else "",
+            metrics_token=secret_flags.metrics(arguments.metrics_token_file),
             **memory,
         )
     )

@@ -20,6 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.cache import descriptors
+from hotplate.cache.bearer import bears
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
 from hotplate.cache.hubs import Hubs, own_hub
@@ -202,6 +203,7 @@ async def serve(
         Docs(store, blobs),
         registry,
         data.secret("cluster-token"),
+        data.secret("metrics-token") if settings.metrics_need_token else None,
         settings.drain_s,
     )
     descriptors.allow_many()
@@ -337,15 +339,15 @@ def _add_internal(
     docs: Docs,
     registry: CollectorRegistry,
     token: str,
+    metrics_token: str | None,
     drain_s: float,
 ) -> None:
-    """What the platform's own processes call, with the cluster's token; and the metrics."""
+    """What the platform's own processes call, with the cluster's token; and the metrics, which
+    have a token of their own (None: anybody may read them)."""
 
     def guarded(handler: Handler) -> Handler:
         async def check(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-            expected = f"Bearer {token}".encode()
-            if not hmac.compare_digest(given, expected):
+            if not bears(request, token):
                 raise Unauthorized("the cluster's token is missing or wrong")
             return await handler(request)
 
@@ -355,7 +357,12 @@ def _add_internal(
         await controller.shutdown(drain_s)
         return web.json_response({})
 
-    async def metrics(_: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.Response:
+        if metrics_token is not None and not bears(request, token, metrics_token):
+            raise Unauthorized(
+                "metrics need the token that is in metrics-token of the data directory: send "
+                "'Authorization: Bearer <token>'"
+            )
         return web.Response(body=generate_latest(registry), content_type="text/plain")
 
     app.router.add_get("/internal/gateway", guarded(controller.gateways.handle))

@@ -27,6 +27,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
     api = f"http://{reachable(settings.host)}:{settings.port}"
     agent = f"http://127.0.0.1:{ports['agent']}"
     token = str(data.root / "cluster-token")
+    metrics = str(data.root / "metrics-token") if settings.metrics_need_token else "no"
     return [
         _role(
             "agent",
@@ -38,6 +39,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             spare="0B",  # the machine is not the agent's alone: it sleeps small
             disk_reserve=settings.disk_reserve_bytes,
             token_file=token,
+            metrics_token_file=metrics,
         ),
         _role(
             "gateway",
@@ -46,6 +48,7 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             admin=f"127.0.0.1:{ports['gateway']}",
             state=data.folder("gateway"),
             token_file=token,
+            metrics_token_file=metrics,
             hosts=",".join(settings.own_hosts),
             access_log=settings.access_log,
         ),

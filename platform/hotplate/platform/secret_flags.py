@@ -54,6 +54,14 @@ def read(path: str, flag: str = "--token-file") -> str:
     return token.decode()
 
 
+def metrics(path: str | None) -> str | None:
+    """The token for /metrics; empty = none but the cluster's, None = anybody may read them.
+    Raises BadSetting."""
+    if path == "no":
+        return None
+    return read(path, "--metrics-token-file") if path else ""
+
+
 def hide() -> None:
     """Begin this program anew without the secret in its arguments, if there is one."""
     found = find(sys.orig_argv)

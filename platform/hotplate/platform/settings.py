@@ -53,6 +53,9 @@ class PlatformSettings:
     hosts: tuple[str, ...] = ()
     """Further names by which browsers and clients call this platform, such as a proxy's; what asks
     for another one is answered 421."""
+    metrics_need_token: bool = True
+    """Whether `/metrics` of control plane, gateway and agent want `Authorization: Bearer` with the
+    token in `metrics-token` of the data directory, or the cluster's; they name all deployments."""
     database_url: str = ""
     """SQLAlchemy URL; empty = SQLite in the data directory."""
     blobs_url: str = ""

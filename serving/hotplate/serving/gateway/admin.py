@@ -6,11 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
+from hotplate.cache.bearer import bears
+from hotplate.cache.own_hosts import OwnHosts
+from hotplate.cache.strangers import Handler, turn_strangers_away
 from hotplate.serving.gateway.asking import ask_gateway
 from hotplate.serving.gateway.compiled import is_used
 from hotplate.serving.gateway.gateway import Gateway
@@ -29,7 +34,11 @@ TURN_S = 1.0
 class Admin:
     """`GET /healthz`, `/metrics` and `/deployments/<name>/queue`."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, token: str = "", metrics_token: str | None = "") -> None:
+        """Who asks is to bear `token`, but for whether the gateway is alive; empty = anybody may
+        ask. `metrics_token` is another one for the metrics; None = anybody may read them."""
+        self._token = token
+        self._metrics_token = metrics_token
         self._gateway = gateway
         self.source: Callable[[], dict[str, Any]] = dict
         """Tells of where the routes come from."""
@@ -38,11 +47,16 @@ class Admin:
         self._turn: asyncio.Task[None] | None = None
         """Waits for its turn to have an address."""
         self._registry = registry_of(lambda: gateway.servers)
-        app = web.Application()
+        self._runner = web.AppRunner(self._app(self._admit), access_log=None)
+        self._private = web.AppRunner(self._app(), access_log=None)
+        """For other gateways, which have shown who they are."""
+
+    def _app(self, *checks: Middleware) -> web.Application:
+        app = web.Application(middlewares=checks)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/deployments/{name:.+}/queue", self._queue)
-        self._runner = web.AppRunner(app, access_log=None)
+        return app
 
     async def listen(self, address: str, in_turn: Callable[[], object] = bool) -> int:
         """Listens at `host:port` and nowhere else; returns the port, the system's choice for 0.
@@ -76,6 +90,7 @@ class Admin:
             return self._port
         if self._runner.server is None:
             await self._runner.setup()
+            await self._private.setup()
         before = list(self._runner.sites)
         site = web.TCPSite(self._runner, host, port)
         await site.start()
@@ -86,8 +101,8 @@ class Admin:
         return self._port
 
     def protocol(self) -> asyncio.Protocol:
-        """Serves a connection that has come another way."""
-        server = self._runner.server
+        """Serves another gateway's connection."""
+        server = self._private.server
         assert server is not None, "it listens before it is asked"
         return server()
 
@@ -95,6 +110,26 @@ class Admin:
         if self._turn is not None:
             self._turn.cancel()
         await self._runner.cleanup()
+        await self._private.cleanup()
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        own = OwnHosts(self._address[0], self._gateway.limits.hosts)
+        return await turn_strangers_away(own)(request, partial(self._authorize, handler))
+
+    async def _authorize(self, handler: Handler, request: web.Request) -> web.StreamResponse:
+        """Asks for the token; whether the gateway lives is told to anybody, and nothing else."""
+        if not self._token or bears(request, self._token):
+            return await handler(request)
+        if request.path == "/healthz":
+            return web.json_response({"status": "ok"})
+        if request.path == "/metrics" and (
+            self._metrics_token is None or bears(request, self._metrics_token)
+        ):
+            return await handler(request)
+        message = "operators' requests need the cluster's token: 'Authorization: Bearer <token>'."
+        error = {"code": "unauthorized", "message": message}
+        return web.json_response({"error": error}, status=401)
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response(

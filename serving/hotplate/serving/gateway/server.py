@@ -65,6 +65,11 @@ class GatewaySettings:
     """How long running requests may take to finish after SIGTERM."""
     limits: Limits = field(default_factory=Limits)
     """Bounds on callers and on connections."""
+    token: str = field(default="", repr=False)
+    """What operators' requests are to bear; empty = the cluster's token, or, without a control
+    plane, nothing."""
+    metrics_token: str | None = field(default="", repr=False)
+    """Another one for `/metrics`; None = anybody may read them."""
     access_log: Path | None = None
     """Where a line is written for every answer; None = nowhere."""
 
@@ -102,7 +107,8 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
             fleet,
             None if settings.access_log is None else AccessLog(settings.access_log),
         )
-        admin = Admin(gateway)
+        linked = settings.source.token if isinstance(settings.source, Linked) else ""
+        admin = Admin(gateway, settings.token or linked, settings.metrics_token)
         await gateway.join(admin.protocol)
 
     async def listen(named: str) -> int:
