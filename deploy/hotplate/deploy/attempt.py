@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from hotplate.cache import foreign_folder
 from hotplate.deploy import guard, logfile
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure
@@ -190,7 +191,8 @@ class Attempt:
             self.build_log = log
             report(ReplicaState.STARTING, BUILDING if log else PREPARING)
 
-        directory = self._around.records.empty_work(self._replica)
+        records = self._around.records
+        directory = await foreign_folder.aside_for_long(records.empty_work, self._replica)
         recorder = AttemptRecorder(self._noted.begin, self._noted.end, building)
         try:
             async with asyncio.timeout_at(deadline) as limit:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
+from hotplate.cache import foreign_folder
 from hotplate.deploy import logfile
 from hotplate.deploy.attempt import Surroundings
 from hotplate.deploy.cgroups import Cgroups
@@ -293,7 +294,7 @@ class LocalEngine(Engine):
     async def _end(self, replica: LocalReplica) -> None:
         await replica.stop()
         try:
-            await asyncio.to_thread(self._records.end, replica.id)
+            await foreign_folder.aside_for_long(self._records.end, replica.id)
         except OSError:  # its folder is cleared away by the next engine
             log.exception("replica %s: its folder could not be removed", replica.id)
         del self._replicas[replica.id]

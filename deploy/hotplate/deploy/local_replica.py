@@ -15,11 +15,15 @@ from hotplate.deploy.engine import Replica, ReplicaState, Workload
 from hotplate.deploy.errors import DeployError, PrepareFailed
 from hotplate.deploy.phases import PhaseLog, unix_now
 from hotplate.deploy.placement import Place
+from hotplate.deploy.printable import printable
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record
 
 LAST_LINE_CHARS = 500
 """So much of a log's last line stands in a reason: enough for an exception's own."""
+
+REASON_CHARS = 4000
+"""A reason may quote a log, a build and an error."""
 
 LONG_START_S = 60.0
 """A start that takes longer waits for its files more than for a core."""
@@ -231,6 +235,7 @@ class LocalReplica:
 
     def _become(self, state: ReplicaState, reason: str = "") -> bool:
         """Whether that is a change."""
+        reason = printable(reason)[:REASON_CHARS]
         if (state, reason) == (self.state, self._reason):
             return False
         log.info("replica %s: %s → %s %s", self.id, self.state, state, reason)

@@ -1,4 +1,8 @@
-"""The log of a replica: a plain file that its process appends to."""
+"""The log of a replica: a plain file that its process appends to.
+
+The process has nothing but a descriptor of it; with that it can hold a lease, so that whoever opens
+the file has to wait. So it is opened like a foreign one, and is as if empty while that lasts.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from hotplate.cache.foreign_folder import open_file
+from hotplate.deploy.printable import MOST_CHARS, printable
 
 MAX_BYTES = 64 << 20
 """A log that has grown beyond this is cut, so that a chatty service cannot fill the disk …"""
@@ -18,14 +25,14 @@ _TAIL_BYTES = 4 << 20
 
 
 def tail(path: Path, lines: int) -> list[str]:
-    """The last `lines` lines, read from the end; none if there is no such file."""
+    """The last `lines` lines, read from the end, printable; none if there is no such file."""
     if lines <= 0:
         return []
     try:
-        file = path.open("rb")
-    except FileNotFoundError:
+        fd = open_file(path)
+    except OSError:
         return []
-    with file:
+    with open(fd, "rb") as file:
         position = end = file.seek(0, os.SEEK_END)
         blocks: list[bytes] = []
         breaks = 0
@@ -34,12 +41,14 @@ def tail(path: Path, lines: int) -> list[str]:
             position = file.seek(position - step)
             blocks.append(file.read(step))
             breaks += blocks[-1].count(b"\n")
-    return b"".join(reversed(blocks)).decode(errors="replace").splitlines()[-lines:]
+    text = printable(b"".join(reversed(blocks)).decode(errors="replace"))
+    return [line[:MOST_CHARS] for line in text.splitlines()[-lines:]]
 
 
 def append(path: Path, lines: Iterable[str]) -> None:
     """Add what happened before the process was there to write it; nothing on a full disk."""
-    with suppress(OSError), path.open("a") as file:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    with suppress(OSError), open(open_file(path, flags), "a") as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
@@ -51,11 +60,14 @@ def trim(path: Path, max_bytes: int = MAX_BYTES, kept_bytes: int = KEPT_BYTES) -
     """
     try:
         size = path.stat().st_size
+        if size <= max_bytes:
+            return size
+        fd = open_file(path, os.O_RDWR)
     except FileNotFoundError:
         return 0
-    if size <= max_bytes:
+    except BlockingIOError:
         return size
-    with path.open("r+b") as file:
+    with open(fd, "r+b") as file:
         file.seek(-kept_bytes, os.SEEK_END)
         first, _, whole_lines = file.read(kept_bytes).partition(b"\n")
         note = (

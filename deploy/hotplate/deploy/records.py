@@ -14,17 +14,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache.foreign_folder import ForeignFolder, remove_tree
 from hotplate.deploy.engine import Model, Phase, Resources, Workload, WorkloadKey
 from hotplate.deploy.placement import Place
 
 ENDED_LOGS_KEPT = 20
+MOST_MOVED = 1000
+"""Files that a standby's process may take along: it has a few."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Records:
         self.create(replica)
         folder = self.work(replica)
         (self._replicas / replica / "born").unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         folder.mkdir(mode=0o700)
         return folder
 
@@ -103,14 +108,24 @@ class Records:
         _write(self.standbys_file, content)
 
     def end_standby(self, standby: str) -> None:
-        shutil.rmtree(self._standbys / standby, ignore_errors=True)
+        _clear_away(self._standbys / standby)
 
     def take_along(self, standby: str, replica: str, moves: Mapping[str, str]) -> None:
-        """Move files of a standby's folder into its replica's: from which folder, to which."""
+        """Move files of a standby's folder into its replica's: from which folder, to which.
+
+        Its process runs, and may be hostile: what is not as it should be is left where it is.
+        """
         for source, target in moves.items():
-            for file in (self._standbys / standby / "work" / source).iterdir():
-                with contextlib.suppress(OSError):  # it is open: only its name moves
-                    file.rename(self.work(replica) / target / file.name)
+            with (
+                contextlib.suppress(OSError),
+                ForeignFolder.open(self._standbys / standby / "work") as theirs,
+                theirs.folder(source) as above,
+                ForeignFolder.open(self.work(replica)) as own,
+                own.folder(target) as below,
+            ):
+                for name in above.names(MOST_MOVED):
+                    with contextlib.suppress(OSError):  # it is open: only its name moves
+                        above.move(name, below)
 
     def note_birth(self, replica: str, standby: str) -> None:
         """Its process is the standby's: written before it becomes the replica's."""
@@ -157,10 +172,18 @@ class Records:
         with contextlib.suppress(FileNotFoundError):
             log = self.log_path(replica).rename(self._ended / f"{replica}.log")
             os.utime(log)  # sorts it by its end: its last line may be old
-        shutil.rmtree(self._replicas / replica, ignore_errors=True)
+        _clear_away(self._replicas / replica)
         logs = sorted(self._ended.iterdir(), key=_ended_at)
         for log in logs[:-ENDED_LOGS_KEPT]:
             log.unlink(missing_ok=True)
+
+
+def _clear_away(folder: Path) -> None:
+    """Remove it; what cannot be removed is the next engine's."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed now: %s", folder, error)
 
 
 def _ended_at(log: Path) -> int:

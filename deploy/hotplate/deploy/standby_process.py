@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache import foreign_folder
 from hotplate.deploy import logfile
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure, oom_score, private_bytes
@@ -158,9 +159,9 @@ class StandbyProcess:
         if not answer.get("taken"):
             raise StandbyRefused(str(answer.get("refused")))
         self._channel.close()
-        await asyncio.to_thread(records.take_along, self.id, replica, self._takes_along)
+        await foreign_folder.aside(records.take_along, self.id, replica, self._takes_along)
         # Before the replica is on record nobody may take its process for a standby's any more.
-        await asyncio.to_thread(records.end_standby, self.id)
+        await foreign_folder.aside_for_long(records.end_standby, self.id)
         return self._enclosure
 
     async def end(self) -> None:
@@ -170,7 +171,7 @@ class StandbyProcess:
         self._door.close()
         with suppress(OSError):
             self._enclosure.remove()
-        await asyncio.to_thread(self._records.end_standby, self.id)
+        await foreign_folder.aside_for_long(self._records.end_standby, self.id)
 
     def last_words(self) -> str:
         """The last line of its log, "" if there is none."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.standby import StandbyPlanner, TypePlan
 from hotplate.autoscaler.start_history import HISTORY_S
+from hotplate.cache import foreign_folder
 from hotplate.deploy.backoff import Backoff
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.engine import Warm
@@ -234,7 +235,7 @@ class Standbys:
         finally:
             pool.making.pop(standby, None)
             if process is None:
-                await asyncio.to_thread(self._records.end_standby, standby)
+                await foreign_folder.aside_for_long(self._records.end_standby, standby)
             self._wake.set()
 
     async def _bury(self, pool: Pool, process: StandbyProcess) -> None:

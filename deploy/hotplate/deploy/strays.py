@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotplate.cache import foreign_folder
 from hotplate.deploy.cgroups import end_groups
 from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.processes import Process
@@ -43,6 +44,6 @@ async def clear_away(strays: Strays, records: Records) -> None:
     except OSError:
         log.exception("a control group that nobody needs could not be removed")
     for replica in strays.replicas:
-        await asyncio.to_thread(records.end, replica)
+        await foreign_folder.aside_for_long(records.end, replica)
     for mark in strays.standbys:
-        await asyncio.to_thread(records.end_standby, mark.parent.name)
+        await foreign_folder.aside_for_long(records.end_standby, mark.parent.name)

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hotplate.deploy.printable import printable
 from hotplate.platform import secret_flags
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.deployment_page import moment, show_all, show_deployment
@@ -142,7 +143,7 @@ def platform_events(data: DataDir, count: int) -> list[dict[str, Any]]:
 def event_line(event: dict[str, Any], *, named: bool) -> str:
     """When, of what, which kind, and the sentence."""
     of = "" if named else f"{event['deployment'] or 'platform':16} "
-    return f"{moment(event['at'])}  {of}{event['kind']:16} {escape(event['message'])}"
+    return f"{moment(event['at'])}  {of}{event['kind']:16} {escape(printable(event['message']))}"
 
 
 def _print_fresh(console: Console, before: Sequence[str], lines: Sequence[str]) -> None:
@@ -157,8 +158,10 @@ def _logs(console: Console, ask: Asker, arguments: argparse.Namespace, before: S
         console.print(f"deployment '{arguments.name}' has no replicas now")
     for replica, lines in logs.items():
         if replica not in before or fresh(before[replica], lines):
-            console.print(f"[bold]{replica}[/]")
-        _print_fresh(console, before.get(replica, []), [f"  {escape(line)}" for line in lines])
+            console.print(f"[bold]{escape(printable(replica))}[/]")
+        _print_fresh(
+            console, before.get(replica, []), [f"  {escape(printable(line))}" for line in lines]
+        )
     return logs
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -11,11 +10,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from hotplate.deploy.printable import printable
+
 COLUMNS = 80
 """Where nobody says how wide a line may be: in a pipe or a file."""
-
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Colours and other control codes, which a log may hold: they would move the cursor."""
 
 
 def page_console() -> Console:
@@ -40,7 +38,7 @@ def say(console: Console, text: str, lead: str = "", hang: str | None = None) ->
     """
     further = " " * cell_len(lead) if hang is None else hang
     room = max(1, console.width - max(cell_len(lead), cell_len(further)))
-    written = Text.from_markup(_CONTROLS.sub("", text), emoji=False)
+    written = Text.from_markup(printable(text), emoji=False)
     written.expand_tabs(8)
     for line in written.wrap(console, room):
         line.rstrip()

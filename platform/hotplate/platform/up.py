@@ -24,6 +24,7 @@ from hotplate.deploy.backoff import Backoff, BackoffSettings
 from hotplate.deploy.endings import ending
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.phases import unix_now
+from hotplate.deploy.printable import printable
 from hotplate.deploy.processes import Process
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart
@@ -275,7 +276,7 @@ class Supervisor:
             whole = fresh[: fresh.rfind(b"\n") + 1]
             position += len(whole)
             for line in whole.decode(errors="replace").splitlines():
-                self._say(f"[dim]{role.name:13}[/] {escape(line)}")
+                self._say(f"[dim]{role.name:13}[/] {escape(printable(line))}")
 
     def _greet(self) -> None:
         """The token itself is not printed: not into journals, nor into a history of commands."""

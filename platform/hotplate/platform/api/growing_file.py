@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
-import stat
 from contextlib import suppress
 from pathlib import Path
 
+from hotplate.cache.foreign_folder import open_file
+from hotplate.deploy.printable import printable
+
 PIECE_BYTES = 256 << 10
 """Read at a time; also how far back the last lines are looked for."""
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class GrowingFile:
@@ -42,11 +41,10 @@ class GrowingFile:
     def _reopen(self) -> bool:
         """Whether there is a file that was not read yet."""
         with suppress(OSError):
-            # A link would be somebody's who can write here, to what is not for everybody.
-            file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = open_file(self._path)
             status = os.fstat(file)
             found = (status.st_dev, status.st_ino)
-            if stat.S_ISREG(status.st_mode) and (self._file < 0 or found != self._opened):
+            if self._file < 0 or found != self._opened:
                 self.close()
                 self._file, self._opened = file, found
                 self._decoder.reset()
@@ -59,8 +57,3 @@ class GrowingFile:
         os.lseek(self._file, max(0, size - PIECE_BYTES), os.SEEK_SET)
         data = os.read(self._file, PIECE_BYTES)
         return b"".join(data.splitlines(keepends=True)[-self._lines :])
-
-
-def printable(text: str) -> str:
-    """Without what would move the cursor, or worse, of the terminal that it is printed on."""
-    return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

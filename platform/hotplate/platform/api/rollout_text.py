@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
-from hotplate.platform.api.growing_file import GrowingFile, printable
+from hotplate.deploy.printable import printable
+from hotplate.platform.api.growing_file import GrowingFile
 from hotplate.platform.controller.rollout import Rollout
 
 REMEMBERED_LINES = 100

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from aiohttp import WSMsgType, web
 
+from hotplate.deploy.printable import printable
 from hotplate.platform.api.fields import Fields
-from hotplate.platform.api.growing_file import printable
 from hotplate.platform.api.onlookers import Onlookers
 from hotplate.platform.api.pods import BUILDER
 from hotplate.platform.api.requests import COUNT_MAX, organization
