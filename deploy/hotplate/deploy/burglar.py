@@ -181,13 +181,16 @@ def _devices() -> None:
     raise Refused("there are none")
 
 
-def _lift(names: list[str]) -> None:
-    """Have no limit, or one that can be made larger. Raises OSError or ValueError."""
-    for name in names:
+def _lift(limits: dict[str, int]) -> None:
+    """Have more than a limit that walls set, or make one larger. Raises OSError or ValueError."""
+    for name, most in limits.items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
-        if hard == resource.RLIM_INFINITY:
+        if hard == resource.RLIM_INFINITY or hard > most:
             return
+    for name in limits:
+        kind = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (hard, hard + 1))
 
 

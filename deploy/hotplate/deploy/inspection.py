@@ -24,7 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.cgroups import own_groups
+from hotplate.deploy.cgroups import PIDS_MAX, own_groups
 from hotplate.deploy.enclosure import Watched
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.view import View
@@ -32,6 +32,8 @@ from hotplate.deploy.walls import Walls
 
 _BURGLAR = Path(__file__).with_name("burglar.py")
 _LIMIT_S = 30.0
+_MOST = {"RLIMIT_NPROC": PIDS_MAX, "RLIMIT_NOFILE": 65_536}
+"""What limits walls set at most."""
 _IPC_CREAT, _IPC_RMID = 0o1000, 0
 """From linux/ipc.h."""
 
@@ -113,7 +115,7 @@ _WALLS = (
     ),
     _Wall(
         "limits",
-        "a replica cannot lift its limits of processes and open files",
+        "a replica has limits of processes and open files that it cannot lift",
         {"lift a limit": "have as many processes or open files as it likes"},
     ),
     _Wall(
@@ -231,7 +233,7 @@ def _laid_out(hidden: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         outside["in home"] = _something_in(
             Path(os.path.expanduser("~")), [hidden, Path(sys.prefix), Path(sys.base_prefix)]
         )
-        outside["limits"] = ["RLIMIT_NPROC", "RLIMIT_NOFILE"]
+        outside["limits"] = _MOST
         for name, folder in (
             ("data canary", base),
             ("replica canary", other),
