@@ -234,10 +234,14 @@ async def test_a_body_is_passed_on_piece_by_piece_as_it_comes(
     assert (await caller.answer()).body == b"heard"
 
 
-@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize(("slots", "hold_bytes"), [(1, 16 << 20), (1, 1 << 20), (2, 1 << 20)])
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_large_bodies_arrive_whole(kitchen: Kitchen, chunked: bool, slots: int) -> None:
-    """Beside a spare slot they stream through, else they wait in a file until they are whole."""
+async def test_large_bodies_arrive_whole(
+    kitchen: Kitchen, chunked: bool, slots: int, hold_bytes: int
+) -> None:
+    """Beside a spare slot they stream through, else they wait until they are whole, in memory and
+    then in a file."""
+    kitchen.limit(hold_bytes=hold_bytes)
     await kitchen.wake(slots)
     body = bytes(range(256)) * 40_000
     caller = await kitchen.caller()

@@ -96,8 +96,12 @@ class Incoming:
                 self._held_bytes += len(data)
                 exchange.hold(data)
                 return None
-            spool = exchange.spool = Spool(self._room)
+            spool = exchange.spool = self.spool()
         return self._write(exchange, spool, data)
+
+    def spool(self) -> Spool:
+        """For a body that is long."""
+        return Spool(self._room)
 
     def stop(self) -> None:
         self._entries.cancel()

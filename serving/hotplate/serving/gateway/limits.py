@@ -20,7 +20,7 @@ class Limits:
     """Request target, bytes; above it 414."""
     read_ahead_bytes: int = 64 << 10
     """Body bytes kept of a request that no replica has yet; then reading pauses."""
-    hold_bytes: int = 1 << 20
+    hold_bytes: int = 16 << 20
     """Of a body that is waited for, kept in memory at most, and less where the route's bodies and
     queue fill `queue_limit_bytes` together; what is longer goes on in a file."""
     spool_bytes: int = 4 << 30

@@ -72,7 +72,7 @@ class Sending:
         self.held_bytes = 0
         """Of these, those that are counted while the rest is waited for (`incoming.py`)."""
         self.spool: Spool | None = None
-        """What of its body is in a file, behind that, and not sent."""
+        """What of its body is not sent yet, of a long one: in a file, behind what is here."""
         self.phase: int = UNSENT
         self.plain = False
         """Our worker has said that its handler begins, which it does not say of a WebSocket's."""
@@ -224,25 +224,28 @@ class Sending:
         if request.upgrade:
             upstream.write(message)
             return
-        if request.chunked:
+        if self.spool is not None or self.buffered > self.server.limits.repeat_bytes:
+            if self.spool is None:
+                self.spool = self.server.incoming.spool()
+            self.spool.begin_with(body)
+            self._drop_body()
+        elif request.chunked:
             message = b"".join([message, *map(self._framed, body)])
-            if self.sent_whole:
+            if self.request_done:
                 message += last_chunk(self._trailers)
         elif body:
             message = message + body[0] if len(body) == 1 else b"".join([message, *body])
         self.buffered = 0
         self._keep_within_bounds()
         upstream.write(message)
-        if self.spool is not None:
-            self._drop_body()
-            self.send_on()
+        self.send_on()
         if request.expects_continue and not (self.received or self.request_done):
             front.go_on()
         if front.read_paused or not self.request_done:
             front.balance()
 
     def send_on(self) -> None:
-        """Sends what is in the file, as far as the replica takes it."""
+        """Sends more of a long body, as far as the replica takes it."""
         upstream, spool = self.upstream, self.spool
         while upstream is not None and spool is not None and not upstream.write_paused:
             data = spool.take()

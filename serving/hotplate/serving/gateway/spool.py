@@ -1,10 +1,11 @@
-"""Bodies that wait to be whole and are long: files without a name, one for each."""
+"""Bodies that wait to be whole and are long: a file without a name for each."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import IO
 
 PIECE_BYTES = 256 << 10
@@ -31,6 +32,12 @@ class Spool:
         self._room = room
         self._file: IO[bytes] | None = None
         self._taken_bytes = 0
+        self._before: deque[bytes] = deque()
+        """In memory, before what is in the file."""
+
+    def begin_with(self, pieces: Iterable[bytes]) -> None:
+        """Has these go before what was written; it keeps them until they are taken."""
+        self._before.extend(pieces)
 
     def put(self, data: bytes) -> None:
         """Writes more of it. Raises OSError where the disk takes no more."""
@@ -45,6 +52,8 @@ class Spool:
 
     def take(self) -> bytes:
         """The next piece; empty = all that was written has been taken."""
+        if self._before:
+            return self._before.popleft()
         if self._file is None:
             return b""
         data = os.pread(self._file.fileno(), PIECE_BYTES, self._taken_bytes)
@@ -54,6 +63,7 @@ class Spool:
     def close(self) -> None:
         self._room.used_bytes -= self.size_bytes
         self.size_bytes = 0
+        self._before.clear()
         if self._file is not None:
             self._file.close()
             self._file = None
