@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.scenarios.bentos import IMAGE
 from tests.scenarios.calling import call
+from tests.scenarios.rough_client import Bento
 
 SECRET = "the-victims-secret"
 
@@ -46,3 +47,10 @@ class Victim:
 async def attack(url: str, code: str) -> Any:
     """What `code` has put into `answer`, run inside the hostile replica at `url`."""
     return json.loads(await call(f"{url}/run", code=textwrap.dedent(code)))
+
+
+def building(bento: Bento, name: str, *commands: str, python_version: str = "3.11") -> Bento:
+    """A bento that needs no package, whose author has these commands run while it is built."""
+    image = {**bento.manifest["image"], "python_version": python_version}
+    image |= {"python_requirements": "", "post_commands": list(commands)}
+    return bento.changed(name, {"env/python/requirements.txt": ""}, image=image)
