@@ -92,3 +92,14 @@ def test_no_data_directory_is_made(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not (tmp_path / "none").exists()
     states = {each["name"] for each in json.loads(capsys.readouterr().out)["findings"]}
     assert "files" in states
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_nothing_is_made_in_a_data_directory_of_another_user(
+    data: DataDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.chown(data.root, 54_321, 54_321)
+    before = data.root.stat().st_mtime_ns
+    assert main(["doctor", "--data", str(data.root), "--json"]) == 1
+    assert data.root.stat().st_mtime_ns == before
+    assert "run this as the platform's user" in capsys.readouterr().out

@@ -49,10 +49,10 @@ def answer(arguments: argparse.Namespace, settings: PlatformSettings) -> int:
 
 
 def _walls(data: DataDir) -> list[Finding]:
-    """Tried in the data directory, or where there is none yet, among temporary files."""
+    """Tried in the data directory; where there is none of this user's, among temporary files."""
     with ExitStack() as stack:
         folder = data.root
-        if not os.access(folder, os.W_OK):
+        if not (folder.is_dir() and folder.stat().st_uid == os.geteuid()):
             temporary = tempfile.TemporaryDirectory(prefix="hotplate-doctor-")
             folder = Path(stack.enter_context(temporary)).resolve()
         try:
