@@ -74,6 +74,17 @@ def test_a_folder_that_is_a_link_is_not_entered(folder: Path, secret: Path) -> N
         ForeignFolder.open(folder / "below")
 
 
+def test_where_a_link_leads_to_is_told_without_going_there(folder: Path, secret: Path) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "link").symlink_to(secret)
+    (folder / "way").symlink_to(folder / "a")
+    with ForeignFolder.open(folder) as theirs:
+        assert theirs.link("a/b/link") == str(secret)
+        for name in ("way/b/link", "a/b", "a/b/link/file", "../link", "none"):
+            with pytest.raises(OSError):
+                theirs.link(name)
+
+
 def test_no_more_is_read_than_was_asked_for(folder: Path) -> None:
     with (folder / "sparse").open("wb") as file:
         file.truncate(1 << 42)

@@ -69,7 +69,8 @@ class FakeRuntime:
         warm = None
         if self.warm is not None:
             program = (sys.executable, "-I", "-S", str(SERVER.with_name("standby_server.py")))
-            warm = Warm(workload.bento_manifest, program, self.warm, {})
+            organization = workload.key.organization
+            warm = Warm(workload.bento_manifest, program, self.warm, {}, organization=organization)
         return Command(argv, dict(workload.env), directory, dict(workload.config), warm=warm)
 
     async def keep(self, directory: str, *, ended: bool) -> None:

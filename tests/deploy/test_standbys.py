@@ -128,6 +128,22 @@ async def test_a_standby_becomes_the_next_replica_of_any_service_of_its_environm
         assert not runs(daemon), "what it started ends with it"
 
 
+async def test_a_standby_becomes_no_replica_of_another_organization(tmp_path: Path) -> None:
+    async with running(tmp_path, warm()) as engine:
+        await engine.scale(workload("a"), 1)
+        (first,) = await until(engine, states(S.READY))
+        await pool(engine, ready(1))
+        pid = standby_pid(tmp_path)
+        theirs = workload("b")
+        theirs = replace(theirs, key=replace(theirs.key, organization="others"))
+        await engine.scale(theirs, 1)
+        replicas = await until(engine, states(S.READY, S.READY))
+        (second,) = (each for each in replicas if each.id != first.id)
+        assert pid_of(tmp_path, second.id) != pid
+        assert {view.environment for view in engine.standbys.views()} == {theirs.bento_manifest}
+        assert len(engine.standbys.views()) == 2
+
+
 async def test_a_replica_that_was_a_standby_is_adopted_and_idle_standbys_end(
     tmp_path: Path, cgroups: Cgroups
 ) -> None:

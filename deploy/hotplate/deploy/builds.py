@@ -90,7 +90,7 @@ class Builds:
         name = f"{own.name}-{os.getpid()}-{next(self._numbers)}"
         enclosure = await self._cgroups.make(name, own, Resources(memory_bytes=self.memory_bytes))
         view = View(tuple(map(str, reads)), tuple(map(str, writes)), own=str(own))
-        # By this variable they are found where there are no control groups.
+        # By this variable they are found where there are no control groups, and by our successor.
         marked = {**env, REPLICA_DIR: str(own)}
         try:
             process = await self._walls.spawn(

@@ -9,14 +9,15 @@ from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
 from hotplate.platform.data_dir import DataDir
-from hotplate.serving.replica.build import ENVIRONMENTS
+from hotplate.serving.replica.environment_folder import attempts
 
 log = logging.getLogger("hotplate.leftovers")
 
 
 async def end_builds(data: DataDir) -> None:
     """End the building of environments: it is begun anew when one is needed."""
-    builds = Process.find(ENVIRONMENTS, [str(data.folder("environments"))])
+    marks = await asyncio.to_thread(attempts, data.folder("environments"))
+    builds = Process.find(REPLICA_DIR, list(map(str, marks)))
     if builds:
         log.warning("%d processes that built an environment for nobody are ended", len(builds))
     await asyncio.gather(*(build.terminate(0) for build in builds))

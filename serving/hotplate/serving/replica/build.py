@@ -31,9 +31,6 @@ LOG_TAIL_BYTES = 256 << 10
 MOST_LOG_BYTES = 64 << 20
 LOOK_S = 0.2
 """Between looks at the disk while a step runs: a fast disk takes a few 100 MiB meanwhile."""
-ENVIRONMENTS = "HOTPLATE_ENVIRONMENTS"
-"""Names the folder of the environments to the processes that build in it, and them to whoever
-comes after us: a build outlives a process that is killed, and nobody waits for it any more."""
 HOME, BENTO = "home", "bento"
 """Folders of an attempt's own, while it lasts."""
 _CONFIGURATION = "uv/uv.toml"
@@ -44,8 +41,6 @@ _CONFIGURATION = "uv/uv.toml"
 class Ground:
     """What all builds of one organization share."""
 
-    root: Path
-    """The folder of all environments."""
     packages: Path
     """Where `uv` keeps what it has downloaded and built."""
     uv: str
@@ -132,7 +127,6 @@ class Build:
             **self._recipe.build_env,
             "PATH": os.pathsep.join((*programs, inherited.get("PATH", os.defpath))),
             "VIRTUAL_ENV": str(self.found.root),
-            ENVIRONMENTS: str(self._ground.root),
             **({"HOME": str(self._own / HOME), "TMPDIR": "/tmp"} if walled else {}),
             "UV_CACHE_DIR": str(self._packages),
             # A hard link would be the same file in the cache and in every other environment.

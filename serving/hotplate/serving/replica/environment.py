@@ -225,14 +225,8 @@ class Environments:
         """Raises `EnvironmentFailed`."""
         inherited = for_build(os.environ)
         interpreter = await self._interpreters.find(recipe.python_version, inherited)
-        ground = Ground(
-            self._root,
-            self._packages / owner,
-            self._uv,
-            self._workshop,
-            self._room,
-            self._limit_s,
-        )
+        packages = self._packages / owner
+        ground = Ground(packages, self._uv, self._workshop, self._room, self._limit_s)
         build = Build(recipe, folder, interpreter, ground)
         failed = True
         try:

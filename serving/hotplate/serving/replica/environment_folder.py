@@ -113,6 +113,11 @@ class EnvironmentFolder:
         draft.replace(self.path / name)
 
 
+def attempts(root: Path) -> list[Path]:
+    """The folders of all builds that have begun below the folder of all environments."""
+    return [path for path in root.glob("*/*/*") if path.is_dir() and not path.is_symlink()]
+
+
 def organization_folder(organization: str) -> str:
     """The name of the folder of what is an organization's; no two have the same."""
     if _PLAIN.fullmatch(organization):
