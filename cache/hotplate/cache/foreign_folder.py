@@ -35,7 +35,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _AT_A_TIME = 1000
 
 _looks = ThreadPoolExecutor(4, "foreign")
-_long = ThreadPoolExecutor(2, "foreign-long")
+_long = ThreadPoolExecutor(4, "foreign-long")
 
 P = ParamSpec("P")
 T = TypeVar("T")

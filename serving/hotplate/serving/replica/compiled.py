@@ -13,21 +13,23 @@ import logging
 import os
 import platform
 import shutil
-import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from blake3 import blake3
 
 from hotplate.cache.blobs import BlobStore
 from hotplate.cache.errors import CacheError
+from hotplate.cache.foreign_folder import ForeignFolder, aside, aside_for_long
 from hotplate.cache.packing import pack_tree
 from hotplate.serving.replica.shelf import Viewer
 
 MOST_BYTES = 1 << 30
 MOST_FILES = 20_000
 """Of one replica: far more than a large model's kernels, and no way to fill the store."""
+PUBLISH_S = 300.0
+"""How long they may be copied."""
 TAKE_S = 10.0
 """How long a start waits for it; what is compiled again takes longer."""
 KEYS_KEPT = 20
@@ -79,7 +81,7 @@ class CompiledCode:
                     await asyncio.to_thread(self._use, key, str(note["manifest"]))
         except (CacheError, OSError, KeyError) as error:  # TimeoutError is an OSError
             log.warning("compiled code %s is not used: %r", key, error)
-        self._given[folder] = key, await asyncio.to_thread(_names, folder)
+        self._given[folder] = key, await aside(_names, folder)
 
     async def keep(self, folder: Path, *, ended: bool) -> None:
         """Publish a replica's cache if there is more in it now, in place of what was published.
@@ -90,9 +92,9 @@ class CompiledCode:
             return
         key, before = self._given.pop(folder) if ended else self._given[folder]
         try:
-            names = await asyncio.to_thread(_names, folder)
+            names = await aside(_names, folder)
             if not names <= before:
-                await asyncio.to_thread(self._publish, key, folder)
+                await aside_for_long(self._publish, key, folder)
                 if not ended:
                     self._given[folder] = key, names
         except (CacheError, OSError, ValueError) as error:
@@ -105,8 +107,9 @@ class CompiledCode:
     def _publish(self, key: str, folder: Path) -> None:
         self._drafts.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._drafts) as draft:
-            for name, fd in _files(folder):
-                _copy_out(fd, Path(draft, name))
+            with ForeignFolder.open(folder, PUBLISH_S) as theirs:
+                for name, fd in theirs.files(MOST_FILES, MOST_BYTES):
+                    _copy_out(fd, Path(draft, name))
             manifest = pack_tree(Path(draft), self._blobs)
         self._blobs.put_note(f"{_KIND}/{key}", {"manifest": manifest.digest})
         self._use(key, manifest.digest)
@@ -120,36 +123,10 @@ class CompiledCode:
             path.unlink(missing_ok=True)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Each file with a descriptor, open until the next one is asked for.
-
-    The folder is a replica's, which may run and may be hostile: no link is followed, and no file
-    is taken that has another name elsewhere. Raises OSError, and ValueError where there is too
-    much.
-    """
-    count = total_bytes = 0
-    for parent, _, names, at in os.fwalk(folder, follow_symlinks=False):
-        for name in names:
-            try:
-                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
-            except OSError:  # a link, or it has gone
-                continue
-            try:
-                about = os.fstat(fd)
-                if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
-                    continue
-                count, total_bytes = count + 1, total_bytes + about.st_size
-                if count > MOST_FILES or total_bytes > MOST_BYTES:
-                    raise ValueError(
-                        f"it has more than {MOST_FILES} files or {MOST_BYTES >> 30} GiB"
-                    )
-                yield os.path.relpath(os.path.join(parent, name), folder), fd
-            finally:
-                os.close(fd)
-
-
 def _names(folder: Path) -> frozenset[str]:
-    return frozenset(name for name, _ in _files(folder))
+    """The files there; the replica whose folder it is may run and may be hostile."""
+    with ForeignFolder.open(folder) as theirs:
+        return frozenset(name for name, _ in theirs.files(MOST_FILES, MOST_BYTES))
 
 
 def _copy_out(fd: int, target: Path) -> None:
