@@ -13,7 +13,7 @@ import yaml
 from hotplate.serving.replica.diagnosis import diagnose
 from hotplate.serving.replica.environment import Environment, Environments
 from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
-from hotplate.serving.replica.recipe import read_recipe
+from hotplate.serving.replica.recipe import REQUIREMENTS, read_recipe
 from tests.serving.bentos import write_bento, write_wheel
 from tests.serving.replicas import environments_in
 from tests.small_disk import MIB, small_disk
@@ -335,3 +335,11 @@ def test_what_uv_prints_becomes_one_sentence(output: str, sentence: str, retry: 
     diagnosis = diagnose(output, "3.11", "uv pip install")
     assert sentence in diagnosis.sentence
     assert diagnosis.retry == retry
+
+
+@pytest.mark.parametrize("content", [b"six\n" * (5 << 20), b"six\xff"], ids=["20 MiB", "no text"])
+def test_requirements_without_end_are_refused(tmp_path: Path, content: bytes) -> None:
+    bento = write_bento(tmp_path / "bento", "")
+    (bento / REQUIREMENTS).write_bytes(content)
+    with pytest.raises(BentoUnusable, match=r"requirements.txt (has more than 16 MiB|is no text)"):
+        read_recipe(bento, image_of(bento), {})

@@ -16,6 +16,8 @@ from hotplate.serving.replica.interpreter import is_version
 RECIPE_VERSION = "2"
 """Raised when we build differently, so that older environments are not taken for it."""
 REQUIREMENTS = "env/python/requirements.txt"
+REQUIREMENTS_BYTES = 16 << 20
+"""A lock of a thousand packages with all their digests has one."""
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OTHER_MACHINES_FILE = re.compile(r"^(-e\s+|--editable[\s=]+)?/|(^|[\s@=])file:")
@@ -83,11 +85,21 @@ def read_recipe(bento: Path, image: Mapping[str, Any], build_env: Mapping[str, s
 def _requirements(bento: Path) -> list[str]:
     """The lines that say something: no comments, no blank ones."""
     try:
-        text = (bento / REQUIREMENTS).read_text(encoding="utf-8")
+        with (bento / REQUIREMENTS).open("rb") as file:
+            content = file.read(REQUIREMENTS_BYTES + 1)
     except FileNotFoundError:
         raise BentoUnusable(
             f"The bento has no {REQUIREMENTS}; build it with bentoml 1.4 or newer."
         ) from None
+    if len(content) > REQUIREMENTS_BYTES:
+        raise BentoUnusable(
+            f"The bento's {REQUIREMENTS} has more than {REQUIREMENTS_BYTES >> 20} MiB; build the "
+            "bento with fewer requirements."
+        )
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise BentoUnusable(f"The bento's {REQUIREMENTS} is no text: {error}") from None
     lines = (_COMMENT.sub("", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 

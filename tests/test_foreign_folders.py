@@ -1,0 +1,372 @@
+"""Nobody looks into a folder that a replica, a build or an upload writes but through one module.
+
+Whatever else platform processes do with files stands here, function by function, with whose files
+those are. A function that is not here, or does more than stands here, is to use
+`hotplate.cache.foreign_folder`, or to say whose files it touches.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hotplate.serving.replica.parts import PARTS
+
+ROOT = Path(__file__).parents[1]
+SCOPE = ("deploy/hotplate/deploy", "serving/hotplate/serving/replica", "platform/hotplate/platform")
+METHODS = frozenset(
+    (
+        "chmod",
+        "exists",
+        "glob",
+        "hardlink_to",
+        "is_dir",
+        "is_fifo",
+        "is_file",
+        "is_symlink",
+        "iterdir",
+        "lstat",
+        "mkdir",
+        "open",
+        "read_bytes",
+        "read_text",
+        "readlink",
+        "rename",
+        "replace",
+        "rglob",
+        "rmdir",
+        "stat",
+        "symlink_to",
+        "touch",
+        "unlink",
+        "walk",
+        "write_bytes",
+        "write_text",
+    )
+)
+"""Of a path."""
+FUNCTIONS = frozenset(
+    (
+        "chmod",
+        "chown",
+        "fwalk",
+        "lchown",
+        "link",
+        "listdir",
+        "lstat",
+        "makedirs",
+        "mkdir",
+        "mkfifo",
+        "open",
+        "readlink",
+        "remove",
+        "removedirs",
+        "rename",
+        "renames",
+        "replace",
+        "rmdir",
+        "scandir",
+        "stat",
+        "symlink",
+        "truncate",
+        "unlink",
+        "utime",
+        "walk",
+    )
+)
+"""Of `os`; all of `shutil` counts."""
+
+
+class Ours(NamedTuple):
+    """Why functions of a module may touch files directly, and what each does."""
+
+    whose: str
+    functions: Mapping[str, str] | None = None
+    """By name, what it uses; None = the module never comes to a foreign folder."""
+
+
+KERNEL = Ours("the kernel's: /proc and control groups")
+INSIDE = Ours("it runs inside the walls, or before the program does, as whoever is held by them")
+OPERATOR = Ours("the operator's and the platform's own, in the data directory's first two levels")
+OURS = {
+    "deploy/burglar.py": INSIDE,
+    "deploy/cgroups.py": KERNEL,
+    "deploy/enclosure.py": KERNEL,
+    "deploy/enter.py": INSIDE,
+    "deploy/inspection.py": Ours("folders that the doctor makes, for a burglar of its own"),
+    "deploy/machine.py": KERNEL,
+    "deploy/process_table.py": KERNEL,
+    "deploy/builds.py": Ours(
+        "the folder of packages, before a build is shown it", {"Builds.prepare": ".mkdir"}
+    ),
+    "deploy/logfile.py": Ours(
+        "a descriptor of a regular file, by `open_file`; of a log, which lies beside the folder",
+        {"append": "open", "tail": "open", "trim": ".stat open"},
+    ),
+    "deploy/processes.py": Ours(
+        "/proc; a log, which lies beside the folder; memory",
+        {
+            "Process.command": ".read_bytes",
+            "Process.set_oom_score": ".write_text",
+            "Process.spawn": "os.open",
+            "document": "open",
+        },
+    ),
+    "deploy/records.py": Ours(
+        "what lies beside the folder `work`, and that folder before anything runs in it",
+        {
+            "Records.__init__": ".mkdir",
+            "Records.create": ".mkdir",
+            "Records.empty_work": ".mkdir .unlink",
+            "Records.end": ".iterdir .rename .unlink os.utime",
+            "Records.groups": ".read_text",
+            "Records.ids": "os.listdir",
+            "Records.load": ".read_text",
+            "Records.log": "os.listdir",
+            "Records.marks": ".read_text",
+            "Records.note_birth": ".write_text",
+            "Records.note_groups": ".write_text",
+            "Records.standbys": ".iterdir",
+            "_ended_at": ".stat",
+            "_write": ".replace open os.open",
+        },
+    ),
+    "deploy/standby_process.py": Ours(
+        "its folder before it runs; the log of the replica that it becomes",
+        {"StandbyProcess.become": "os.open", "StandbyProcess.start": ".mkdir"},
+    ),
+    "deploy/standbys.py": Ours(
+        "what the engine has noted; whether an environment's interpreter is there",
+        {"Standbys._recall": ".exists .read_text"},
+    ),
+    "deploy/walls.py": Ours("folders that walls hide", {"Walls._lines": ".is_dir"}),
+    "platform/cache_command.py": OPERATOR,
+    "platform/cli.py": OPERATOR,
+    "platform/dashboard/rendering.py": Ours("the program's own"),
+    "platform/data_dir.py": OPERATOR,
+    "platform/doctor.py": OPERATOR,
+    "platform/event_log.py": OPERATOR,
+    "platform/health.py": OPERATOR,
+    "platform/privacy.py": OPERATOR,
+    "platform/secret_flags.py": OPERATOR,
+    "platform/settings.py": OPERATOR,
+    "platform/simulate.py": OPERATOR,
+    "platform/store/database.py": Ours("the program's own"),
+    "platform/up.py": Ours(
+        "logs of the platform's roles", {"Supervisor._follow": ".exists .open .stat"}
+    ),
+    "serving/replica/bento.py": Ours(
+        "the agent's tree of a bento, whose bento.yaml was measured", {"read_bento": ".read_bytes"}
+    ),
+    "serving/replica/build.py": Ours(
+        "the build's folder before anything runs in it; its log, which lies beside it; the "
+        "operator's configuration; the agent's tree",
+        {
+            "Build._log_bytes": ".stat",
+            "Build._make_folders": ".is_file .mkdir shutil.copyfile",
+            "Build._output": ".open",
+            "Build._reads": ".exists",
+            "Build._run": ".is_dir",
+            "Build._write": ".open",
+        },
+    ),
+    "serving/replica/compiled.py": Ours(
+        "drafts and notes of our own; a replica's folder before anything runs in it; an agent's "
+        "tree of compiled code",
+        {
+            "CompiledCode.__init__": "shutil.rmtree",
+            "CompiledCode._publish": ".mkdir",
+            "CompiledCode._use": ".iterdir .mkdir .stat .unlink .write_text",
+            "CompiledCode.manifests": ".glob .read_text",
+            "CompiledCode.take": ".mkdir",
+            "_copy": ".mkdir .replace os.walk shutil.copyfile",
+            "_copy_out": ".mkdir .open",
+        },
+    ),
+    "serving/replica/environment.py": Ours(
+        "the folders of environments, and what is noted beside what was built",
+        {
+            "Environments._owners": ".glob",
+            "Environments._start": ".unlink",
+            "Environments._sweep": ".rename",
+            "Environments.manifests": ".glob",
+            "_matching": ".glob",
+        },
+    ),
+    "serving/replica/environment_folder.py": Ours(
+        "what is noted beside what was built, where no build writes",
+        {
+            "EnvironmentFolder._read": ".read_bytes",
+            "EnvironmentFolder._write": ".replace .write_text",
+            "EnvironmentFolder.empty": ".mkdir .touch",
+            "EnvironmentFolder.found": ".is_dir",
+            "EnvironmentFolder.note_modules": ".chmod",
+            "EnvironmentFolder.note_taken": ".mkdir",
+        },
+    ),
+    "serving/replica/home.py": Ours(
+        "the agent's trees, and a replica's folder before anything runs in it",
+        {
+            "_link_or_copy": ".hardlink_to .open shutil.copyfileobj",
+            "add_hub_model": ".mkdir .stat .symlink_to .write_text os.chmod os.walk",
+            "add_model": ".mkdir .symlink_to .write_text",
+            "copy_bento": ".chmod .mkdir .stat .symlink_to os.walk shutil.copyfile",
+        },
+    ),
+    "serving/replica/interpreter.py": Ours(
+        "the folder of interpreters", {"Interpreters._search": ".mkdir"}
+    ),
+    "serving/replica/parts.py": Ours("the program's own, and copies that nobody writes"),
+    "serving/replica/recipe.py": Ours(
+        "the agent's tree of a bento",
+        {"_file_digests": ".is_file .open .rglob", "_requirements": ".open"},
+    ),
+    "serving/replica/runtime.py": Ours(
+        "a replica's folder before anything runs in it, and one beside it; the agent's trees",
+        {
+            "BentoRuntime._command": ".is_dir",
+            "BentoRuntime._environment": "shutil.rmtree",
+            "_make_folders": ".mkdir",
+            "_reads": ".exists",
+        },
+    ),
+    "serving/replica/shelf.py": Ours(
+        "an environment that was built, when nothing of the build runs any more",
+        {"bound_script": ".is_file .is_symlink .iterdir .open"},
+    ),
+    "serving/replica/usage.py": Ours("notes of our own"),
+}
+
+
+class Use(NamedTuple):
+    function: str
+    what: str
+    line: int
+
+
+def uses(source: str) -> list[Use]:
+    """Where a module touches files by itself."""
+    return list(_uses(ast.parse(source), ()))
+
+
+def _uses(node: ast.AST, within: tuple[str, ...]) -> Iterator[Use]:
+    for child in ast.iter_child_nodes(node):
+        inner = within
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = (*within, child.name)
+        for what in _touched(child):
+            yield Use(".".join(within) or "(the module)", what, getattr(child, "lineno", 0))
+        if isinstance(child, ast.Call) and _is_text(child):
+            for argument in child.args:
+                yield from _uses(ast.Expr(argument), inner)
+            yield from _uses(ast.Expr(child.func.value), inner)  # type: ignore[attr-defined]
+        else:
+            yield from _uses(child, inner)
+
+
+def _is_text(call: ast.Call) -> bool:
+    """`text.replace(old, new)`: a path is replaced by one argument."""
+    replaces = isinstance(call.func, ast.Attribute) and call.func.attr == "replace"
+    return replaces and len(call.args) != 1
+
+
+def _touched(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.ImportFrom(module="os" | "shutil" as module, names=names):
+            for one in names:
+                if module == "shutil" or one.name in FUNCTIONS:
+                    yield f"{module}.{one.name}"
+        case ast.Import(names=names):
+            for one in names:
+                if one.name in ("os", "shutil", "pathlib") and one.asname:
+                    yield f"{one.name} as {one.asname}"
+        case ast.Name(id="open"):
+            yield "open"
+        case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr in FUNCTIONS:
+            yield f"os.{attr}"
+        case ast.Attribute(value=ast.Name(id="shutil"), attr=attr):
+            yield f"shutil.{attr}"
+        case ast.Attribute(value=ast.Name(id="os" | "shutil" | "ForeignFolder")):
+            return
+        case ast.Attribute(value=ast.Attribute(attr="ForeignFolder")):
+            return
+        case ast.Attribute(attr=attr) if attr in METHODS:
+            yield f".{attr}"
+
+
+def modules() -> list[str]:
+    """Those of platform processes: `deploy/records.py`."""
+    parts = {part.removeprefix("hotplate.").replace(".", "/") + ".py" for part in PARTS}
+    paths = sorted(path for folder in SCOPE for path in (ROOT / folder).rglob("*.py"))
+    names = [str(path.relative_to(ROOT)).partition("/hotplate/")[2] for path in paths]
+    return [name for name in names if name not in parts]
+
+
+def found_in(name: str) -> dict[str, str]:
+    """What each function of a module touches files with."""
+    path = ROOT / name.partition("/")[0] / "hotplate" / name
+    found: dict[str, set[str]] = {}
+    for use in uses(path.read_text()):
+        found.setdefault(use.function, set()).add(use.what)
+    return {function: " ".join(sorted(whats)) for function, whats in found.items()}
+
+
+def listed() -> dict[str, dict[str, str]]:
+    """What stands in `OURS` of each module."""
+    return {name: dict(ours.functions or {}) for name, ours in OURS.items()}
+
+
+@pytest.mark.parametrize("name", modules())
+def test_files_are_touched_only_where_it_is_said_whose_they_are(name: str) -> None:
+    if name in OURS and OURS[name].functions is None:
+        return
+    assert found_in(name) == listed().get(name, {}), (
+        "what is in a folder that a replica, a build or an upload writes is touched through "
+        "hotplate.cache.foreign_folder; what is ours stands in OURS, with whose it is"
+    )
+
+
+def test_nothing_is_listed_that_is_not_there() -> None:
+    assert set(OURS) <= set(modules())
+    assert not [name for name in OURS if not found_in(name)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "open(path)",
+        "f = open",
+        "path.read_text()",
+        "await asyncio.to_thread(path.read_bytes)",
+        "work(path.iterdir)",
+        "import os\nos.open(path, 0)",
+        "from os import rename",
+        "from shutil import rmtree",
+        "import os as system",
+        "shutil.rmtree(path)",
+        "a.replace(b.rename(c), 'x')",
+        "path.replace(other)",
+        "Path(folder, name).open()",
+    ],
+)
+def test_a_look_is_found(source: str) -> None:
+    assert uses(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "text.replace('a', 'b')",
+        "ForeignFolder.open(path)",
+        "foreign_folder.ForeignFolder.open(path)",
+        "foreign_folder.read(path, 9)",
+        "os.path.join(a, b)",
+        "json.load(x)",
+    ],
+)
+def test_what_is_none_is_not(source: str) -> None:
+    assert not uses(source)
