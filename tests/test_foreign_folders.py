@@ -206,6 +206,7 @@ OURS = {
             "EnvironmentFolder.found": ".is_dir",
             "EnvironmentFolder.note_modules": ".chmod",
             "EnvironmentFolder.note_taken": ".mkdir",
+            "attempts": ".glob .is_dir .is_symlink",
         },
     ),
     "serving/replica/home.py": Ours(
