@@ -71,6 +71,22 @@ class TestASecondOrganization:
         assert "taken away by a test" in error["message"]
 
 
+class TestThePlatformsStatus:
+    async def test_says_that_there_are_walls(self, field: Grounds) -> None:
+        assert await walls_of(field) == {"up": True, "why": ""}
+
+    async def test_says_why_there_are_none(self, open_field: Grounds) -> None:
+        assert await walls_of(open_field) == {"up": False, "why": "taken away by a test"}
+
+
+async def walls_of(grounds: Grounds) -> Any:
+    """What the platform says of them."""
+    url = f"{grounds.platform.url}/api/v1/hotplate/platform"
+    headers = {"X-YATAI-API-TOKEN": grounds.platform.token}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+        return (await answer.json())["walls"]
+
+
 async def deployed_by_another(grounds: Grounds) -> tuple[int, Any]:
     """What a user of another organization is answered."""
     token = await asyncio.to_thread(_token_of_another, grounds.platform.data)
