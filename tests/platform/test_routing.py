@@ -67,12 +67,16 @@ def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], tw
     assert [route.may_run_twice for route in made] == [twice, twice]
 
 
-def test_a_label_says_where_callers_name_their_organization_but_for_services_that_call() -> None:
-    label = {"key": "hotplate/organization-header", "value": "X-Organization"}
-    of = deployment(revision(1), revision(1), labels=(label,))
+def test_labels_say_what_callers_may_say_of_themselves_but_for_services_that_call() -> None:
+    labels = (
+        {"key": "hotplate/organization-header", "value": "X-Organization"},
+        {"key": "hotplate/priority-header", "value": "true"},
+    )
+    of = deployment(revision(1), revision(1), labels=labels)
     members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
     made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert [route.organization_header for route in made] == ["X-Organization", ""]
+    assert [route.priority_header for route in made] == [True, False]
 
 
 def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> None:

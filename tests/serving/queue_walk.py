@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hotplate.serving.gateway.changes import Changes, End
+from hotplate.serving.gateway.order import PATIENT_S
 from hotplate.serving.gateway.queueing import SlotQueue
 from hotplate.serving.gateway.routes import ReplicaRoute
 from hotplate.serving.gateway.waiting import RUNNING, Ticket
@@ -169,6 +170,8 @@ class Walk:
         assert not any(t.needs_slot for t in self.returned), "one that was given back goes first"
         for other in self.waiting:
             if other.needs_slot and other.organization == ticket.organization:
+                if ticket.number < other.number and self.now - ticket.arrived_at > PATIENT_S:
+                    continue  # it may have waited longest
                 mine = (ticket.priority, ticket.ends_at, ticket.number)
                 theirs = (other.priority, other.ends_at, other.number)
                 assert mine <= theirs, "another of its organization was before it"

@@ -165,7 +165,7 @@ async def test_more_tasks_than_slots_never_run_at_once(hall: Hall) -> None:
 async def test_tasks_are_their_organizations_and_as_urgent_as_they_were_submitted(
     hall: Hall,
 ) -> None:
-    await hall.kitchen.serve(organization_header="X-Organization")
+    await hall.kitchen.serve(organization_header="X-Organization", priority_header=True)
     await hall.submit(x_organization="acme", priority="u=6")
     await hall.submit(x_organization="acme", priority="u=1")
     await hall.submit()

@@ -76,6 +76,7 @@ async def test_a_caller_s_own_time_starts_when_a_replica_is_ready(kitchen: Kitch
 
 
 async def test_who_cannot_be_in_time_is_told_at_once_when_to_come_again(kitchen: Kitchen) -> None:
+    await kitchen.serve(priority_header=True)
     await kitchen.wake()
     await teach(kitchen)
     await occupy(kitchen)
@@ -108,7 +109,8 @@ async def test_how_slow_a_body_comes_says_nothing_of_how_long_requests_take(
 
 
 async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Kitchen) -> None:
-    await kitchen.serve(organization_header="X-Organization", weights=(("acme", 1.0),))
+    weights = (("acme", 1.0),)
+    await kitchen.serve(organization_header="X-Organization", priority_header=True, weights=weights)
     await kitchen.wake()
     await occupy(kitchen)
     sent: list[tuple[str, dict[str, Any]]] = [
@@ -131,6 +133,21 @@ async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Ki
     order = [request.target for request in kitchen.backend.requests[1:]]
     assert order == ["/a3", "/b1", "/c1", "/a1", "/a2"]
     assert kitchen.backend.requests[1].headers["x-organization"] == "acme", "it is passed on"
+
+
+async def test_what_callers_say_of_their_priority_counts_only_where_the_route_says_so(
+    kitchen: Kitchen,
+) -> None:
+    await kitchen.wake()
+    await occupy(kitchen)
+    for target, priority in (("/usual", "u=3"), ("/urgent", "u=0")):
+        before = kitchen.server.queue.queued
+        (await kitchen.caller()).send(target, priority=priority)
+        await until(lambda: kitchen.server.queue.queued == before + 1)  # noqa: B023
+    kitchen.backend.gate.set()
+    await until(lambda: len(kitchen.backend.requests) == 3)
+    assert [request.target for request in kitchen.backend.requests[1:]] == ["/usual", "/urgent"]
+    assert kitchen.backend.requests[2].headers["priority"] == "u=0", "it is passed on"
 
 
 async def test_a_full_queue_takes_a_place_from_who_has_most(
@@ -161,7 +178,7 @@ async def test_the_queue_s_page_tells_who_waits_and_when_each_will_start(kitchen
     def page() -> dict[str, object]:
         return describe(kitchen.route.name, "", kitchen.server.queue, loop.time())
 
-    await kitchen.serve(organization_header="x-organization")
+    await kitchen.serve(organization_header="x-organization", priority_header=True)
     held = await kitchen.caller()
     held.send("/x")
     await until(lambda: kitchen.server.queue.queued == 1)

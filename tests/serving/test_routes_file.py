@@ -17,6 +17,7 @@ listen = "127.0.0.1:9001"
 timeout_s = 60
 queue_limit = 1000
 organization_header = "X-Organization"
+priority_header = true
 [deployment.weights]
 acme = 1
 small = 0.5
@@ -55,6 +56,7 @@ def test_every_key_of_the_file_comes_to_its_route() -> None:
         timeout_s=60,
         queue_limit=1000,
         organization_header="X-Organization",
+        priority_header=True,
         weights=(("acme", 1), ("small", 0.5)),
     )
     assert not any(replica.worker for replica in chat.replicas)
@@ -99,6 +101,7 @@ DEPLOYMENT = '[[deployment]]\nname = "chat"\nlisten = "h:1"\n'
         (f"{DEPLOYMENT}timeout_s = true", "timeout_s = True must be"),
         (f"{DEPLOYMENT}queue_limit = -1", "queue_limit = -1 must be a whole number"),
         (f"{DEPLOYMENT}queue_limit = 1.5", "queue_limit = 1.5 must be a whole number"),
+        (f"{DEPLOYMENT}priority_header = 'u'", "priority_header = 'u' must be true or false"),
         (f"{DEPLOYMENT}may_run_twice = 1", "may_run_twice = 1 must be true or false"),
         (f"{DEPLOYMENT}organization_header = 'a b'", "must be the name of a header field"),
         (f"{DEPLOYMENT}ready_path = 'ready'", "must be a path that ends in /readyz"),

@@ -33,6 +33,8 @@ class LabelSettings:
     organization_header: str = ""
     """The header field in which callers, trusted to, say which organization asks; empty = all are
     one."""
+    priority_header: bool = False
+    """Its callers, trusted to, say with `Priority: u=0..7` whose request goes first."""
     binary_window_s: int = 1800
     """How long all queries of a binary policy have to be 0 until it goes off."""
     binary_target: str = ""
@@ -122,6 +124,7 @@ _SETTINGS = {
     for setting in (
         _Setting("may_run_twice", _flag, "'true' or 'false'"),
         _Setting("organization_header", _field_name, "the name of a header field"),
+        _Setting("priority_header", _flag, "'true' or 'false'"),
         _Setting("binary_window_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
         _Setting("binary_target", _matchers, 'label matchers, as in job="rabbitmq"'),
         _Setting("schedule", _schedule, "e.g. '0 8 * * mon-fri=2; 0 18 * * mon-fri=0'"),

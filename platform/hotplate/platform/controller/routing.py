@@ -73,6 +73,7 @@ def routes_of(
             route,
             waits_for="" if any(not r.draining for r in route.replicas) else _waits_for(deployment),
             may_run_twice=asked.may_run_twice,
+            priority_header=asked.priority_header and not route.internal,
             organization_header="" if route.internal else asked.organization_header,
         )
         for route in routes

@@ -139,7 +139,7 @@ def admit(
         route.hold_limit_s,
         _timeout_s(route, request.timeout) if request.timeout else route.timeout_s,
         organization=_organization(route, request) if route.organization_header else "",
-        priority=urgency(request.priority) if request.priority else USUAL_PRIORITY,
+        priority=urgency(request.priority) if route.priority_header else USUAL_PRIORITY,
     )
 
 

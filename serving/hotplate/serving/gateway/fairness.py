@@ -123,13 +123,13 @@ class FairLine(Generic[Holder]):
         self._returned.move_to_end(ticket, last=False)
         self.count += 1
 
-    def take(self) -> Ticket[Holder]:
+    def take(self, now: float) -> Ticket[Holder]:
         """Whose turn it is; it leaves."""
         if self._returned:
             self.count -= 1
             return self._returned.popitem(last=False)[0]
         share = self._sole or self._least()
-        ticket = share.order.take()
+        ticket = share.order.take(now)
         self._left(share, ticket)
         return ticket
 

@@ -401,7 +401,7 @@ class SlotQueue(Generic[Holder]):
             replica, given = given or slots.take(), None
             if replica is None:
                 break
-            ticket = line.take()
+            ticket = line.take(now)
             self.queued_bytes -= ticket.size_bytes
             close = ticket.ends_at - now < service.fair_s + WAY_MOST_S
             if close and is_hopeless(ticket, service, now, contended=line.count > 0):

@@ -80,6 +80,8 @@ class Route:
     """SHA-256 (hex) of the bearer tokens that are let in; None = anybody."""
     organization_header: str = ""
     """Where callers, who are trusted to, say which organization asks; empty = they are one."""
+    priority_header: bool = False
+    """Whether callers, who are trusted to, say with `Priority` how urgent a request is."""
     weights: tuple[tuple[str, float], ...] = ()
     """Shares of the slots per organization; one that is not named has 1."""
     may_run_twice: bool = False

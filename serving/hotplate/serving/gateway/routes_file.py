@@ -210,6 +210,7 @@ DEPLOYMENT: Mapping[str, Key] = {
     "organization_header": Key(
         "the name of a header field, or empty", lambda v: v == "" or _like(_FIELD)(v)
     ),
+    "priority_header": Key("true or false", lambda value: isinstance(value, bool)),
     "weights": Key("a table of organizations, each with a number above 0", _weights),
     "may_run_twice": Key("true or false", lambda value: isinstance(value, bool)),
     "cors_in_replica": Key("true or false", lambda value: isinstance(value, bool)),
