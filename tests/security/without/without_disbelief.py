@@ -1,0 +1,12 @@
+"""What replicas write is read like any file, on the event loop."""
+
+from pathlib import Path
+
+from hotplate.serving.replica import runtime
+
+
+async def said(directory: str, name: str, most_bytes: int) -> bytes:
+    return Path(directory, name).read_bytes()  # noqa: ASYNC240
+
+
+runtime._said = said
