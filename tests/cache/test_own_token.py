@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from hotplate.cache import own_token
+from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.control import is_same_machine
 from hotplate.cache.schemes import is_elsewhere
 
@@ -74,3 +77,32 @@ def test_what_lies_elsewhere_for_certain() -> None:
     assert all(map(is_elsewhere, ("https://h/x", "s3://b/x", "hf://o/n", "gs://b/x")))
     here = ("/etc/shadow", "file:///x", "local:///x", "zip://a::file:///b", "s3://b::file:///x")
     assert not any(map(is_elsewhere, (*here, "simplecache::file:///x", "dir::/x", "reference://")))
+
+
+@pytest.mark.parametrize("name", ["pulls?url=", "held?name="])
+async def test_the_clusters_token_reads_no_files_of_other_machines(
+    tmp_path: Path, name: str
+) -> None:
+    """A connection from an address that is not the one it comes to may be another machine's."""
+    (tmp_path / "secret").write_text("this machine's")
+    there = _own_address()
+    async with run(AgentSettings(tmp_path / "data", host="0.0.0.0", token="t")) as url:
+        port = url.rpartition(":")[2]
+        headers = {"Authorization": "Bearer t"}
+        for caller, statuses in (("127.0.0.1", {401}), (there, {200})):
+            connector = aiohttp.TCPConnector(local_addr=(caller, 0))
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
+                for file in (f"file://{tmp_path}/secret", f"{tmp_path}/secret"):
+                    asked = f"http://{there}:{port}/v1/{name}{file}"
+                    async with session.put(asked) as answer:
+                        assert answer.status in statuses, await answer.text()
+
+
+def _own_address() -> str:
+    """An address of this machine that is not a loopback one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has loopback addresses only")
+        return str(probe.getsockname()[0])

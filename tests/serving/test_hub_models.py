@@ -113,7 +113,7 @@ async def test_a_revision_cannot_be_a_path(tmp_path: Path, revision: str) -> Non
         about = described(hub.url)
         about["metadata"]["revision"] = revision = revision.format(tmp_path)
         info = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "canary"}]}).encode()
-        hub.web.files[f"/api/models/org/name/revision/{quote(revision, safe='')}"] = info
+        hub.web.change(f"/api/models/org/name/revision/{quote(revision, safe='')}", info)
         bento = write_bento(tmp_path / "bento", "", hub_models=[about])
         lend_own_environment(tmp_path, bento)
         fake = Agent({"bento": bento})

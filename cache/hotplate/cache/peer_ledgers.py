@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
+from hotplate.cache.hub_url import HubUrl, is_commit
 from hotplate.cache.ledger import location_of
 from hotplate.cache.locations import Location, Version
 from hotplate.cache.manifest import Blob, chunk_digest, count_chunks
@@ -35,11 +37,32 @@ class PeerLedgers:
         client = AgentClient(f"http://{address}", self._token, patience_s=0)
         try:
             async with asyncio.timeout(_ANSWER_S):
-                return _read(await client.location(url))
+                found = _read(await client.location(url))
+            return found if is_place(found[0], url) else None
         except (CacheError, TimeoutError, KeyError, TypeError, ValueError):
             return None  # it is not there, has not seen the URL, or speaks another version of this
         finally:
             await client.close()
+
+
+def is_place(location: Location, url: str) -> bool:
+    """Whether its files can be those of the URL. A peer that lies would have this node read files
+    of its own machine or network, and give them on."""
+    right = location.url == url.rstrip("/")
+    return right and all(_lies_at(version.url, url) for version in location.versions)
+
+
+def _lies_at(file: str, url: str) -> bool:
+    if url.startswith("hf://"):
+        model, asked = HubUrl.of(file), HubUrl.of(url)
+        same = (model.model_id, model.endpoint) == (asked.model_id, asked.endpoint)
+        return file.startswith("hf://") and same and is_commit(model.revision)
+    file, url = file.removeprefix("file://"), url.removeprefix("file://").rstrip("/")
+    if {".", ".."} & set(file.split("/")):
+        return False
+    one, other = urlsplit(file), urlsplit(url)
+    web = one.scheme in ("http", "https") and (one.scheme, one.netloc) == other[:2]
+    return web or file == url or file.startswith(f"{url}/")
 
 
 def agreed(claims: Sequence[Blob], origin: Source, read: Traffic) -> Blob:
