@@ -83,7 +83,10 @@ def answering(body: bytes, to: str = "") -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(307 if to else 200)
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            self.send_response(303 if to else 200)
             self.send_header("Content-Type", "application/vnd.bentoml+pickle")
             self.send_header("Content-Length", str(len(body)))
             if to:
