@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -119,8 +120,8 @@ def serve(listener: socket.socket, folder: Path) -> None:
             print("that was all", flush=True)
             sys.exit(0)
         status = "503 Not Ready" if (folder / "unready").exists() else "200 OK"
-        connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
-        connection.close()
+        with suppress(BrokenPipeError), connection:  # whoever asked may have left
+            connection.sendall(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
 
 
 main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ from tests.scenarios.bentos import IMAGE
 from tests.scenarios.calling import call
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.evil import attack
-from tests.security.grounds import Grounds, grounds, service
+from tests.security.grounds import Grounds, changed, grounds, service
 
 CHAIN = (
     IMAGE
@@ -108,3 +109,59 @@ class TestAServiceThatOthersOfItsBentoCall:
         ):
             await status_of(f"{inner}/hi", pickle.dumps({"name": Harm()}), PICKLE)
             assert await call(f"{url}/ask", name="ann") == "ann, hacked"
+
+
+TELLER = (
+    IMAGE
+    + """
+
+@bentoml.service(image=image)
+class Teller:
+    @bentoml.api
+    def word(self) -> str:
+        return os.environ["WORD"]
+"""
+)
+WHO_TELLS = """
+import urllib.request
+
+def tells(port):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{{port}}/word", b"{{}}", {{"Content-Type": "application/json"}}
+    )
+    try:
+        return urllib.request.urlopen(request, timeout=1).read().decode() == {word!r}
+    except OSError:
+        return False
+
+with open("/proc/net/tcp") as file:
+    rows = [line.split() for line in file.readlines()[1:]]
+listening = {{int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A"}}
+answer = sorted(port for port in listening if tells(port))
+"""
+
+
+async def ports_that_tell(field: Grounds, bento: Bento) -> tuple[int, list[int]]:
+    """The port of a deployment, and all of loopback by which a replica gets its answer."""
+    word = uuid.uuid4().hex
+    async with RoughClient(field.platform) as rough:
+        tag = await rough.push(changed(bento, "teller", TELLER))
+        async with rough.deployed("teller", tag, Teller=service(WORD=word)) as url:
+            found = await attack(field.evil, WHO_TELLS.format(word=word))
+            return int(url.rpartition(":")[2]), found
+
+
+class TestAReplica:
+    async def test_is_reached_through_the_gateway_only(
+        self, field: Grounds, any_bento: Bento
+    ) -> None:
+        port, found = await ports_that_tell(field, any_bento)
+        assert found == [port]
+
+    async def test_is_reached_past_it_where_it_has_a_port(
+        self, any_bento: Bento, user: int
+    ) -> None:
+        async with grounds(any_bento, user, without="sockets", victim=False) as field:
+            port, found = await ports_that_tell(field, any_bento)
+            assert port in found
+            assert len(found) == 2

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from hotplate.cache.unix_address import address_of, listen
 from tests.ports import free_port
 
 
@@ -65,8 +67,10 @@ class Backend:
     `raw` gets its request before the body was read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None = None) -> None:
+        """It listens on a Unix socket there, or on a port of its own."""
         self.port = free_port()
+        self.path = path
         self.running = 0
         self.peak = 0
         """Most handlers that ran at once."""
@@ -82,7 +86,7 @@ class Backend:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{self.port}" if self.path is None else address_of(self.path)
 
     @property
     def open(self) -> int:
@@ -107,7 +111,12 @@ class Backend:
 
     async def start(self) -> None:
         """Starts, or starts again on the same port."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        if self.path is None:
+            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        else:
+            self._server = await asyncio.start_unix_server(
+                self._accept, sock=listen(self.path, 100)
+            )
 
     async def stop(self) -> None:
         """Refuses new connections and drops the old ones."""

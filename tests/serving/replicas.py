@@ -20,6 +20,7 @@ import yaml
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.hubs import Hubs
+from hotplate.cache.unix_address import listen
 from hotplate.deploy.builds import Builds
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.walls import Walls
@@ -159,10 +160,17 @@ def lend_own_environment(folder: Path, bento: Path) -> None:
 class Replica:
     """A process started as an engine starts it."""
 
-    def __init__(self, command: Command, directory: Path, through: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        command: Command,
+        directory: Path,
+        through: Sequence[str] = (),
+        at: Path | None = None,
+    ) -> None:
+        """It listens on a port of loopback, or on the Unix socket `at`, as an engine's do."""
         self.log = directory / "log"
-        with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
-            self.url = "http://{}:{}".format(*listener.getsockname())
+        with socket.create_server(("127.0.0.1", 0)) if at is None else listen(at, 128) as listener:
+            self.url = "http://{}:{}".format(*listener.getsockname()) if at is None else ""
             fd = listener.fileno()
             with self.log.open("wb") as log:
                 self.process = subprocess.Popen(
@@ -202,11 +210,16 @@ class Replica:
 
 @contextmanager
 def started(
-    folder: Path, bento: Path, served: Served, through: Sequence[str] = (), **trees: Path
+    folder: Path,
+    bento: Path,
+    served: Served,
+    through: Sequence[str] = (),
+    at: Path | None = None,
+    **trees: Path,
 ) -> Iterator[Replica]:
     """A replica of a service in the tests' own environment, killed at the end.
 
-    `through` is a command that becomes its own last arguments.
+    `through` is a command that becomes its own last arguments; `at` is a Unix socket to listen on.
     """
     lend_own_environment(folder, bento)
     directory = folder / f"replica-{served.service}-{len(list(folder.glob('replica-*')))}"
@@ -216,7 +229,7 @@ def started(
         runtime = runtime_of(folder, Agent({"bento": bento, **trees}))
         return await runtime.prepare(served, directory.name, str(directory), Phases())
 
-    replica = Replica(asyncio.run(prepare()), directory, through)
+    replica = Replica(asyncio.run(prepare()), directory, through, at)
     try:
         yield replica
     finally:

@@ -10,9 +10,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
-
 from hotplate.cache import foreign_folder
+from hotplate.cache.unix_address import address_of, listen
 from hotplate.deploy import guard, logfile
 from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure
@@ -20,7 +19,7 @@ from hotplate.deploy.endings import ending
 from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
 from hotplate.deploy.errors import PrepareFailed, StandbyRefused
 from hotplate.deploy.phases import PhaseLog, believable, merge, unix_now
-from hotplate.deploy.probing import Probe
+from hotplate.deploy.probing import Probe, asking
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Record, Records
 from hotplate.deploy.settings import LocalSettings
@@ -64,7 +63,6 @@ class Surroundings:
     records: Records
     cgroups: Cgroups
     walls: Walls
-    http: aiohttp.ClientSession
     settings: LocalSettings
     standbys: Standbys
 
@@ -205,15 +203,15 @@ class Attempt:
             raise PrepareFailed(self._lateness(), retry=True) from None
 
     async def _begin(self, command: Command, gpus: tuple[int, ...]) -> Process:
-        """Its process, a standby's where one fits, on a port that accepts from now on."""
-        with socket.create_server(("127.0.0.1", 0), backlog=LISTEN_BACKLOG) as listener:
+        """Its process, a standby's where one fits, on a socket that accepts from now on."""
+        path = self._around.records.socket(self._replica)
+        with listen(path, LISTEN_BACKLOG) as listener:
             env = {
                 **command.env,
                 **gpu_variables(gpus),
                 REPLICA_DIR: str(self._around.records.work(self._replica)),
             }
-            host, port = listener.getsockname()
-            self.address, self.ready_path = f"{host}:{port}", command.ready_path
+            self.address, self.ready_path = address_of(path), command.ready_path
             self.spawned_at = unix_now()
             standbys = self._around.standbys
             process = None
@@ -268,8 +266,13 @@ class Attempt:
 
     async def _watch(self, process: Process, deadline: float, report: Report) -> None:
         """Report readiness for ever, or end the process that is too late."""
-        url = f"http://{self.address}{self.ready_path}"
-        probe = Probe(self._around.http, url, self._around.settings.probe)
+        async with asking(self.address) as http:
+            probe = Probe(http, self.ready_path, self._around.settings.probe)
+            await self._follow(probe, process, deadline, report)
+
+    async def _follow(
+        self, probe: Probe, process: Process, deadline: float, report: Report
+    ) -> None:
         if self.ready_at is None:
             hearing = asyncio.create_task(self._keep_hearing())
             try:

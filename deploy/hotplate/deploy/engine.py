@@ -131,7 +131,8 @@ class Replica:
     reason: str = ""
     """One sentence: why it is pending, in back-off or failed."""
     address: str = ""
-    """host:port, once its process has been started."""
+    """unix: and the path of its socket, once its process has been started; host:port of one that
+    an older engine has started."""
     told: Mapping[str, Any] | None = None
     """What its process has said of itself, once it was ready, as its runtime reads it."""
     resources: Resources = Resources()

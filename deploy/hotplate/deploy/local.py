@@ -11,8 +11,6 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import aiohttp
-
 from hotplate.cache import foreign_folder
 from hotplate.deploy import logfile
 from hotplate.deploy.attempt import Surroundings
@@ -96,16 +94,11 @@ class LocalEngine(Engine):
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        http = aiohttp.ClientSession(
-            # Each check on a connection of its own: several workers may share the socket.
-            connector=aiohttp.TCPConnector(force_close=True, limit=0)
-        )
         self._around = Surroundings(
             self._runtime,
             self._records,
             self._cgroups,
             self._walls,
-            http,
             self._settings,
             self.standbys,
         )
@@ -162,7 +155,6 @@ class LocalEngine(Engine):
         await asyncio.wait(tasks)
         await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
         await self.standbys.close()
-        await self._around.http.close()
         self._cgroups.close()
 
     async def _adopt(self) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+
+from hotplate.cache.unix_address import short_path, unix_path
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,30 @@ class Health:
     """For how long it has been unready and given no answer at all."""
 
 
+@asynccontextmanager
+async def asking(address: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session for what listens at `host:port`, or at `unix:` and a socket's path.
+
+    Each check has a connection of its own: several workers may share the socket.
+    """
+    path = unix_path(address)
+    connector: aiohttp.BaseConnector
+    with ExitStack() as kept:
+        if path is None:
+            connector, url = aiohttp.TCPConnector(force_close=True), f"http://{address}"
+        else:
+            name = kept.enter_context(short_path(path))
+            connector, url = aiohttp.UnixConnector(name, force_close=True), "http://localhost"
+        jar = aiohttp.DummyCookieJar()
+        async with aiohttp.ClientSession(url, connector=connector, cookie_jar=jar) as http:
+            yield http
+
+
 class Probe:
     """Asks one replica."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, settings: ProbeSettings) -> None:
+        """`url` may be what follows the session's own."""
         self._http = http
         self.url = url
         self._settings = settings

@@ -4,6 +4,7 @@
 <dir>/replicas/<id>/log           output of its processes
 <dir>/replicas/<id>/groups        folders of its control groups, one a line
 <dir>/replicas/<id>/born          the standby's folder that its process carries as its marker
+<dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
 <dir>/ended/<id>.log              logs of replicas that are gone
 <dir>/standbys/<id>/              of a standby: log, work/; gone once it is a replica
@@ -85,6 +86,10 @@ class Records:
     def work(self, replica: str) -> Path:
         """The folder that belongs to the runtime."""
         return self._replicas / replica / "work"
+
+    def socket(self, replica: str) -> Path:
+        """Where it listens: not in its work, so that its process can neither see nor change it."""
+        return self._replicas / replica / "socket"
 
     def empty_work(self, replica: str) -> Path:
         """That folder, with nothing of an earlier attempt in it. Raises OSError."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotplate.serving.gateway.dialing import open_streams
 from hotplate.serving.gateway.introduction import introduced
 from hotplate.serving.gateway.proof import Proof
 
@@ -27,16 +28,15 @@ class Handlers:
 
 
 async def ask_running(address: str) -> Handlers | None:
-    """What runs in the worker at `host:port`; nothing if nobody is there any more, None if it does
+    """What runs in the worker at an address; nothing if nobody is there any more, None if it does
     not say."""
-    host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(ANSWER_S):
-            opened = await asyncio.open_connection(host.strip("[]"), int(port))
+            opened = await open_streams(address)
             said = await _ask(*opened, RUNNING_PATH)
             of_them = (int(said.get(kind, 0)) for kind in ("websockets", "tasks"))
             return Handlers(int(said["running"]), *of_them)
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, FileNotFoundError):
         return Handlers()
     except (OSError, ValueError, TypeError, KeyError):
         return None

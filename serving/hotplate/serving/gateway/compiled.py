@@ -35,6 +35,7 @@ MODULES = (
     "cors",
     "counters",
     "deadlines",
+    "dialing",
     "estimate",
     "exchange",
     "fairness",

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
+from hotplate.cache.unix_address import unix_path
 from hotplate.serving.gateway.answer_head import AnswerHead
 from hotplate.serving.gateway.bequest import Bequest
+from hotplate.serving.gateway.dialing import connect, open_streams
 from hotplate.serving.gateway.head_memo import HeadMemo
 from hotplate.serving.gateway.health import Health
 from hotplate.serving.gateway.limits import Limits
@@ -39,7 +41,10 @@ class Pool:
         self.address = replica.address
         self.worker = replica.worker
         self.health = Health()
-        self.host_field = replica.address.encode()
+        local = unix_path(replica.address) is not None
+        self.shown = replica.id if local else replica.address
+        """What callers are told of where it is."""
+        self.host_field = b"localhost" if local else replica.address.encode()
         self._ready_path = ready_path
         self._told = told
         self._next_try: asyncio.TimerHandle | None = None
@@ -153,21 +158,15 @@ class Pool:
             self.put(upstream, self.now())
 
     async def _open(self) -> Upstream:
-        host, port = self._host_and_port
         upstream = Upstream(self)
-        await self._loop.create_connection(lambda: as_protocol(upstream), host, port)
+        await connect(lambda: as_protocol(upstream), self.address)
         descriptor = upstream.descriptor
         if self._bequest is not None and descriptor >= 0:
             self._bequeathed[upstream] = self._bequest.opened(self.id, descriptor)
         return upstream
 
     async def _dial(self) -> Streams:
-        return await asyncio.open_connection(*self._host_and_port)
-
-    @property
-    def _host_and_port(self) -> tuple[str, int]:
-        host, _, port = self.address.rpartition(":")
-        return host.strip("[]"), int(port)
+        return await open_streams(self.address)
 
     def _close_idle(self) -> None:
         self._sweep = None

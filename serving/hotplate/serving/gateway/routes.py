@@ -20,7 +20,7 @@ class ReplicaRoute:
 
     id: str
     address: str
-    """host:port"""
+    """host:port, or unix: and a socket's path"""
     concurrency: int = 1
     """Its slots; where it learns, those that it begins with."""
     draining: bool = False

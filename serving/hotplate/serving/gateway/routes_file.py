@@ -25,6 +25,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache.unix_address import unix_path
 from hotplate.serving.gateway.errors import BadRoutesFile
 from hotplate.serving.gateway.routes import ReplicaRoute, Route
 
@@ -173,6 +174,11 @@ def _address(least_port: int) -> Callable[[Any], bool]:
     return good
 
 
+def _backend(value: Any) -> bool:
+    path = unix_path(value) if isinstance(value, str) else None
+    return _address(1)(value) if path is None else path.is_absolute()
+
+
 def _like(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
 
@@ -224,6 +230,6 @@ DEPLOYMENT: Mapping[str, Key] = {
     "replica": Key("tables, each opened by [[deployment.replica]]", _tables),
 }
 REPLICA: Mapping[str, Key] = {
-    "address": Key("an address, 'host:port'", _address(1), required=True),
+    "address": Key("an address, 'host:port' or 'unix:/path'", _backend, required=True),
     "concurrency": Key("a whole number of slots, 1 to 100000", _whole(1, 100_000)),
 }

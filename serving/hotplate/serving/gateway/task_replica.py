@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import httptools
 
 from hotplate.serving.gateway.answer_head import AnswerHead, is_interim, read_answer
+from hotplate.serving.gateway.dialing import open_streams
 from hotplate.serving.gateway.request_head import Field
 
 READ_BYTES = 64 << 10
@@ -42,10 +43,9 @@ class ReplicaCall:
 
     @classmethod
     async def to(cls, address: str, connect_s: float, *, worker: bool) -> ReplicaCall:
-        """Connects to `host:port`, to our worker or any server. Raises OSError, as timeouts are."""
-        host, _, port = address.rpartition(":")
+        """Connects to our worker or any server. Raises OSError, as timeouts are."""
         async with asyncio.timeout(connect_s):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, writer = await open_streams(address)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return cls(reader, writer, worker=worker)
 

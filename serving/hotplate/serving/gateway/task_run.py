@@ -115,9 +115,11 @@ class TaskRun:
     async def _run(self, pool: Pool) -> None:
         server = self.server
         assert server is not None, "who has a slot has a server"
-        address = pool.address
+        address = pool.shown
         try:
-            replica = await ReplicaCall.to(address, server.limits.connect_s, worker=pool.worker)
+            replica = await ReplicaCall.to(
+                pool.address, server.limits.connect_s, worker=pool.worker
+            )
         except OSError as error:
             self._running = None
             pool.refused(error)

@@ -62,7 +62,8 @@ class Upstream(Tap):
 
     @property
     def address(self) -> str:
-        return self.pool.address
+        """As callers are told it."""
+        return self.pool.shown
 
     # Its exchange
 
@@ -124,7 +125,7 @@ class Upstream(Tap):
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
-        if not self.relays:
+        if sock.family != socket.AF_UNIX:
             keep_alive(sock)
         self._readable.register(sock.fileno(), select.POLLIN)
 
@@ -308,9 +309,9 @@ class Upstream(Tap):
     def _request_acked(self) -> bool:
         """Whether the replica's machine has taken anything of this exchange's request. A replica
         that closed without an error before that can never read it."""
-        if self.relays or not hasattr(socket, "TCP_INFO"):
-            return True
         sock = self._transport.get_extra_info("socket")
+        if sock.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
+            return True
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, ACKED_BYTES_AT + 8)
         if len(info) < ACKED_BYTES_AT + 8:
             return True

@@ -69,6 +69,30 @@ class StartWatch(Layer):
             raise
 
 
+class Neighbour(Layer):
+    """Says that who asks is on this machine, which no Unix socket says: outside of all that looks
+    at a request's `client`, above all of what takes it from `X-Forwarded-For`."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan" and not scope.get("client"):
+            scope = {**scope, "client": ("127.0.0.1", 0), "server": ("127.0.0.1", 80)}
+        await self.app(scope, receive, send)
+
+
+def tell_of_neighbours() -> None:
+    """Put `Neighbour` around what uvicorn has put around the application."""
+    from uvicorn import Config
+
+    load = Config.load
+
+    def loaded(self: Any) -> None:
+        load(self)
+        self.loaded_app = Neighbour(self.loaded_app)
+
+    kind: Any = Config
+    kind.load = loaded
+
+
 def pass_on(number: int, _: Any) -> None:
     """Answer SIGTERM like a shell in front of its command: ask the children to end, wait for them,
     end too. BentoML looks after its command's program only once that is healthy, and whoever

@@ -274,6 +274,7 @@ class BentoRuntime:
             job={
                 "bento": str(folder / "bento"),
                 "service": workload.key.service,
+                "entry": workload.entry,
                 "depends": dict(workload.depends),
                 "overrides": dict(workload.config_overrides),
                 "workers": processes,

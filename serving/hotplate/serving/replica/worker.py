@@ -4,11 +4,11 @@ BentoML's own worker runs in it, so that what must be in place before anything b
 (weights, start-up watch) is in place. It runs in the bento's environment: Python >= 3.9, the
 standard library, bentoml, and safetensors where the bento has it.
 
-The job is a JSON object: `bento` (its folder), `service` (name), `depends` (URL per service, with
-the revision's secret), `overrides` (of the service's configuration), `workers` (processes),
-`journal` (file for phases), `modules` (file for the names of what it had imported when ready),
-`stop_grace_s`, `absent` (model files that are not seen before they have arrived), `notes` (lines
-for the log).
+The job is a JSON object: `bento` (its folder), `service` (name), `entry` (whether the public calls
+it), `depends` (URL per service, with the revision's secret), `overrides` (of the service's
+configuration), `workers` (processes), `journal` (file for phases), `modules` (file for the names of
+what it had imported when ready), `stop_grace_s`, `absent` (model files that are not seen before
+they have arrived), `notes` (lines for the log).
 The listening socket is the descriptor in `HOTPLATE_LISTEN_FD`.
 """
 
@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -42,6 +41,7 @@ from hotplate.serving.replica.hooks import (
     keep_sessions,
     let_failures_out,
     pass_on,
+    tell_of_neighbours,
     wrap_applications,
 )
 from hotplate.serving.replica.journal import Journal
@@ -50,7 +50,7 @@ from hotplate.serving.replica.modules import note_modules
 from hotplate.serving.replica.pickles import read_pickles_of
 from hotplate.serving.replica.processes import supervise
 from hotplate.serving.replica.readiness import answer_for_itself
-from hotplate.serving.replica.reserved import is_reserved, not_used
+from hotplate.serving.replica.reserved import DEPLOYMENT_URL, is_reserved, not_used
 from hotplate.serving.replica.siblings import Siblings
 
 Job = dict[str, Any]
@@ -273,10 +273,11 @@ def _serve(job: Job, worker: int) -> None:
     from _bentoml_impl.worker.service import main as bentoml_worker
 
     fd = int(os.environ["HOTPLATE_LISTEN_FD"])
-    with socket.socket(fileno=os.dup(fd)) as listener:
-        host, port = listener.getsockname()[:2]
-    urls = {**job["depends"], job["service"]: f"http://{host}:{port}"}
+    urls = dict(job["depends"])
+    if job["entry"] and DEPLOYMENT_URL in os.environ:
+        urls[job["service"]] = os.environ[DEPLOYMENT_URL]
     os.environ["BENTOML_RUNNER_MAP"] = json.dumps(urls)
+    tell_of_neighbours()
     grace_s = max(1, int(job["stop_grace_s"] * GRACE_SHARE))
     bentoml_worker.main(
         args=[
