@@ -3,13 +3,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import ClientSession
+from aiohttp.test_utils import TestServer
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.platform.api.application import make_app
+from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.store.records import Kind
+from hotplate.platform.store.store import Store
 from tests.patience import PATIENCE_S
 from tests.platform.cloud import (
     MANIFEST,
@@ -20,6 +26,7 @@ from tests.platform.cloud import (
     tar_of,
     versions,
 )
+from tests.platform.controller_fake import FakeController
 
 BENTO = f"{versions('bento', 'echo')}/v1"
 MODEL = f"{versions('model', 'bert')}/1"
@@ -273,3 +280,43 @@ async def test_names_that_are_none_are_refused(cloud: Cloud) -> None:
         with pytest.raises(Refused, match="name") as refused:
             await cloud.call("POST", "/api/v1/bento_repositories", {"name": name})
         assert refused.value.status == 400
+
+
+@asynccontextmanager
+async def swept(
+    store: Store, blobs: BlobStore, controller: FakeController, life_s: float
+) -> AsyncIterator[Cloud]:
+    """An API that looks for old uploads all the time."""
+    settings = ApiSettings(upload_life_s=life_s, upload_sweep_s=0.01)
+    app = make_app(store, blobs, controller, settings)
+    async with TestServer(app) as server, Cloud(server, store) as cloud:
+        yield cloud
+
+
+async def test_parts_that_nobody_goes_on_with_are_removed_while_the_server_runs(
+    store: Store, blobs: BlobStore, controller: FakeController
+) -> None:
+    tar = tar_of(MODEL_FILES)
+    async with swept(store, blobs, controller, life_s=3600.0) as cloud:
+        await cloud.register("model", "bert", "1")
+        upload, _ = await cloud.send_parts(MODEL, [tar[:300_000]])
+        assert len(blobs.parts(upload)) == 1
+    async with swept(store, blobs, controller, life_s=0.0) as cloud:
+        await until(lambda: not blobs.parts(upload))
+        await until(lambda: store.upload(upload) is None)
+        again = {"upload_id": upload, "part_number": 2}
+        with pytest.raises(Refused, match="that upload is over; start it again"):
+            await cloud.call("PATCH", f"{MODEL}/presign_multipart_upload_url", again)
+
+
+async def test_an_upload_that_goes_on_is_not_swept_away(
+    store: Store, blobs: BlobStore, controller: FakeController
+) -> None:
+    async with swept(store, blobs, controller, life_s=3600.0) as cloud:
+        await cloud.register("model", "bert", "1")
+        upload = (await cloud.call("PATCH", f"{MODEL}/start_multipart_upload"))["upload_id"]
+        begun = store.uploads_over(datetime.now(UTC))
+        assert [one.id for one in begun] == [upload]
+        between = datetime.now(UTC)
+        await cloud.send_parts(MODEL, [tar_of(MODEL_FILES)])
+        assert store.uploads_over(between) == []

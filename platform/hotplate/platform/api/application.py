@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
 from hotplate.cache.blobs import BlobStore
+from hotplate.cache.errors import CacheError
 from hotplate.cache.strangers import turn_strangers_away
 from hotplate.platform.api import unbuilt
 from hotplate.platform.api.artifacts import Artifacts
@@ -31,8 +33,11 @@ from hotplate.platform.api.unpacking import Unpacking
 from hotplate.platform.api.uploads import Uploads
 from hotplate.platform.controller.face import ControllerFace
 from hotplate.platform.dashboard.pages import Pages
+from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.api")
 
 UNPACKING = web.AppKey("unpacking", Unpacking)
 
@@ -72,7 +77,7 @@ def make_app(
     app.add_routes(Pages(store, auth, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
-        sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings.upload_life_s))
+        sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings))
         yield
         sweep.cancel()
         await asyncio.wait({sweep})
@@ -82,8 +87,15 @@ def make_app(
     return app
 
 
-async def _drop_old_uploads(store: Store, unpacking: Unpacking, life_s: float) -> None:
-    """Removes the parts of uploads that nobody finished, or that a kill left when it was done."""
-    before = datetime.now(UTC) - timedelta(seconds=life_s)
-    for upload in await store.run(store.uploads_over, before):
-        await unpacking.drop(upload)
+async def _drop_old_uploads(store: Store, unpacking: Unpacking, settings: ApiSettings) -> None:
+    """Removes the parts of uploads that nobody goes on with, or that a kill left when it was done:
+    at the start, and from time to time."""
+    while True:
+        try:
+            before = datetime.now(UTC) - timedelta(seconds=settings.upload_life_s)
+            for upload in await store.run(store.uploads_over, before):
+                if not unpacking.busy(upload.artifact.id):
+                    await unpacking.drop(upload)
+        except (CacheError, StoreFailed, OSError) as error:
+            log.warning("parts of uploads that nobody finished stay until the next try: %s", error)
+        await asyncio.sleep(settings.upload_sweep_s)

@@ -36,8 +36,11 @@ class ApiSettings:
     """Sent at a time, the others wait: each holds a chunk of 8 MiB, and callers may be slow."""
     link_life_s: float = 12 * 3600.0
     """How long a signed transfer URL may be used: the client allows 10 hours for one part."""
-    upload_life_s: float = 7 * 24 * 3600.0
-    """Parts of an upload that nobody finished are removed after this, at a start of the server."""
+    upload_life_s: float = 24 * 3600.0
+    """Parts of an upload that nobody finished are removed so long after the last one was asked
+    for; longer than a link to send one may be used."""
+    upload_sweep_s: float = 3600.0
+    """How often it is looked for such."""
     json_limit_bytes: int = 16 << 20
     """A JSON body at most; manifests hold schemas and readmes of up to 4 MB."""
     hubs: Hubs = field(default_factory=Hubs)

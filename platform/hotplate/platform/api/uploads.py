@@ -90,6 +90,7 @@ class Uploads:
         number = fields.number("part_number", low=1)
         if number is None:
             raise Invalid("part_number: it is missing")
+        await self._store.run(self._store.go_on_with_upload, upload.id)
         url = await self._transfers.url(request, "put", upload.id, number)
         answer = views.artifact(artifact, upload_url=url, upload_id=upload.id)
         return web.json_response(answer)

@@ -73,8 +73,19 @@ class Uploads(Database):
             row = session.get(UploadRow, upload_id)
             return None if row is None else _upload_record(row)
 
+    def go_on_with_upload(self, upload_id: str) -> Upload | None:
+        """The upload while it is open, of which another part is to come: it is as if begun now."""
+        with self._session() as session:
+            row = session.get(UploadRow, upload_id)
+            if row is None:
+                return None
+            row.created_at = utc_now()
+            session.flush()
+            return _upload_record(row)
+
     def uploads_over(self, moment: datetime) -> list[Upload]:
-        """Uploads begun before `moment`, and those whose version has been finished since.
+        """Uploads begun, or gone on with, before `moment`, and those whose version has been
+        finished since.
 
         A process that is killed between the two last steps of an upload leaves such a one.
         """
