@@ -1,9 +1,10 @@
 """A standby's process for tests; it becomes a `replica_server.py`.
 
 Its knobs are in the standby's environment: `BROKEN` (a path: exits with 3 while that exists),
-`REFUSES` (answers so), `DEAF` (answers nothing).
+`REFUSES` (answers so), `DEAF` (answers nothing), `SAYS` (answers this expression).
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -24,6 +25,10 @@ def main() -> None:
     if not data:
         sys.exit(0)
     if os.environ.get("DEAF"):
+        signal.pause()
+    if says := os.environ.get("SAYS"):
+        with contextlib.suppress(OSError):
+            channel.sendall(eval(says))
         signal.pause()
     if os.environ.get("REFUSES"):
         channel.sendall(b'{"refused": "too late"}\n')

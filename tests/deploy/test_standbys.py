@@ -181,18 +181,33 @@ async def test_a_killed_engine_leaves_no_standby(tmp_path: Path) -> None:
     assert not runs(lost.pid)
 
 
-@pytest.mark.parametrize("knob", ["REFUSES", "BROKEN"])
-async def test_a_replica_whose_standby_fails_starts_cold(tmp_path: Path, knob: str) -> None:
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("REFUSES", "yes"),
+        ("BROKEN", "/"),
+        pytest.param("SAYS", "b'x' * (1 << 24)", id="a line without end"),
+        pytest.param("SAYS", "b'[' * 60_000 + b'\\n'", id="brackets"),
+        pytest.param("SAYS", "b'[]\\n'", id="no object"),
+        pytest.param("SAYS", "b'\\xff\\n'", id="no text"),
+    ],
+)
+async def test_a_replica_whose_standby_fails_starts_cold(
+    tmp_path: Path, knob: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     runtime = warm()
-    runtime.warm = {knob: str(tmp_path)}
+    runtime.warm = {knob: value}
     async with running(tmp_path, runtime) as engine:
         await engine.scale(workload("a"), 1)
         (first,) = await until(engine, states(S.READY))
-        if knob == "REFUSES":
+        if knob != "BROKEN":
             await pool(engine, ready(1))
         await engine.scale(workload("a"), 2)
         replicas = await until(engine, states(S.READY, S.READY))
         (second,) = (each for each in replicas if each.id != first.id)
+        assert second.restarts == 0
+        assert knob != "SAYS" or "its standby did not: it said " in caplog.text
         seen = tmp_path / "replicas" / second.id / "work" / "seen.json"
         assert "WAS" not in json.loads(seen.read_text())
         view = await pool(engine, lambda view: view.starts == 2)

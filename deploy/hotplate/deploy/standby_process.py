@@ -22,6 +22,7 @@ from hotplate.deploy.cgroups import Cgroups
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure, oom_score, private_bytes
 from hotplate.deploy.engine import Command, Resources, Warm
 from hotplate.deploy.errors import StandbyRefused
+from hotplate.deploy.printable import printable
 from hotplate.deploy.processes import Process, document
 from hotplate.deploy.records import Records
 from hotplate.deploy.view import View
@@ -32,6 +33,9 @@ ANSWER_S = 5.0
 
 LAYERS = "layers"
 """The folder of its own directory for what a process writes where others only read."""
+LINE_BYTES = 64 << 10
+REFUSAL_CHARS = 500
+"""Of what it says, at most: code of its environment may speak in its place."""
 
 
 class StandbyProcess:
@@ -157,7 +161,7 @@ class StandbyProcess:
         except TimeoutError:
             raise StandbyRefused(f"it did not answer within {ANSWER_S:g} s") from None
         if not answer.get("taken"):
-            raise StandbyRefused(str(answer.get("refused")))
+            raise StandbyRefused(printable(str(answer.get("refused")))[:REFUSAL_CHARS])
         self._channel.close()
         await foreign_folder.aside(records.take_along, self.id, replica, self._takes_along)
         # Before the replica is on record nobody may take its process for a standby's any more.
@@ -182,6 +186,8 @@ class StandbyProcess:
         """What it says next. Raises `StandbyRefused`."""
         loop = asyncio.get_running_loop()
         while b"\n" not in self._said:
+            if len(self._said) > LINE_BYTES:
+                raise StandbyRefused(f"it said a line of more than {LINE_BYTES} bytes")
             try:
                 said = await loop.sock_recv(self._channel, 1 << 16)
             except OSError as error:
@@ -190,7 +196,12 @@ class StandbyProcess:
                 raise StandbyRefused(f"it ended; its log ends with: {self.last_words()}")
             self._said += said
         line, _, self._said = self._said.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise StandbyRefused("it said what is no JSON object")
         return answer
 
 
