@@ -24,7 +24,7 @@ from loadtests.steady_load import steady_load
 from loadtests.verdict import Verdict
 from tests.deploy.fakes import runs
 from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.calling import Refused, call
+from tests.scenarios.calling import Refused, call, process_of
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, running, until
 from tests.scenarios.rough_client import RoughClient
@@ -152,7 +152,8 @@ class Trial:
     async def forks(self) -> None:
         async with self.of("forks", "nothing"):
             url = await self.url("forks", "fork")
-            family: list[int] = await self.timed("forks: made", call(url, count=self.daemons))
+            made = await self.timed("forks: made", call(url, count=self.daemons))
+            family = [process_of(each) for each in made]
             alive = sum(map(runs, family))
             self.verdict.figures["forks: daemons before the delete"] = alive
             if alive < self.daemons:
@@ -166,7 +167,7 @@ class Trial:
 
     async def ignores_sigterm(self) -> None:
         async with self.of("deaf", "nothing"):
-            pid: int = await call(await self.url("deaf", "deafen"))
+            pid = process_of(await call(await self.url("deaf", "deafen")))
             await self.timed("ignores SIGTERM: deleted", self.platform.delete("deaf"))
             await self.gone([pid])
 
@@ -180,7 +181,8 @@ class Trial:
         short = {"config_overrides": {"traffic": {"timeout": 3}}}
         async with self.of("blocks", "nothing", **short):
             url = await self.url("blocks", "block")
-            pid = await call(await self.url("blocks", "pid"))
+            me = await call(await self.url("blocks", "pid"))
+            pid = process_of(me)
             with suppress(Refused):
                 await self.timed("blocks its loop: its caller was answered", call(url))
             await self.timed("blocks its loop: replica gone", self.gone([pid]))
@@ -188,7 +190,7 @@ class Trial:
 
             async def serves() -> bool:
                 with suppress(Refused):
-                    return bool(await call(await self.url("blocks", "pid")) != pid)
+                    return bool(await call(await self.url("blocks", "pid")) != me)
                 return False
 
             await self.timed("blocks its loop: another serves", until(serves, PATIENCE_S))
@@ -197,7 +199,7 @@ class Trial:
         await self.rough.deploy("stubborn", "stubborn:v1", Command=AWAKE)
         url = await self.url("stubborn", "pid")
         async with aiohttp.ClientSession() as http, http.get(url) as answer:
-            pid = int((await answer.text()).split()[0])
+            pid = process_of(int((await answer.text()).split()[0]))
         await self.timed("a command ignores SIGTERM: deleted", self.platform.delete("stubborn"))
         await self.gone([pid])
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from hotplate.deploy.probing import ProbeSettings
 from hotplate.deploy.settings import LocalSettings
 from tests.patience import PATIENCE_S
 
+NEEDED = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(__file__).parent))
+"""What its programs read, where homes are hidden."""
 SERVER = Path(__file__).with_name("replica_server.py")
 FIELDS = {field.name for field in fields(Workload)}
 MACHINE = Machine("here", cpus=4.0, memory_bytes=64 << 30, gpus=(Gpu(0, "GPU-a", "fake", 1),))
@@ -69,9 +71,16 @@ class FakeRuntime:
         warm = None
         if self.warm is not None:
             program = (sys.executable, "-I", "-S", str(SERVER.with_name("standby_server.py")))
-            organization = workload.key.organization
-            warm = Warm(workload.bento_manifest, program, self.warm, {}, organization=organization)
-        return Command(argv, dict(workload.env), directory, dict(workload.config), warm=warm)
+            warm = Warm(
+                workload.bento_manifest,
+                program,
+                self.warm,
+                {},
+                organization=workload.key.organization,
+                reads=NEEDED,
+            )
+        job = dict(workload.config)
+        return Command(argv, dict(workload.env), directory, job, reads=NEEDED, warm=warm)
 
     async def keep(self, directory: str, *, ended: bool) -> None:
         if ended:
@@ -124,6 +133,20 @@ def pid_of(directory: Path, replica: str) -> int:
     pid = json.loads((directory / "replicas" / replica / "state.json").read_text())["pid"]
     assert isinstance(pid, int)
     return pid
+
+
+def outside(inside: Collection[int], beside: int) -> list[int]:
+    """What these process ids, of the namespace of the process `beside`, are here."""
+    namespace = os.stat(f"/proc/{beside}/ns/pid")
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if os.path.samestat(os.stat(status.with_name("ns") / "pid"), namespace):
+                numbers = status.read_text().partition("NSpid:")[2].splitlines()[0].split()
+                found += [int(numbers[0])] if int(numbers[-1]) in inside else []
+        except OSError:
+            continue
+    return found
 
 
 def runs(pid: int) -> bool:

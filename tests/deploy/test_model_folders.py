@@ -19,10 +19,13 @@ import safetensors.numpy
 from hotplate.cache.client import Tree
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.deploy.enclosure import entrance
+from hotplate.deploy.entrance.plan import PROCESSES, USERS
+from hotplate.deploy.view import View
 from hotplate.deploy.walls import Walls
 from tests.cache.fakes import AgentProcess, blob_of, publish
 from tests.cache.test_view import Bench, ask
 from tests.cache.test_view import pytestmark as needs_mounts
+from tests.deploy.fakes import NEEDED
 from tests.patience import PATIENCE_S
 
 pytestmark = needs_mounts
@@ -68,17 +71,31 @@ class Folder:
         self._walls = Walls([self._data, bench.mount])
         if self._walls.refusal:
             pytest.skip(f"no namespaces here: {self._walls.refusal}")
+        # Of processes the first would have to be ended, and the agent's own door is for its user.
+        self._walls.up -= {PROCESSES, USERS}
+        self.own = self._data / "program"
+        (self.own / "tmp").mkdir(parents=True)
 
     def start(self, *command: object, **options: Any) -> subprocess.Popen[str]:
         shown = [self.tree.root, self.tree.view]
-        argv = [*entrance((), 0), *self._walls.around(shown, [self.agent.socket])]
         env = {
             "PYTHONPATH": ":".join(sys.path),
             "HOTPLATE_TREES": str(self._data / "trees"),
             "HOTPLATE_AGENT_SOCKET": self.agent.socket,
         }
+        view = View((*shown, *NEEDED), (self.agent.socket,), own=str(self.own))
+        entering = self._walls.entering(view, env)
+        argv = [*entrance((), 0), *entering.words()]
         argv += map(str, command)
-        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, **options)
+        # The entrance ends, and the program is a child of ours beside it.
+        fds = entering.descriptors
+        started = subprocess.Popen(
+            argv, env={}, stdout=subprocess.PIPE, text=True, pass_fds=fds, cwd=self.own, **options
+        )
+        entering.begun()
+        started.wait()
+        started.pid, started.returncode = entering.entered_now().program, None
+        return started
 
     def python(self, program: str, **options: Any) -> subprocess.Popen[str]:
         return self.start(sys.executable, "-c", program, self.weights, **options)
@@ -104,7 +121,7 @@ def test_native_programs_wait_for_what_arrives_and_read_it_right(bench: Bench) -
         folder = arriving(bench, agent)
         assert folder.weights.stat().st_size == len(WEIGHTS)
         summed = folder.start("/usr/bin/sha256sum", folder.weights)
-        copied = folder.start("/bin/cp", folder.weights, bench.folder / "copy")
+        copied = folder.start("/bin/cp", folder.weights, folder.own / "copy")
         loaded = folder.python(UNHOOKED)
         hooked = folder.python(HOOKED)
         assert hooked.communicate(timeout=PATIENCE_S)[0] == "StreamedFile 97\n", (
@@ -117,7 +134,7 @@ def test_native_programs_wait_for_what_arrives_and_read_it_right(bench: Bench) -
         assert summed.communicate(timeout=PATIENCE_S)[0] == f"{digest}  {folder.weights}\n"
         assert loaded.communicate(timeout=PATIENCE_S)[0] == SUMS
         copied.communicate(timeout=PATIENCE_S)
-        assert (bench.folder / "copy").read_bytes() == WEIGHTS
+        assert (folder.own / "copy").read_bytes() == WEIGHTS
         assert ask(agent, "tree", folder.model, wait="all").complete
         assert not folder.weights.is_symlink() and folder.weights.read_bytes() == WEIGHTS
         assert bench.origin.reads.count((BLOB.digest, 1)) == 1

@@ -20,6 +20,7 @@ from hotplate.deploy.engine import ReplicaState, Resources
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.machine import Machine
 from hotplate.deploy.processes import Process
+from hotplate.deploy.records import Records
 from hotplate.deploy.standby_pool import StandbyView
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
 from tests.deploy.fakes import MACHINE, QUICK, FakeRuntime, pid_of, runs, states, until, workload
@@ -71,9 +72,15 @@ def warm() -> FakeRuntime:
     return runtime
 
 
+def idle_standby(directory: Path) -> Path:
+    """The marker of the only one that is no replica."""
+    records = Records(directory)
+    (mark,) = records.standbys(records.ids())
+    return mark
+
+
 def standby_pid(directory: Path) -> int:
-    (folder,) = (directory / "standbys").iterdir()
-    (process,) = Process.find("HOTPLATE_REPLICA_DIR", [str(folder / "work")])
+    (process,) = Process.find("HOTPLATE_REPLICA_DIR", [str(idle_standby(directory))])
     process.leave()
     return process.pid
 

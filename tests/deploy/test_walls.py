@@ -1,145 +1,351 @@
-"""What replicas do not see of this machine's files, tried from inside."""
+"""What code within walls sees and may do, tried from inside as root's and as an ordinary user's."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import random
-import shutil
-import subprocess
-import sys
-import tempfile
+import resource
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hotplate.deploy import enter as enter_module
-from hotplate.deploy.enclosure import entrance
 from hotplate.deploy.engine import ReplicaState
+from hotplate.deploy.entrance.plan import CALLS, DEVICES, FILES, LIMITS, PROCESSES, USERS
+from hotplate.deploy.ids import BUILDS, range_of
 from hotplate.deploy.local import LocalEngine
-from hotplate.deploy.process_table import marked, session_members, stat_of
+from hotplate.deploy.process_table import is_first, marked, session_members, stat_of
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
 from hotplate.deploy.walls import Walls
 from tests.deploy.fakes import MACHINE, QUICK, pid_of, runs, states, until, workload, zombies
-from tests.deploy.test_standbys import pool, ready, warm
+from tests.deploy.test_standbys import idle_standby, pool, ready, warm
+from tests.deploy.walled import ORDINARY_USER, Place, place
 
 S = ReplicaState
-
-LOOK = """
-import ctypes, json, os, sys
-
-def outcome(work):
-    try:
-        return work()
-    except OSError as error:
-        return error.strerror
-
-def read(path):
-    with open(path) as file:
-        return file.read()
-
-def write(path):
-    with open(path, "w") as file:
-        return file.write("mine")
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-def call(name, *arguments):
-    if getattr(libc, name)(*arguments):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return "done"
-
-root, outside = sys.argv[1], sys.argv[2]
-seen = {
-    "listed": sorted(os.listdir(root)),
-    "own": outcome(lambda: write("own") and read(f"{root}/work/own")),
-    "shared": outcome(lambda: read(f"{root}/models/mine/file")),
-    "shared written": outcome(lambda: write(f"{root}/models/mine/file")),
-    "others": outcome(lambda: read(f"{root}/models/others/file")),
-    "upwards": outcome(lambda: read("../models/others/file")),
-    "a process outside": outcome(lambda: read(f"/proc/{outside}/environ")),
-    "its files": outcome(lambda: os.listdir(f"/proc/{outside}/root")),
-    "unmounted": outcome(lambda: call("umount2", root.encode(), 2)),
-    "a user of its own": outcome(lambda: call("unshare", 0x10020000)),
-    "unmounted there": outcome(lambda: call("umount2", root.encode(), 2)),
-    "writable there": outcome(
-        lambda: call("mount", None, f"{root}/models/mine".encode(), None, 0x1020, None)
-    ),
-    "written there": outcome(lambda: write(f"{root}/models/mine/file")),
-}
-print(json.dumps(seen))
-"""
-
-
-@dataclass
-class Place:
-    """A folder to hide, and as whom to look at it."""
-
-    root: Path
-    user: int
-
-    def look(self) -> dict[str, Any]:
-        walls = Walls([self.root])
-        if walls.refusal:
-            pytest.skip(f"no namespaces here: {walls.refusal}")
-        around = walls.around([str(self.root / "models/mine")], [str(self.root / "work")])
-        # As another user may read it, wherever this tree is.
-        enter = shutil.copy(inspect.getfile(enter_module), self.root / "enter.py")
-        program = sys.executable if self.user == os.getuid() else "/usr/bin/python3"
-        if not Path(program).exists():
-            pytest.skip("no interpreter that another user can start")
-        python = [program, "-I", "-S"]
-        look = [*python, "-c", LOOK, str(self.root), str(os.getpid())]
-        said = subprocess.run(
-            [*python, enter, "900", "--", *around, *look],
-            cwd=self.root / "work",
-            user=self.user,
-            group=self.user,
-            extra_groups=[] if os.getuid() == 0 else None,
-            capture_output=True,
-            check=False,
-        )
-        seen: dict[str, Any] = json.loads(said.stdout)
-        return seen
+MISSING, READ_ONLY = "No such file or directory", "Read-only file system"
+FORBIDDEN, REFUSED = "Permission denied", "Operation not permitted"
 
 
 @pytest.fixture(params=["ourselves", "an ordinary user"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    user = os.getuid() if request.param == "ourselves" else 65534
-    if user != os.getuid() != 0:
-        pytest.skip("only root can be another user")
-    root = Path(tempfile.mkdtemp(prefix="walls-", dir="/tmp")).resolve()
-    for name in ("work", "models/mine", "models/others"):
-        (root / name).mkdir(parents=True)
-    for name in ("mine", "others"):
-        (root / "models" / name / "file").write_text(name)
-    for path in (root, *root.rglob("*")):
-        os.chown(path, user, user if user != os.getuid() else -1)
+def here(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with place(os.getuid() if request.param == "ourselves" else ORDINARY_USER) as made:
+        yield made
+
+
+def open_to(here: Place, *walls: str) -> Place:
+    """The same place without these walls."""
+    return replace(here, without=walls)
+
+
+class TestFiles:
+    LOOK = """
+root = sys.argv[1]
+tell(
+    listed=sorted(os.listdir(root)),
+    own=outcome(lambda: write(f"{root}/program/work/own") and read("own")),
+    shared=outcome(lambda: read(f"{root}/models/mine/file")),
+    shared_written=outcome(lambda: write(f"{root}/models/mine/file")),
+    others=outcome(lambda: read(f"{root}/models/others/file")),
+    upwards=outcome(lambda: read("../../models/others/file")),
+    made_beside=outcome(lambda: os.mkdir(f"{root}/models/new")),
+)
+"""
+
+    @pytest.fixture
+    def models(self, here: Place) -> Place:
+        for name in ("mine", "others"):
+            (here.data / "models" / name).mkdir(parents=True)
+            (here.data / "models" / name / "file").write_text(name)
+        here.give()
+        return here
+
+    def test_that_are_hidden_are_not_there_but_for_those_that_are_shown(
+        self, models: Place
+    ) -> None:
+        seen = models.look(self.LOOK, models.data, reads=[str(models.data / "models/mine")])
+        assert seen["listed"] == ["models", "program"]
+        assert (seen["own"], seen["shared"]) == ("mine", "mine")
+        assert (models.own / "own").read_text() == "mine"
+        assert (seen["others"], seen["upwards"]) == (MISSING, MISSING)
+        assert seen["shared_written"] == READ_ONLY
+        if not models.root.is_relative_to("/tmp"):
+            assert seen["made_beside"] == READ_ONLY
+
+    def test_are_all_there_without(self, models: Place) -> None:
+        bare = open_to(models, FILES, PROCESSES, USERS, DEVICES)
+        assert bare.look(self.LOOK, models.data)["others"] == "others"
+
+    def test_that_are_shown_to_write_are_written(self, models: Place) -> None:
+        shared = models.data / "models/mine"
+        if models.user == 0:  # as the platform has it for what the replicas of root write
+            shared.chmod(0o777)
+        seen = models.look(
+            "tell(wrote=outcome(lambda: write(sys.argv[1])))", shared / "new", writes=[str(shared)]
+        )
+        assert seen["wrote"] == 4 and (shared / "new").read_text() == "mine"
+
+    def test_of_the_machine_are_only_read(self, here: Place) -> None:
+        """Even where the platform's user may write them."""
+        theirs = here.root / "machine"
+        theirs.mkdir()
+        here.give()
+        paths = [theirs / "new", "/etc/new", "/run/new", "/dev/new", "/sys/fs/cgroup/new"]
+        seen = here.look(
+            "tell(new=[outcome(lambda: write(each)) for each in sys.argv[1:]])", *paths
+        )
+        assert not {READ_ONLY, MISSING, FORBIDDEN}.isdisjoint(seen["new"])
+        assert 4 not in seen["new"]
+        assert seen["new"][1:] == [READ_ONLY] * 4
+
+    def test_for_a_moment_are_its_own(self, here: Place) -> None:
+        folders = ["/tmp", "/var/tmp", "/dev/shm"]
+        code = """
+for folder in sys.argv[1:]:
+    write(f"{folder}/mine")
+tell(listed=[sorted(os.listdir(each)) for each in sys.argv[1:]])
+"""
+        before = [set(os.listdir(folder)) for folder in folders]
+        listed = here.look(code, *folders)["listed"]
+        # Where the tests' data lies in /tmp, the way to what is shown of it is there, too.
+        ways = {here.root.parts[2]} if here.root.is_relative_to("/tmp") else set()
+        assert [set(each) - ways for each in listed] == [{"mine"}] * 3
+        assert not any(
+            "mine" in set(os.listdir(each)) - old for each, old in zip(folders, before, strict=True)
+        )
+        assert (here.own / "tmp/mine").exists(), "on the disk, beside its other files"
+
+    def test_of_homes_and_services_are_not_there(self, here: Place) -> None:
+        code = "tell(seen=[outcome(lambda: os.listdir(each)) for each in sys.argv[1:]])"
+        homes, run = here.look(code, "/home", "/run")["seen"]
+        assert homes == []
+        assert set(run) <= {"systemd", "resolvconf", "NetworkManager", "nscd"}
+
+
+class TestVariables:
+    def test_of_the_program_reach_it_and_nothing_before_it(self, here: Place) -> None:
+        """What the loader of libraries is told is done within walls only."""
+        said = here.own / "loaded"
+        loud = replace(here, env={"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(said), "A": "b=c"})
+        seen = loud.look("tell(a=os.environ['A'], loaded=os.environ['LD_DEBUG_OUTPUT'])")
+        assert seen == {"a": "b=c", "loaded": str(said)}
+        assert [path.name for path in here.own.glob("loaded*")] == ["loaded.2"], "its own"
+
+
+class TestMounts:
+    CODE = """
+root = sys.argv[1]
+tell(
+    unmounted=outcome(lambda: call("umount2", root.encode(), 2)),
+    covered=outcome(lambda: call("mount", b"/etc", b"/tmp", None, 0x1000, None)),
+    namespace=outcome(lambda: call("unshare", 0x10020000)),
+    unmounted_there=outcome(lambda: call("umount2", root.encode(), 2)),
+    writable_there=outcome(lambda: call("mount", None, b"/", None, 0x1020, None)),
+    written_there=outcome(lambda: write("/etc/hotplate-was-here")),
+)
+"""
+
+    @pytest.mark.parametrize("without", [(), (CALLS,)], ids=["filtered", "unfiltered"])
+    def test_cannot_be_taken_away_or_made_writable(
+        self, here: Place, without: tuple[str, ...]
+    ) -> None:
+        """By the filter, and without it by the kernel's own rules."""
+        seen = open_to(here, *without).look(self.CODE, here.data)
+        assert seen["unmounted"] == seen["covered"] == REFUSED
+        assert seen["namespace"] == (0 if without else REFUSED)
+        assert seen["unmounted_there"] == ("Invalid argument" if without else REFUSED)
+        assert seen["writable_there"] in (REFUSED, FORBIDDEN)
+        assert seen["written_there"] in (READ_ONLY, FORBIDDEN)
+
+
+class TestLayers:
+    CODE = """
+folder = sys.argv[1]
+tell(
+    changed=outcome(lambda: write(f"{folder}/sub/module")),
+    new=outcome(lambda: write(f"{folder}/new")),
+    removed=outcome(lambda: os.unlink(f"{folder}/old")),
+    listed=sorted(os.listdir(folder)),
+)
+"""
+
+    @pytest.fixture
+    def packages(self, here: Place) -> Path:
+        folder = here.data / "packages"
+        (folder / "sub").mkdir(parents=True)
+        for name in ("sub/module", "old"):
+            (folder / name).write_text("the platform's")
+        here.give()
+        return folder
+
+    def test_keep_what_is_written_to_who_wrote_it(self, here: Place, packages: Path) -> None:
+        layers = [(str(packages), str(here.own / "layers/0"))]
+        seen = here.look(self.CODE, packages, layers=layers)
+        if seen["new"] == READ_ONLY:
+            pytest.skip("no overlay can be mounted here")
+        assert (seen["changed"], seen["new"], seen["removed"]) == (4, 4, None)
+        assert seen["listed"] == ["new", "sub"]
+        assert sorted(os.listdir(packages)) == ["old", "sub"]
+        assert (packages / "sub/module").read_text() == "the platform's"
+
+
+class TestProcesses:
+    CODE = """
+outside = int(sys.argv[1])
+tell(
+    listed=sorted(int(name) for name in os.listdir("/proc") if name.isdigit()),
+    ourselves=os.getpid(),
+    environ=outcome(lambda: read(f"/proc/{outside}/environ")),
+    signalled=outcome(lambda: os.kill(outside, 0)),
+    limited=outcome(lambda: call("prlimit", outside, 7, None, None)),
+)
+"""
+
+    def test_of_others_are_not_there(self, here: Place) -> None:
+        seen = here.look(self.CODE, os.getpid())
+        assert seen["listed"] == [1, 2] and seen["ourselves"] == 2
+        assert seen["environ"] == MISSING
+        assert seen["signalled"] == seen["limited"] == "No such process"
+
+    def test_of_others_are_there_without(self, here: Place) -> None:
+        seen = open_to(here, PROCESSES).look(self.CODE, os.getppid())
+        assert os.getpid() in seen["listed"]
+
+    def test_the_first_cannot_be_looked_into_or_ended(self, here: Place) -> None:
+        seen = here.look(
+            """
+os.kill(1, 9), os.kill(1, 15)
+tell(
+    traced=outcome(lambda: call("ptrace", 16, 1, None, None)),
+    memory=outcome(lambda: read("/proc/1/environ")),
+    there=outcome(lambda: os.kill(1, 0)),
+)
+"""
+        )
+        assert seen["traced"] in (REFUSED, FORBIDDEN) and seen["memory"] in (REFUSED, FORBIDDEN)
+        assert seen["there"] is None
+
+    def test_share_no_memory_with_others(self, here: Place) -> None:
+        code = "tell(memory=outcome(lambda: call('shmget', int(sys.argv[1]), 4096, 0o1600)))"
+        key = os.getpid()
+        first = here.look(code, key)["memory"]
+        assert isinstance(first, int) and here.look(code, key)["memory"] == first, "each its own"
+
+
+class TestUsers:
+    CODE = """
+tell(
+    ids=[os.getuid(), os.getgid()],
+    map=read("/proc/self/uid_map").split(),
+    other=outcome(lambda: os.setresuid(7, 7, 7)),
+)
+"""
+
+    def test_of_a_platform_of_root_are_nobody_outside(self, here: Place) -> None:
+        seen = here.look(self.CODE)
+        if here.user != 0:
+            assert seen["ids"] == [here.user, here.user]
+            assert seen["other"] == "Invalid argument", "there is nobody else"
+            return
+        inside, outside, count = map(int, seen["map"])
+        assert (seen["ids"], inside, count) == ([0, 0], 0, 65_536)
+        assert range_of(outside) == outside > BUILDS
+        assert seen["other"] is None, "it may be who it likes there"
+        assert here.own.stat().st_uid == outside
+
+    def test_of_a_platform_of_root_are_root_without(self, here: Place) -> None:
+        if here.user != 0:
+            pytest.skip("an ordinary user's platform has one user")
+        assert open_to(here, USERS).look(self.CODE)["map"][1] == "0"
+
+    def test_have_no_power_that_no_service_needs(self, here: Place) -> None:
+        code = "tell(held=int(read('/proc/self/status').split('CapEff:')[1].split()[0], 16), "
+        code += "new=int(read('/proc/self/status').split('NoNewPrivs:')[1].split()[0]))"
+        seen = here.look(code)
+        assert seen["new"] == 1
+        module, admin, tracer = 1 << 16, 1 << 21, 1 << 19
+        assert not seen["held"] & (module | admin | tracer)
+        assert here.user == 0 or not seen["held"]
+
+
+class TestDevices:
+    CODE = "tell(listed=sorted(os.listdir('/dev')), random=len(os.urandom(4)), "
+    CODE += (
+        "null=outcome(lambda: write('/dev/null')), terminal=outcome(lambda: os.openpty() and 1))"
+    )
+    USUAL = ("fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout")
+
+    def test_are_the_usual_ones_and_gpus(self, here: Place) -> None:
+        seen = here.look(self.CODE)
+        gpus = [name for name in seen["listed"] if name.startswith(("nvidia", "dri", "kfd", "dxg"))]
+        usual = sorted([*self.USUAL, "tty", "urandom", "zero"])
+        assert sorted(set(seen["listed"]) - set(gpus)) == usual
+        assert (seen["null"], seen["random"], seen["terminal"]) == (4, 4, 1)
+
+    def test_are_all_there_without(self, here: Place) -> None:
+        seen = open_to(here, DEVICES).look(self.CODE)
+        assert set(seen["listed"]) == set(os.listdir("/dev"))
+
+
+class TestLimits:
+    CODE = """
+import resource
+kinds = (resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
+def lift(kind):
+    soft, hard = resource.getrlimit(kind)
     try:
-        yield Place(root, user)
-    finally:
-        shutil.rmtree(root)
+        resource.setrlimit(kind, (soft, hard + 1))
+    except (ValueError, OSError) as error:
+        return str(error)
+import _thread
+held = _thread.allocate_lock()
+held.acquire()
+_thread.stack_size(1 << 16)
+def threads(most):
+    for made in range(most):
+        try:
+            _thread.start_new_thread(held.acquire, ())
+        except RuntimeError:
+            return made
+    return most
+made, said = 0, os.pipe()
+for user in range(4):
+    if os.fork() == 0:
+        if os.getuid() == 0:
+            os.setresuid(user, user, user)
+        os.write(said[1], str(threads(1100)).encode() + b" ")
+        held.acquire()
+os.close(said[1])
+text = b""
+while text.count(b" ") < 4:
+    text += os.read(said[0], 100)
+made = sum(map(int, text.split()))
+tell(hard=[resource.getrlimit(kind)[1] for kind in kinds], lifted=[lift(kind) for kind in kinds],
+     made=made)
+"""
+
+    def test_of_processes_and_files_are_those_of_the_platform_without(self, here: Place) -> None:
+        code = "import resource; tell(core=resource.getrlimit(resource.RLIMIT_CORE)[1])"
+        seen = open_to(here, LIMITS).look(code)
+        assert seen["core"] == resource.getrlimit(resource.RLIMIT_CORE)[1] != 0
+
+    def test_of_processes_and_files_cannot_be_lifted(self, here: Place) -> None:
+        seen = here.look(self.CODE)
+        processes, files, core = seen["hard"]
+        assert (processes, core) == (4096, 0) and files <= 65_536
+        assert None not in seen["lifted"]
+        assert 3000 < seen["made"] < 4096, "whoever they are"
 
 
-def test_a_program_sees_what_it_needs_and_cannot_get_at_the_rest(place: Place) -> None:
-    seen = place.look()
-    assert seen["listed"] == ["models", "work"]
-    assert (seen["own"], seen["shared"]) == ("mine", "mine")
-    assert (place.root / "work/own").read_text() == "mine"
-    missing, read_only, refused = "No such file or directory", "Read-only file system", ""
-    assert (seen["others"], seen["upwards"]) == (missing, missing)
-    assert (seen["shared written"], seen["written there"]) == (read_only, read_only)
-    refused = "Permission denied"
-    assert (seen["a process outside"], seen["its files"]) == (refused, refused)
-    assert seen["unmounted"] == "Operation not permitted"
-    assert seen["a user of its own"] == "done", "else the next two say nothing"
-    assert seen["unmounted there"] == "Invalid argument"  # what the kernel says of a locked mount
-    assert seen["writable there"] in (refused, "Operation not permitted")
-    assert (place.root / "models/mine/file").read_text() == "mine"
+class TestCalls:
+    CODE = "tell(keys=outcome(lambda: call('syscall', 250, 0, -3, 0)))"
+
+    def test_that_no_service_needs_are_refused(self, here: Place) -> None:
+        assert here.look(self.CODE)["keys"] == REFUSED
+
+    def test_that_no_service_needs_are_carried_out_without(self, here: Place) -> None:
+        assert isinstance(open_to(here, CALLS).look(self.CODE)["keys"], int)
 
 
 async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_path: Path) -> None:
@@ -169,9 +375,11 @@ async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_pa
 
 def at_the_door(directory: Path) -> tuple[int, int]:
     """The only standby, and who waits there."""
-    (folder,) = (directory / "standbys").iterdir()
-    standby = stat_of(marked("HOTPLATE_REPLICA_DIR", [str(folder / "work")])[0]).session
-    (waits,) = set(session_members(standby)) - {standby}
+    found = marked("HOTPLATE_REPLICA_DIR", [str(idle_standby(directory))])
+    (waits,) = (
+        pid for pid in found if os.path.samefile(f"/proc/{pid}/ns/pid", "/proc/self/ns/pid")
+    )
+    (standby,) = (pid for pid in found if pid != waits and not is_first(pid))
     return standby, waits
 
 
@@ -204,11 +412,10 @@ async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_p
     assert [session_members(pid) for pid in used] == [[], [], []]
 
 
-def test_where_no_namespace_may_be_made_a_sentence_says_why_and_programs_run(
+def test_where_no_namespace_may_be_made_a_sentence_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotplate.deploy.walls._LIMIT_S", 0.0)
     refused = Walls([tmp_path])
     assert "timed out" in refused.refusal
-    done = subprocess.run([*entrance((), 0), *refused.around([], []), "/bin/ls", tmp_path])
-    assert done.returncode == 0
+    assert refused.up == frozenset()

@@ -6,16 +6,35 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from tests.patience import PATIENCE_S
+from tests.scenarios.bentos import NUMBERS
 from tests.scenarios.platform_process import until
 
 
 class Refused(Exception):
     """A deployment's answer was not 200."""
+
+
+def process_of(me: int) -> int:
+    """The process here that calls itself so (`bentos.IMAGE`), in a namespace of processes or not.
+
+    0 where it has ended.
+    """
+    namespace, inside = me >> NUMBERS, me & (1 << NUMBERS) - 1
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            numbers = status.read_text().partition("NSpid:")[2].split("\n")[0].split()
+            if (
+                int(numbers[-1]) == inside
+                and status.with_name("ns").joinpath("pid").stat().st_ino == namespace
+            ):
+                return int(numbers[0])
+    return 0
 
 
 async def call(url: str, **fields: Any) -> Any:

@@ -37,13 +37,13 @@ except ImportError:
 
 
 def span(began: float, **more) -> dict:
-    return {"pid": os.getpid(), "began": began, "ended": time.time(), **more}
+    return {"pid": me(), "began": began, "ended": time.time(), **more}
 
 
 def note(line: str) -> None:
     """One line in the file of what happened when."""
     with open(os.environ.get("NOTES", os.devnull), "a") as file:
-        file.write(f"{line} {os.getpid()}\\n")
+        file.write(f"{line} {me()}\\n")
 
 
 class Question(BaseModel):
@@ -85,7 +85,7 @@ class Middle:
 
     @bentoml.api
     def relay(self, text: str, seconds: float = 0.0) -> dict:
-        return {**self.back.shout(text=text, seconds=seconds), "middle": os.getpid()}
+        return {**self.back.shout(text=text, seconds=seconds), "middle": me()}
 
 
 async def hello(request) -> JSONResponse:

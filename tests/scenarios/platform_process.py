@@ -62,6 +62,10 @@ class Platform:
         self._environ = environ or {}
         self._process: subprocess.Popen[bytes] | None = None
         data.mkdir()
+        self.shared = data.with_name(f"{data.name}.shared")
+        """A folder that its replicas write in, as tests do."""
+        self.shared.mkdir()
+        self.shared.chmod(0o777)
         (data / "admin-token").write_text(self.token)
         if environments_of is not None:
             (data / "environments").symlink_to(environments_of.data / "environments")
@@ -71,6 +75,7 @@ class Platform:
             f"arena_bytes = {ARENA_BYTES}\n"
             f"unused_files_s = {unused_files_s}\n"
             f'package_cache = "{packages}"\n'
+            f'replica_writes = ["{self.shared}"]\n'
             f"{settings}"
             # Their processes would cost every scenario; those that are of standbys are elsewhere.
             "\n[standby]\nmode = 'off'\n"

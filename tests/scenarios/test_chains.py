@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.scenarios.bentos import IMAGE, SLEEPY
-from tests.scenarios.calling import Refused, call
+from tests.scenarios.calling import Refused, call, process_of
 from tests.scenarios.laptop import Laptop, deployed
 from tests.scenarios.platform_process import Platform, until
 
@@ -66,7 +66,7 @@ class Back:
 
     @bentoml.api
     def pid(self) -> int:
-        return os.getpid()
+        return me()
 
 
 @bentoml.service(image=image)
@@ -75,7 +75,7 @@ class Front:
 
     @bentoml.api
     async def pids(self) -> dict:
-        return {"front": os.getpid(), "back": await self.back.to_async.pid()}
+        return {"front": me(), "back": await self.back.to_async.pid()}
 """
 )
 
@@ -134,13 +134,13 @@ def ended(platform: Platform, prefix: str) -> list[Path]:
 async def test_a_dependency_that_fails_is_told_of_and_does_not_end_who_calls_it(
     platform: Platform, laptop: Laptop, kitchen: str, tmp_path: Path
 ) -> None:
-    bento, expired = await laptop.build("licensed", LICENSED), tmp_path / "expired"
+    bento, expired = await laptop.build("licensed", LICENSED), platform.shared / "expired"
     envs = [{"name": "EXPIRED", "value": str(expired)}]
     services = {"Front": {"cold_start_timeout": 6}, "Back": {"envs": envs}}
     async with deployed(platform, laptop, bento, "licensed", **services) as url:
         before = await call(f"{url}/pids")
         expired.touch()
-        os.kill(before["back"], signal.SIGKILL)
+        os.kill(process_of(before["back"]), signal.SIGKILL)
 
         async def told() -> bool:
             reason = (await platform.ask("licensed"))["reason"]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.platform.cloud import MODEL_MANIFEST, tar_of
 from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.calling import Load, Refused, Tasks, call, under_load
+from tests.scenarios.calling import Load, Refused, Tasks, call, process_of, under_load
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
 from tests.scenarios.shapes import Shapes
@@ -161,7 +161,7 @@ async def test_a_killed_replica_is_started_again_and_the_others_answer_meanwhile
     await rough.deploy("two", bento.tag, Kitchen=two)
     await rough.settled("two", "running")
     url = await harmed.url_of("two")
-    victim = (await call(f"{url}/cook"))["pid"]
+    victim = process_of((await call(f"{url}/cook"))["pid"])
 
     async def restarted() -> bool:
         ready = await harmed.replicas("two", "ready")
@@ -260,7 +260,7 @@ async def test_a_worker_that_is_killed_takes_its_replica_along_which_starts_agai
     await rough.deploy("twins", bento.tag, Kitchen={"config_overrides": {"workers": 2}})
     await rough.settled("twins", "running")
     url = await harmed.url_of("twins")
-    await kill((await call(f"{url}/cook"))["pid"])
+    await kill(process_of((await call(f"{url}/cook"))["pid"]))
 
     async def restarted() -> bool:
         return [r["restarts"] for r in await harmed.replicas("twins", "ready")] == [1]

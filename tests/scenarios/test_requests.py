@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.scenarios.calling import call
+from tests.scenarios.calling import call, process_of
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 
@@ -35,7 +35,7 @@ async def test_a_streamed_answer_arrives_in_pieces(sleeper: str) -> None:
 async def test_a_replica_runs_in_the_environment_that_its_bento_asks_for(
     platform: Platform, sleeper: str
 ) -> None:
-    python = program_of((await call(f"{sleeper}/cook"))["pid"])
+    python = program_of(process_of((await call(f"{sleeper}/cook"))["pid"]))
     assert python.is_relative_to(platform.data / "environments")
     (about,) = python.parents[1].glob("lib/python*/site-packages/bentoml-*.dist-info")
     assert about.name == f"bentoml-{version('bentoml')}.dist-info"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.calling import under_load
+from tests.scenarios.calling import process_of, under_load
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.rough_client import Bento, RoughClient
@@ -79,7 +79,7 @@ async def test_new_settings_take_over_under_load_and_what_cannot_start_leaves_th
                 return len(load.answers) > before + 10
 
             await until(some_more)
-            environ = environ_of(load.answers[-1]["pid"])
+            environ = environ_of(process_of(load.answers[-1]["pid"]))
         assert load.failures == []
         assert ids(after["live"]) == ids(serving["live"])
         assert "PLACES=many" in environ

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.scenarios.calling import Tasks
+from tests.scenarios.calling import Tasks, process_of
 from tests.scenarios.laptop import Laptop
 from tests.scenarios.platform_process import Platform, until
 from tests.scenarios.shapes import Shapes, most_at_once
@@ -67,7 +67,7 @@ async def test_a_replica_ends_with_its_command_and_comes_back(
     command: str, platform: Platform
 ) -> None:
     killed = await ask(f"{command}/any")
-    os.kill(killed["pid"], signal.SIGKILL)
+    os.kill(process_of(killed["pid"]), signal.SIGKILL)
 
     async def told() -> bool:
         return "ReplicaCrashed" in await platform.hotplate("events", "command")
@@ -104,7 +104,7 @@ async def test_a_task_that_may_run_twice_runs_again_when_its_replica_dies(
     killed = (await toil.result(first))["pid"]
     cut = await toil.submit(seconds=2)
     await toil.reached(cut, "in_progress")
-    os.kill(killed, signal.SIGKILL)
+    os.kill(process_of(killed), signal.SIGKILL)
     await toil.reached(cut, "completed")
     assert (await toil.result(cut))["pid"] != killed
     assert "ReplicaCrashed" in await platform.hotplate("events", "tasks")

@@ -46,11 +46,11 @@ class Vandal:
     async def deafen(self) -> int:
         # In the main thread, where signals are set.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        return os.getpid()
+        return me()
 
     @bentoml.api
     def pid(self) -> int:
-        return os.getpid()
+        return me()
 
     @bentoml.api
     def fork(self, count: int) -> list[int]:
@@ -61,10 +61,10 @@ class Vandal:
                 os.setsid()
                 if number % 2 and os.fork():
                     os._exit(0)
-                os.write(writer, str(os.getpid()).encode())
+                os.write(writer, str(me()).encode())
                 os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DAEMON], {})
             os.close(writer)
-            found.append(int(os.read(reader, 20)))
+            found.append(int(os.read(reader, 30)))
             os.close(reader)
         return found
 """

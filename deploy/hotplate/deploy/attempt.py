@@ -234,8 +234,7 @@ class Attempt:
         with ExitStack() as undo:
             undo.callback(around.standbys.drop, standby)
             try:
-                work = self._around.records.work(self._replica)
-                await standby.show(command.reads, [*command.writes, str(work)])
+                await standby.show(self._replica, command)
                 self._enclosure = await standby.become(
                     self._replica, env, command.job, listener, around.cgroups, resources
                 )
@@ -249,14 +248,17 @@ class Attempt:
         self, command: Command, env: Mapping[str, str], listener: socket.socket
     ) -> Process:
         enclosure = await self._enclose()
+        records = self._around.records
+        work = records.work(self._replica)
+        self._around.walls.claim(work, records.works())
         with ExitStack() as undo:
             undo.callback(self._leave_nothing)
             process = await self._around.walls.spawn(
                 command.argv,
                 {**env, "HOTPLATE_LISTEN_FD": str(listener.fileno())},
                 command.cwd,
-                self._around.records.log_path(self._replica),
-                view=view_of(command, self._around.records.work(self._replica)),
+                records.log_path(self._replica),
+                view=view_of(command, work),
                 enclosure=enclosure,
                 stdin_json=command.job,
                 pass_fds=[listener.fileno()],

@@ -62,6 +62,7 @@ class Builds:
         self._walls = walls
         self._cgroups = cgroups
         self._numbers = itertools.count()
+        self._prepared: set[Path] = set()
 
     @property
     def walled(self) -> bool:
@@ -72,8 +73,14 @@ class Builds:
         await end_groups(self._cgroups.leftovers(()))
 
     async def prepare(self, folder: Path) -> Path:
-        await asyncio.to_thread(folder.mkdir, mode=0o755, parents=True, exist_ok=True)
+        if folder not in self._prepared:
+            await asyncio.to_thread(folder.mkdir, mode=0o755, parents=True, exist_ok=True)
+            await self._walls.give_builds(folder)
+            self._prepared.add(folder)
         return folder
+
+    async def take(self, folder: Path) -> None:
+        await self._walls.take(folder)
 
     async def start(
         self,

@@ -25,7 +25,12 @@ OOM_SCORE_FREE = 900
 """Whom the kernel ends first when memory is short: replicas before the platform (0), and those
 that asked for no memory before those that use what they were promised."""
 
-_ENTER = Path(__file__).with_name("enter.py")
+_ENTER = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from hotplate.deploy.entrance.enter import main; main()"
+)
+_IMPORTS = str(Path(__file__).parents[2])
+"""Where that is found."""
 
 
 class Enclosure(Others, Protocol):
@@ -84,9 +89,10 @@ class Watched:
 
 
 def entrance(groups: Sequence[Path], limit_bytes: int) -> Sequence[str]:
-    """The command that enters `groups` and becomes what follows it."""
+    """The command that enters `groups` and, after three words, becomes what follows it."""
     score = str(oom_score(limit_bytes))
-    return (sys.executable, "-I", "-S", str(_ENTER), score, *map(str, groups), "--")
+    python = (sys.executable, "-I", "-S", "-c", _ENTER, _IMPORTS)
+    return (*python, score, *map(str, groups), "--")
 
 
 def oom_score(limit_bytes: int) -> int:

@@ -184,7 +184,7 @@ class LocalEngine(Engine):
             self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(kept)
-        if strays := Strays(unknown, self._records.standbys(), groups):
+        if strays := Strays(unknown, self._records.standbys(self._replicas), groups):
             self._do(clear_away(strays, self._records))
 
     def _changed(self) -> None:

@@ -86,10 +86,13 @@ def session_members(session: int) -> list[int]:
     return [pid for pid, stat in _in_session(session) if not stat.dead]
 
 
-def session_children(leader: int) -> list[int]:
-    """Our own children in its session, but for itself: they were made in its stead."""
-    us = os.getpid()
-    return [pid for pid, stat in _in_session(leader) if stat.parent == us and pid != leader]
+def is_first(pid: int) -> bool:
+    """Whether it is the first process of a namespace that was made in ours."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith("NSpid:"):
+                return line.split()[2:] == ["1"]
+    return False
 
 
 def _in_session(session: int) -> Iterator[tuple[int, Stat]]:

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hotplate.deploy.errors import SpawnFailed
-from hotplate.deploy.process_table import marked, runs, session_children, session_members, stat_of
+from hotplate.deploy.process_table import (
+    is_first,
+    is_running,
+    marked,
+    runs,
+    session_members,
+    stat_of,
+)
 
 _SWEEP_PAUSE_S = 0.005
 """First pause while killed processes vanish from /proc; nothing tells us when they have."""
@@ -47,13 +54,23 @@ class Process:
     Made within a running event loop, which sees its death at once. A child is always reaped.
     """
 
-    def __init__(self, pid: int, start_time: str, pidfd: int, others: Others | None = None) -> None:
-        """`others` names processes outside its session that end with it."""
+    def __init__(
+        self,
+        pid: int,
+        start_time: str,
+        pidfd: int,
+        others: Others | None = None,
+        beside: Collection[int] = (),
+    ) -> None:
+        """`others` names processes outside its session that end with it, and so do those `beside`
+        it, children of ours."""
         self.pid = pid
         self.start_time = start_time
         """Ticks since boot and the boot's id: with `pid`, never the same for two processes."""
         self._pidfd = pidfd
         self.others = others or _Nobody()
+        self.beside = {pid: stat_of(pid).start_time for pid in beside}
+        """By their process ids, when they started."""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int | None] = self._loop.create_future()
         self._burial: asyncio.Task[None] | None = None
@@ -75,28 +92,14 @@ class Process:
         `stdin_json` is one JSON document on its standard input; without it the input is empty.
         Descriptors in `pass_fds` keep their numbers. Raises `SpawnFailed`.
         """
-        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        stdin = os.open(os.devnull, os.O_RDONLY) if stdin_json is None else document(stdin_json)
-        try:
-            child = subprocess.Popen(
-                argv,
-                env=dict(env),
-                cwd=cwd,
-                stdin=stdin,
-                stdout=log,
-                stderr=log,
-                pass_fds=tuple(pass_fds),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise SpawnFailed(
-                f"{argv[0]} cannot be started in {cwd}: {error.strerror or error}."
-            ) from error
-        finally:
-            os.close(log)
-            os.close(stdin)
-        child.returncode = 0  # we reap it ourselves: Popen must not wait for it when collected
-        return cls(child.pid, stat_of(child.pid).start_time, os.pidfd_open(child.pid), others)
+        return cls.of_child(launch(argv, env, cwd, log_path, stdin_json, pass_fds), others)
+
+    @classmethod
+    def of_child(
+        cls, pid: int, others: Others | None = None, beside: Collection[int] = ()
+    ) -> Process:
+        """A child that nobody has reaped."""
+        return cls(pid, stat_of(pid).start_time, os.pidfd_open(pid), others, beside)
 
     @classmethod
     def adopt(cls, pid: int, start_time: str, others: Others | None = None) -> Process | None:
@@ -186,15 +189,65 @@ class Process:
     async def _bury(self) -> None:
         try:
             self.others.seal()
-            await end_all(lambda: {*session_members(self.pid), *self.others.members()})
+            await end_all(self._rest)
         finally:
-            for child in session_children(self.pid):
-                _reap(child)
-            # Last, because until then nobody else can get this pid or session id.
+            # Not before, because until then nobody else can get this pid or session id.
             code = _reap(self.pid)
+        try:
+            # What is first in a namespace ends when all others of it have been reaped.
+            await end_all(self._beside)
+        finally:
+            for child in self.beside:
+                _reap(child)
             os.close(self._pidfd)
             if not self._ended.done():
                 self._ended.set_result(code)
+
+    def _rest(self) -> set[int]:
+        """All but the leader that end with it, without those that can do so only after it."""
+        found = {*session_members(self.pid), *self.others.members()}
+        for pid in filter(is_first, found.difference(self.beside)):
+            with contextlib.suppress(ProcessLookupError):
+                self.beside[pid] = stat_of(pid).start_time
+        for pid in self._beside():  # all of the namespace goes with it, at once
+            _kill(pid)
+        return found.difference(self.beside)
+
+    def _beside(self) -> list[int]:
+        return [pid for pid, start_time in self.beside.items() if is_running(pid, start_time)]
+
+
+def launch(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | Path,
+    log_path: str | Path,
+    stdin_json: Any = None,
+    pass_fds: Collection[int] = (),
+) -> int:
+    """A new child with these, as `Process.spawn` takes them: its process id."""
+    log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    stdin = os.open(os.devnull, os.O_RDONLY) if stdin_json is None else document(stdin_json)
+    try:
+        child = subprocess.Popen(
+            argv,
+            env=dict(env),
+            cwd=cwd,
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            pass_fds=tuple(pass_fds),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SpawnFailed(
+            f"{argv[0]} cannot be started in {cwd}: {error.strerror or error}."
+        ) from error
+    finally:
+        os.close(log)
+        os.close(stdin)
+    child.returncode = 0  # we reap it ourselves: Popen must not wait for it when collected
+    return child.pid
 
 
 async def until_reaped(child: int) -> None:
@@ -228,14 +281,18 @@ def document(content: Any) -> int:
     return fd
 
 
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 async def end_all(members: Callable[[], Collection[int]]) -> None:
     """SIGKILL what `members` names, again and again until nothing of it runs."""
     pause_s = _SWEEP_PAUSE_S
     killed: set[int] = set()
     while rest := {pid for pid in members() if runs(pid)}:
         for pid in rest:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(pid)
         await asyncio.sleep(pause_s)
         # Those that are new have been forked meanwhile: no time to lose.
         pause_s = _SWEEP_PAUSE_S if rest - killed else min(2 * pause_s, 1.0)

@@ -7,7 +7,7 @@
 <dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
 <dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
 <dir>/ended/<id>.log              logs of replicas that are gone
-<dir>/standbys/<id>/              of a standby: log, work/; gone once it is a replica
+<dir>/standbys/<id>/              of a standby: log, work/; goes with the replica that it becomes
 <dir>/standbys.json               what standbys are for, and when they were needed
 """
 
@@ -17,7 +17,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ class Records:
         """That folder, with nothing of an earlier attempt in it. Raises OSError."""
         self.create(replica)
         folder = self.work(replica)
-        (self._replicas / replica / "born").unlink(missing_ok=True)
+        self._end_birth(replica)
         remove_tree(folder)
         folder.mkdir(mode=0o700)
         return folder
@@ -104,9 +104,16 @@ class Records:
         """The folder of a standby."""
         return self._standbys / standby
 
-    def standbys(self) -> list[Path]:
-        """Markers of standbys that an earlier engine has left."""
-        return [folder / "work" for folder in sorted(self._standbys.iterdir())]
+    def standbys(self, replicas: Iterable[str] = ()) -> list[Path]:
+        """Markers of standbys that an earlier engine has left, and that none of these replicas has
+        become."""
+        became = {mark for replica in replicas for mark in self.marks(replica)}
+        marks = (folder / "work" for folder in sorted(self._standbys.iterdir()))
+        return [mark for mark in marks if mark not in became]
+
+    def works(self) -> list[Path]:
+        """The folders of all that run here."""
+        return [*map(self.work, self.ids()), *self.standbys()]
 
     def save_standbys(self, content: Mapping[str, Any]) -> None:
         """Write the file of what standbys are for; a crash leaves the old one or the new one."""
@@ -136,6 +143,12 @@ class Records:
         """Its process is the standby's: written before it becomes the replica's."""
         mark = self._standbys / standby / "work"
         (self._replicas / replica / "born").write_text(str(mark))
+
+    def _end_birth(self, replica: str) -> None:
+        """Remove the folder of the standby that its last process was, if it was one."""
+        for mark in self.marks(replica)[1:]:
+            self.end_standby(mark.parent.name)
+        (self._replicas / replica / "born").unlink(missing_ok=True)
 
     def marks(self, replica: str) -> list[Path]:
         """What processes of the replica may carry as their marker."""
@@ -177,6 +190,7 @@ class Records:
         with contextlib.suppress(FileNotFoundError):
             log = self.log_path(replica).rename(self._ended / f"{replica}.log")
             os.utime(log)  # sorts it by its end: its last line may be old
+        self._end_birth(replica)
         _clear_away(self._replicas / replica)
         logs = sorted(self._ended.iterdir(), key=_ended_at)
         for log in logs[:-ENDED_LOGS_KEPT]:

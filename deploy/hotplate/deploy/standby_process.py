@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class StandbyProcess:
         enclosure: Enclosure,
         groups: Sequence[Path],
         records: Records,
+        walls: Walls,
         door: Door,
         takes_along: Mapping[str, str],
     ) -> None:
@@ -60,6 +61,7 @@ class StandbyProcess:
         self._channel = channel
         self._enclosure = enclosure
         self._records = records
+        self._walls = walls
         self._door = door
         self._takes_along = takes_along
         self._said = b""
@@ -78,6 +80,7 @@ class StandbyProcess:
         folder = records.standby(standby)
         work = folder / "work"
         work.mkdir(parents=True, mode=0o700)
+        walls.claim(work, records.works())
         groups = cgroups.folders(standby)
         enclosure = await cgroups.make(standby, work, Resources())
         ours, theirs = socket.socketpair()
@@ -108,7 +111,7 @@ class StandbyProcess:
             raise
         ours.setblocking(False)
         there = groups if cgroups.enforced else ()
-        return cls(standby, process, ours, enclosure, there, records, door, warm.takes_along)
+        return cls(standby, process, ours, enclosure, there, records, walls, door, warm.takes_along)
 
     async def until_warm(self) -> None:
         """Raises `StandbyRefused` if it ends before."""
@@ -118,11 +121,20 @@ class StandbyProcess:
         """Memory that nobody else shares."""
         return private_bytes(self.process.pid)
 
-    async def show(self, reads: Iterable[str], writes: Iterable[str]) -> None:
-        """Have it see what its replica needs. Raises `StandbyRefused`."""
+    async def show(self, replica: str, command: Command) -> None:
+        """Have it see what its replica needs, and own what is the replica's.
+
+        Raises `StandbyRefused`.
+        """
+        records = self._records
+        work = records.work(replica)
+        waits = self._door.waits
         try:
+            own = records.standby(self.id) / "work"
+            await self._walls.hand_over(work, records.log_path(replica), own)
             async with asyncio.timeout(ANSWER_S):
-                await self._door.show(reads, writes)
+                await self._door.show(command.reads, [*command.writes, str(work)])
+            self.process.beside.pop(waits, None)
         except (OSError, TimeoutError) as error:
             raise StandbyRefused(f"its files cannot be shown to it: {error}") from error
 
@@ -163,9 +175,8 @@ class StandbyProcess:
         if not answer.get("taken"):
             raise StandbyRefused(printable(str(answer.get("refused")))[:REFUSAL_CHARS])
         self._channel.close()
+        # Its folder stays until the replica's goes: what it has there of its own is in use.
         await foreign_folder.aside(records.take_along, self.id, replica, self._takes_along)
-        # Before the replica is on record nobody may take its process for a standby's any more.
-        await foreign_folder.aside_for_long(records.end_standby, self.id)
         return self._enclosure
 
     async def end(self) -> None:

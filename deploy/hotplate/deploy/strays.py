@@ -11,6 +11,7 @@ from pathlib import Path
 from hotplate.cache import foreign_folder
 from hotplate.deploy.cgroups import end_groups
 from hotplate.deploy.enclosure import REPLICA_DIR
+from hotplate.deploy.process_table import is_first
 from hotplate.deploy.processes import Process
 from hotplate.deploy.records import Records
 
@@ -38,7 +39,10 @@ async def clear_away(strays: Strays, records: Records) -> None:
     marks = [*strays.standbys, *(mark for one in strays.replicas for mark in records.marks(one))]
     if processes := Process.find(REPLICA_DIR, list(map(str, marks))):
         log.warning("%d processes that belong to no replica are ended", len(processes))
-        await asyncio.gather(*(process.terminate(_GRACE_S) for process in processes))
+        firsts = [process for process in processes if is_first(process.pid)]
+        others = [process for process in processes if process not in firsts]
+        await asyncio.gather(*(process.terminate(_GRACE_S) for process in others))
+        await asyncio.gather(*(process.terminate(0) for process in firsts))
     try:
         await end_groups(strays.groups)
     except OSError:

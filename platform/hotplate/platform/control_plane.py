@@ -109,7 +109,9 @@ async def serve(
     )
     # A store of this machine alone has no other node to build for, and would hold a second copy.
     shelf = Shelf(blobs, agent) if settings.blobs_url else None
-    walls = Walls(_hidden(settings, data))
+    walls = Walls(
+        _hidden(settings, data), reads=settings.replica_reads, writes=settings.replica_writes
+    )
     if walls.refusal:
         data.events.add("WallsRefused", _unwalled(walls.refusal, settings))
     build_bytes = settings.build_memory_bytes or machine.memory_bytes // 2

@@ -13,6 +13,7 @@ In the environment the same is `HOTPLATE_PLATFORM__PORT=8080`.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -62,6 +63,11 @@ class PlatformSettings:
     """fsspec URL of bentos and models; empty = a folder of the data directory."""
     model_endpoints: tuple[str, ...] = ()
     """Hubs that a bento's models may stay at, beside huggingface.co and `HF_ENDPOINT`."""
+    replica_reads: tuple[str, ...] = ()
+    """Files and folders of this machine that replicas read, of those hidden from them: data sets, a
+    cache in somebody's home. They need to be readable for everybody where the platform is root."""
+    replica_writes: tuple[str, ...] = ()
+    """The same that replicas write too: all of them, of whatever organization."""
     deployment_ports: str = "7100-7999"
     """Ports that deployments get, first to last; each keeps its own."""
     arena_bytes: int = 0
@@ -128,6 +134,10 @@ class PlatformSettings:
         for endpoint in self.model_endpoints:
             good = endpoint_place(endpoint) is not None
             _check("model_endpoints", endpoint, good, "URLs, e.g. https://hub.example.com")
+        for name in ("replica_reads", "replica_writes"):
+            for path in getattr(self, name):
+                good = path.startswith("/") and path == os.path.normpath(path) != "/"
+                _check(name, path, good, "absolute paths below /, without '..'")
         first, last = self.port_range()
         _check(
             "deployment_ports", self.deployment_ports, 0 < first <= last <= 65535, "e.g. 7100-7999"

@@ -6,7 +6,8 @@ from hotplate.deploy.walls import Walls
 
 
 def init(self: Walls, *_: Any, **__: Any) -> None:
-    self._hidden = []
+    self.up = frozenset()
+    self.refusals = {}
     self.refusal = "taken away by a test"
 
 

@@ -76,6 +76,7 @@ class Build:
                 "(build_timeout_s); find out in its log what it waits for, or raise the limit."
             ) from None
         await foreign_folder.aside(self._check)
+        await self._ground.workshop.take(self.found.root)
 
     async def close(self, *, failed: bool) -> None:
         """Remove what only the build needed; all of it if it `failed`."""

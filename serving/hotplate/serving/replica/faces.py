@@ -108,6 +108,10 @@ class Workshop(Protocol):
         """Make a folder that builds write in, and everything below it; the one to use, which is
         there then. Raises OSError."""
 
+    async def take(self, folder: Path) -> None:
+        """Make a folder that builds have written, with all that is in it, the platform's own.
+        Raises OSError."""
+
     async def start(
         self,
         argv: Sequence[str],
