@@ -96,6 +96,7 @@ def test_what_the_readme_types_works(said: str, environ: dict[str, str]) -> None
     script = block.replace("7070", str(PORT)).replace("7100", str(DEPLOYMENT_PORT))
     printed = typed(script, environ)
     assert "Hello, Ann!" in printed
+    assert "Hello, Bob!" in printed
     assert "replica" in printed
 
 

@@ -46,6 +46,8 @@ class FakeController:
         """What every replica has printed."""
         self._news = asyncio.Event()
         self.quotas_changes = 0
+        self.tokens_changes: list[int] = []
+        """Organizations whose tokens are others."""
         self.company = Company()
         self.unwritten: list[DemandRecord] = []
 
@@ -53,6 +55,9 @@ class FakeController:
         served = await self._store.run(self._store.served_organizations)
         if why := self.company.refusal(organization, served):
             raise Alone(why)
+
+    def tokens_changed(self, organization_id: int) -> None:
+        self.tokens_changes.append(organization_id)
 
     def poke(self, deployment_id: int) -> None:
         self.poked.append(deployment_id)

@@ -34,7 +34,18 @@ async def test_an_expired_token_is_unauthorized(cloud: Cloud) -> None:
     cloud.http.headers["X-YATAI-API-TOKEN"] = "old-secret"
     with pytest.raises(Refused, match="401"):
         await cloud.call("GET", "/api/v1/auth/current")
-    assert len(cloud.store.token_digests(cloud.user.organization.id)) == 1
+
+
+async def test_a_token_for_callers_of_deployments_is_forbidden(cloud: Cloud) -> None:
+    cloud.store.add_token(cloud.user.id, "callers", "call", scopes=["endpoint"])
+    cloud.http.headers["X-YATAI-API-TOKEN"] = "call"
+    for method, path in (
+        ("GET", "/api/v1/auth/current"),
+        ("POST", "/api/v2/deployments"),
+        ("GET", "/api/v1/api_tokens"),
+    ):
+        with pytest.raises(Refused, match=r"403.*callers of deployments"):
+            await cloud.call(method, path)
 
 
 async def test_a_token_without_the_api_scope_is_forbidden(cloud: Cloud) -> None:

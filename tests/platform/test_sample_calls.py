@@ -147,7 +147,7 @@ def test_files_go_as_a_form_streams_are_not_buffered_tasks_are_submitted() -> No
     assert f"{URL}/predict/submit" in words(task.curl)
     assert f"{URL}/predict/get?task_id=TASK_ID" in words(task.curl)
     assert "task = await client.predict.submit()" in task.python
-    assert "token=os.environ['BENTO_CLOUD_API_KEY']" in task.python
+    assert "token=os.environ['ENDPOINT_TOKEN']" in task.python
 
 
 def test_names_are_quoted_for_the_shell_and_for_python() -> None:

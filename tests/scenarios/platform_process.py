@@ -81,6 +81,11 @@ class Platform:
             "\n[standby]\nmode = 'off'\n"
         )
 
+    @property
+    def callers_token(self) -> str:
+        """What protected deployments take."""
+        return (self.data / "endpoint-token").read_text().strip()
+
     # Its life ------------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -32,10 +32,6 @@ except Exception as error:
         ("deploy KITCHEN -n with-secret --secret hf", unbuilt.SECRETS),
         ("deployment update sleeper --secret hf", unbuilt.SECRETS),
         ("code .", unbuilt.CODE),
-        ("api-token list", unbuilt.API_TOKENS),
-        ("api-token create mine", unbuilt.API_TOKENS),
-        ("api-token get 1", unbuilt.API_TOKENS),
-        ("api-token delete 1", unbuilt.API_TOKENS),
     ],
 )
 async def test_a_command_prints_what_to_do_instead(

@@ -74,7 +74,7 @@ async def test_bentomls_clients_wake_show_their_token_send_files_stream_and_run_
 ) -> None:
     sent = tmp_path / "sent.bin"
     sent.write_bytes(SENT)
-    told = (closed, platform.token, hall, tasks, str(sent))
+    told = (closed, platform.callers_token, hall, tasks, str(sent))
     said = json.loads((await laptop.python(CLIENTS.replace("TOLD", repr(told)))).splitlines()[-1])
     assert said == {
         "woken": "hello sync",
@@ -157,7 +157,7 @@ async def test_a_preflight_wakes_nobody_and_needs_no_token(
 async def test_a_page_of_another_origin_calls_streams_and_reads_refusals(
     hall: str, closed: str, shapes: Shapes, platform: Platform, tmp_path: Path
 ) -> None:
-    told = {"hall": hall, "closed": closed, "token": platform.token}
+    told = {"hall": hall, "closed": closed, "token": platform.callers_token}
     (tmp_path / "page.html").write_text(PAGE.replace("TOLD", json.dumps(told)))
     flags = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'user'}")
     wait = ("--virtual-time-budget=40000", "--timeout=40000", "--dump-dom")

@@ -122,7 +122,7 @@ async def test_mounted_applications_answer_and_take_slots(hall: str) -> None:
 async def test_a_path_prefix_a_route_and_a_service_elsewhere(
     prefixed: str, platform: Platform
 ) -> None:
-    token = {"Authorization": f"Bearer {platform.token}"}
+    token = {"Authorization": f"Bearer {platform.callers_token}"}
     async with aiohttp.ClientSession(headers=token) as http:
         async with http.post(f"{prefixed}/v1/say/hello", json={"name": "you"}) as answer:
             assert await answer.text() == "hello you"

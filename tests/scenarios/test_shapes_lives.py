@@ -33,7 +33,7 @@ async def test_a_service_gets_no_request_before_it_says_that_it_is_ready(
     await platform.asleep("prefixed")
     shapes.unready.touch()
     try:
-        asked = asyncio.create_task(greet(prefixed, platform.token))
+        asked = asyncio.create_task(greet(prefixed, platform.callers_token))
 
         async def stands() -> bool:
             logs = await platform.ask("prefixed", "/logs?replica=&lines=100")

@@ -36,7 +36,7 @@ from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.settings import LocalSettings
 from hotplate.deploy.standby_settings import StandbySettings
 from hotplate.deploy.walls import Walls
-from hotplate.platform.admin import ADMIN, ORGANIZATION
+from hotplate.platform.admin import ADMIN, CALLERS, ORGANIZATION
 from hotplate.platform.api.application import UNPACKING, make_app
 from hotplate.platform.api.deployments import public_url
 from hotplate.platform.api.docs import Docs
@@ -56,7 +56,7 @@ from hotplate.platform.controller.sweeper import Sweeper
 from hotplate.platform.controller.task_lines import TaskLines
 from hotplate.platform.controller.workloads import Rules
 from hotplate.platform.data_dir import DataDir
-from hotplate.platform.errors import CannotStart, PortsExhausted, Unauthorized
+from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted, Unauthorized
 from hotplate.platform.health import Health, disks_of
 from hotplate.platform.leftovers import end_builds
 from hotplate.platform.origin import Origin
@@ -67,6 +67,7 @@ from hotplate.platform.roles import log_to_stderr
 from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import Cpus, PlatformSettings
 from hotplate.platform.standby_desk import StandbyDesk
+from hotplate.platform.store.identities import API, ENDPOINT
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.meeting import MEETING, top
 from hotplate.serving.replica.compiled import CompiledCode
@@ -101,7 +102,8 @@ async def serve(
     await asyncio.to_thread(blobs.drop_unfinished)
     await end_builds(data)
     agent = AgentClient(agent_url, data.secret("cluster-token"))
-    _add_admin(store, data.secret("admin-token"))
+    keep_token(store, ADMIN, data.secret("admin-token"), API)
+    keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
     machine = replace(
         detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")),
         arena_bytes=arena_bytes(settings.arena_bytes),
@@ -295,14 +297,18 @@ def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:
     return allocate
 
 
-def _add_admin(store: Store, secret: str) -> None:
-    """Make the admin token good, and the one that it replaces no more."""
+def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
+    """Make the operator's token good, and the one that it replaces no longer. Raises CannotStart
+    where it is good for something else."""
     admin = store.ensure_user(ORGANIZATION, ADMIN, f"{ADMIN}@localhost")
     current = store.find_token(secret)
     for token in store.tokens(admin.organization.id):
-        if token.name == ADMIN and (current is None or token.id != current.id):
+        if token.name == name and (current is None or token.id != current.id):
             store.revoke_token(admin.organization.id, token.uid)
-    store.add_token(admin.id, ADMIN, secret)
+    try:
+        store.add_token(admin.id, name, secret, (scope,))
+    except Conflict as error:
+        raise CannotStart(str(error)) from error
 
 
 def _rules(machine: Machine, shown: ApiSettings, key: str) -> Rules:

@@ -86,6 +86,11 @@ class DataDir:
         """What the operator logs in with; whoever wants another token writes it there before."""
         return self.root / "admin-token"
 
+    @property
+    def endpoint_token_file(self) -> Path:
+        """What callers of protected deployments send."""
+        return self.root / "endpoint-token"
+
     def log(self, role: str) -> Path:
         return self.folder("logs") / f"{role}.log"
 

@@ -27,7 +27,10 @@ from hotplate.platform.printing import page_console, say
 from hotplate.platform.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
 
-_SECRETS = ("admin-token", "cluster-token", "agent-token", "hotplate.db", "hotplate.db-wal")
+_SECRETS = (
+    *("admin-token", "endpoint-token", "cluster-token", "agent-token"),
+    *("hotplate.db", "hotplate.db-wal"),
+)
 """Files of a data directory that nobody else may read."""
 _COLOURS = {State.OK: "green", State.WEAK: "yellow", State.MISSING: "red"}
 

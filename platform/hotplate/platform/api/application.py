@@ -28,6 +28,7 @@ from hotplate.platform.api.repositories import Repositories
 from hotplate.platform.api.requests import BODY_S
 from hotplate.platform.api.settings import ApiSettings
 from hotplate.platform.api.tail import Tail
+from hotplate.platform.api.tokens import Tokens
 from hotplate.platform.api.transfers import Transfers
 from hotplate.platform.api.unpacking import Unpacking
 from hotplate.platform.api.uploads import Uploads
@@ -70,6 +71,7 @@ def make_app(
     app.add_routes(Deployments(store, source, controller, onlookers, settings).routes())
     app.add_routes(Pods(store, controller, onlookers, settings).routes())
     app.add_routes(Tail(store, controller, onlookers).routes())
+    app.add_routes(Tokens(store, controller).routes())
     app.add_routes(unbuilt.routes())
     app.add_routes(InstanceTypes(controller).routes())
     app.add_routes(Quotas(store, controller).routes())

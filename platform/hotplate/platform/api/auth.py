@@ -15,10 +15,10 @@ from hotplate.platform.api.connection import CALLERS_FAULT, malformed
 from hotplate.platform.api.requests import CALLER, Handler, caller, organization
 from hotplate.platform.api.unbuilt import WITHOUT_TOKEN
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
+from hotplate.platform.store.identities import API, ENDPOINT
 from hotplate.platform.store.store import Store
 
 TOKEN_HEADER = "X-YATAI-API-TOKEN"
-SCOPE = "api"
 GUARDED = ("/api/", "/ws/")
 """What paths begin with that need a token."""
 
@@ -59,8 +59,11 @@ class Auth:
         token = await self._store.run(self._store.find_token, secret) if known else None
         if token is None:
             raise Unauthorized("the API token is unknown or expired; log in with another")
-        if SCOPE not in token.scopes:
-            raise Forbidden(f"token {token.name!r} lacks the scope {SCOPE!r}; use one that has it")
+        if API not in token.scopes:
+            raise Forbidden(
+                f"token {token.name!r} lacks the scope {API!r}; use one that has it"
+                + (", this is for callers of deployments" if ENDPOINT in token.scopes else "")
+            )
         request[CALLER] = token.user
 
 

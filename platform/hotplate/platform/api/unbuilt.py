@@ -14,10 +14,6 @@ SECRETS = (
     "secrets are not there yet: pass the values as environment variables, for instance with "
     "'bentoml deploy --env NAME', which takes the value that NAME has where you run it"
 )
-API_TOKENS = (
-    "API tokens that users make are not there yet: every client logs in with the one token that "
-    "'hotplate up' prints, and keeps in its data directory as 'admin-token'"
-)
 CODE = (
     "code spaces ('bentoml code', dev: true) are not there yet: deploy the folder with "
     "'bentoml deploy . -n NAME', and after a change with "
@@ -35,8 +31,6 @@ BROWSER = (
 ROUTES = {
     "/api/v1/org_secrets": SECRETS,
     "/api/v1/org_secrets/{name}": SECRETS,
-    "/api/v1/api_tokens": API_TOKENS,
-    "/api/v1/api_tokens/{uid}": API_TOKENS,
     "/api/v2/deployments/{name}/files": CODE,
 }
 CODE_PATH, TOKEN_PATH = "/api/v1/auth/code", "/api/v1/auth/token"

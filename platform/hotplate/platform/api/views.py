@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.platform.api.reason_note import with_reason
+from hotplate.platform.store.identities import API
 from hotplate.platform.store.records import (
     Artifact,
     Deployment,
@@ -19,6 +20,7 @@ from hotplate.platform.store.records import (
     Outcome,
     Repository,
     Revision,
+    Token,
     User,
 )
 
@@ -42,6 +44,25 @@ def organization(organization: Organization) -> Json:
     created = organization.created_at
     head = _resource("organization", organization.uid, organization.name, created, created)
     return head | {"description": ""}
+
+
+def token(token: Token) -> Json:
+    """Without the token itself."""
+    created, ends = token.created_at, token.expires_at
+    head = _resource("api_token", token.uid, token.name, created, created)
+    return head | {
+        "description": token.description,
+        "scopes": list(token.scopes),
+        "user": user(token.user),
+        "organization": organization(token.user.organization),
+        "expired_at": _moment(ends),
+        # When one was used is not written down.
+        "last_used_at": None,
+        "is_expired": ends is not None and ends <= datetime.now(UTC),
+        "is_api_token": API in token.scopes,
+        "is_organization_token": False,
+        "is_global_access": False,
+    }
 
 
 def cluster(name: str, deployment: Deployment) -> Json:

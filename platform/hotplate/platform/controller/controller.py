@@ -83,6 +83,12 @@ class Controller:
         self._reconciler.reread(deployment_id)
         self._look_at(deployment_id)
 
+    def tokens_changed(self, organization_id: int) -> None:
+        for deployment_id, tracked in self._tracked.items():
+            if tracked.deployment.organization.id == organization_id:
+                self._reconciler.reread(deployment_id)
+                self._look_at(deployment_id)
+
     def quotas_changed(self) -> None:
         self._quotas_stale = True
         self._wake.set()

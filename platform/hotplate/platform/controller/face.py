@@ -34,6 +34,9 @@ class ControllerFace(Protocol):
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
 
+    def tokens_changed(self, organization_id: int) -> None:
+        """The organization's tokens are others: let callers in by them, now."""
+
     def quotas_changed(self) -> None:
         """The store's quotas are others: hold to them, now."""
 

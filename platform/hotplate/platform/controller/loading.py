@@ -31,7 +31,7 @@ class Loader:
         if deployment is None:
             return None
         tracked = replace(known or Tracked(deployment), deployment=deployment)
-        tracked.tokens = self._store.token_digests(deployment.organization.id)
+        tracked.tokens = self._store.endpoint_tokens(deployment.organization.id)
         tracked.numbers = frozenset(self._store.revision_numbers(deployment_id))
         needed = {r.number for r in tracked.kept()}
         needed |= {key.revision for key in running if tracked.owns(key)}

@@ -37,6 +37,9 @@ from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.routes import TASKS
 
+DAY_S = 86_400.0
+"""Nothing that is known now is waited for longer than this at once."""
+
 log = logging.getLogger("hotplate.controller")
 
 
@@ -96,7 +99,8 @@ class Reconciler:
         """
         tracked = self.tracked.get(deployment_id)
         outlived = tracked is not None and tracked.outlived(self._engine.replicas())
-        if tracked is None or outlived or deployment_id in self._stale:
+        expired = tracked is not None and _token_ends_s(tracked) <= 0.0
+        if tracked is None or outlived or expired or deployment_id in self._stale:
             self._stale.discard(deployment_id)
             tracked = await self.load(deployment_id)
         if tracked is None:
@@ -105,6 +109,8 @@ class Reconciler:
         tracked.next_at = None
         await self._chronicle.noticed(tracked, replicas)
         now = asyncio.get_running_loop().time()
+        ends_s = _token_ends_s(tracked)
+        tracked.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
         await self._hear(tracked, replicas, now)
         if (binary := binary_of(tracked.deployment.labels)) is not None:
             readings = self.queries.follow(deployment_id, binary)
@@ -303,7 +309,13 @@ class Reconciler:
                 tracked.services,
                 tracked.mine(self._engine.replicas()),
                 tracked.draining,
-                tracked.tokens,
+                tracked.tokens.digests,
                 self._addresses,
                 tracked.slots,
             )
+
+
+def _token_ends_s(tracked: Tracked) -> float:
+    """How long its callers' tokens are as they are; infinite where none expires."""
+    until = tracked.tokens.until
+    return math.inf if until is None else (until - datetime.now(UTC)).total_seconds()

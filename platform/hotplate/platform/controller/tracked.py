@@ -16,7 +16,7 @@ from hotplate.platform.controller.slot_counts import SlotCounts
 from hotplate.platform.controller.traffic import Traffic
 from hotplate.platform.controller.workloads import Service
 from hotplate.platform.label_settings import LabelSettings
-from hotplate.platform.store.records import Deployment, Revision, Wanted
+from hotplate.platform.store.records import NO_TOKENS, Deployment, EndpointTokens, Revision, Wanted
 from hotplate.serving.gateway.routes import Route, RouteDemand
 from hotplate.serving.replica.variables import NO_TIMEOUT_S
 
@@ -46,8 +46,8 @@ class Tracked:
     """Per revision number, also of revisions that are on their way out."""
     numbers: frozenset[int] = frozenset()
     """All its revisions; a deployment that took over a deleted one's name has others."""
-    tokens: tuple[str, ...] = ()
-    """Digests of its organization's bearer tokens."""
+    tokens: EndpointTokens = NO_TOKENS
+    """What it takes of its callers where it is protected."""
     draining: frozenset[str] = frozenset()
     drained_since: dict[str, float] = field(default_factory=dict)
     """When each of these began to, loop seconds."""

@@ -20,7 +20,7 @@ SHOWN = 12
 """Methods with an example; a page of more is read by nobody."""
 MOUNTED = 20
 FILES = {"image": "picture.png", "audio": "sound.wav", "video": "film.mp4"}
-TOKEN = "BENTO_CLOUD_API_KEY"
+TOKEN = "ENDPOINT_TOKEN"
 CLIENTS_OWN = frozenset(
     ("call", "client", "client_cls", "close", "default_temp_dir", "is_ready", "request", "serde")
 )

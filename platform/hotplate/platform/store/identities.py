@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import sha256
 
-from sqlalchemy import ColumnElement, delete, or_, select
+from sqlalchemy import ColumnElement, Select, delete, or_, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.records import Organization, Token, User
+from hotplate.platform.store.records import EndpointTokens, Organization, Token, User
 from hotplate.platform.store.tables import (
     KeyRow,
     OrganizationRow,
@@ -22,6 +22,8 @@ from hotplate.platform.store.tables import (
 )
 
 KEY_BYTES = 32
+API, ENDPOINT = "api", "endpoint"
+"""Scopes: for the API, or for protected deployments. No token has both."""
 
 
 def token_digest(secret: str) -> str:
@@ -63,13 +65,13 @@ class Identities(Database):
         user_id: int,
         name: str,
         secret: str = "",
-        scopes: Sequence[str] = ("api",),
+        scopes: Sequence[str] = (API,),
         expires_at: datetime | None = None,
     ) -> str:
         """Adds a token and returns its secret, which cannot be read back later.
 
         `secret` empty = a random one. A secret that this user already has is kept as it is.
-        Raises Conflict where somebody else has it.
+        Raises Conflict where somebody else has it, or it is one of theirs for something else.
         """
         secret = secret or secrets.token_hex(KEY_BYTES)
         digest = token_digest(secret)
@@ -77,6 +79,11 @@ class Identities(Database):
             row = session.scalar(select(TokenRow).where(TokenRow.digest == digest))
             if row is not None and row.user_id != user_id:
                 raise Conflict(f"token {name!r}: another user has this secret; choose another")
+            if row is not None and set(row.scopes) != set(scopes):
+                raise Conflict(
+                    f"token {name!r}: {row.name!r} has this secret too, and is for something else "
+                    f"({', '.join(row.scopes)}); choose another"
+                )
             if row is None:
                 session.add(
                     TokenRow(
@@ -89,6 +96,41 @@ class Identities(Database):
                 )
         return secret
 
+    def make_token(
+        self,
+        user: User,
+        name: str,
+        scopes: Sequence[str],
+        description: str = "",
+        expires_at: datetime | None = None,
+    ) -> tuple[Token, str]:
+        """A new token with a random secret, which cannot be read back later. Raises Conflict where
+        the organization has one of that name."""
+        secret = secrets.token_hex(KEY_BYTES)
+        with self._session() as session:
+            if session.scalar(_of(user.organization.id).where(TokenRow.name == name)) is not None:
+                raise Conflict(f"token {name!r}: there is one of that name; delete it, or choose")
+            row = TokenRow(
+                user_id=user.id,
+                name=name,
+                description=description,
+                digest=token_digest(secret),
+                scopes=list(scopes),
+                expires_at=expires_at,
+            )
+            session.add(row)
+            session.flush()
+            session.refresh(row)
+            return _token_record(row), secret
+
+    def token(self, organization_id: int, uid: str) -> Token:
+        """Raises NotFound where the organization has no such token."""
+        with self._session() as session:
+            row = session.scalar(_of(organization_id).where(TokenRow.uid == uid))
+            if row is None:
+                raise NotFound(f"token {uid!r}: there is none in this organization")
+            return _token_record(row)
+
     def find_token(self, secret: str) -> Token | None:
         """The token with that secret, unless it is unknown or expired."""
         with self._session() as session:
@@ -100,24 +142,16 @@ class Identities(Database):
     def tokens(self, organization_id: int) -> list[Token]:
         """All tokens of an organization, newest first."""
         with self._session() as session:
-            rows = session.scalars(
-                select(TokenRow)
-                .join(UserRow, TokenRow.user_id == UserRow.id)
-                .where(UserRow.organization_id == organization_id)
-                .order_by(TokenRow.id.desc())
-            )
+            rows = session.scalars(_of(organization_id).order_by(TokenRow.id.desc()))
             return [_token_record(row) for row in rows]
 
-    def token_digests(self, organization_id: int) -> tuple[str, ...]:
-        """The digests that a gateway lets in to the organization's protected deployments."""
+    def endpoint_tokens(self, organization_id: int) -> EndpointTokens:
+        """Those that gateways let in to the organization's protected deployments."""
         with self._session() as session:
-            digests = session.scalars(
-                select(TokenRow.digest)
-                .join(UserRow, TokenRow.user_id == UserRow.id)
-                .where(UserRow.organization_id == organization_id, _still_good())
-                .order_by(TokenRow.id)
-            )
-            return tuple(digests)
+            rows = session.scalars(_of(organization_id).where(_still_good()).order_by(TokenRow.id))
+            good = [row for row in rows if ENDPOINT in row.scopes and API not in row.scopes]
+            ends = [row.expires_at for row in good if row.expires_at is not None]
+            return EndpointTokens(tuple(row.digest for row in good), min(ends, default=None))
 
     def revoke_token(self, organization_id: int, uid: str) -> None:
         """Raises NotFound where the organization has no such token."""
@@ -158,10 +192,16 @@ def _token_record(row: TokenRow) -> Token:
         uid=row.uid,
         user=user_record(row.user),
         name=row.name,
+        description=row.description,
         scopes=tuple(row.scopes),
         expires_at=row.expires_at,
         created_at=row.created_at,
     )
+
+
+def _of(organization_id: int) -> Select[TokenRow]:
+    joined = select(TokenRow).join(UserRow, TokenRow.user_id == UserRow.id)
+    return joined.where(UserRow.organization_id == organization_id)
 
 
 def _still_good() -> ColumnElement[bool]:

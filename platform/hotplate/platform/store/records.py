@@ -59,9 +59,22 @@ class Token:
     uid: str
     user: User
     name: str
+    description: str
     scopes: tuple[str, ...]
     expires_at: datetime | None
     created_at: datetime
+
+
+@dataclass(frozen=True)
+class EndpointTokens:
+    """What protected deployments of an organization take."""
+
+    digests: tuple[str, ...] = ()
+    until: datetime | None = None
+    """When the first of them expires."""
+
+
+NO_TOKENS = EndpointTokens()
 
 
 @dataclass(frozen=True)

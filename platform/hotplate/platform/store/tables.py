@@ -113,6 +113,7 @@ class TokenRow(Table):
     uid: Mapped[str] = mapped_column(default=new_uid)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     name: Mapped[str]
+    description: Mapped[str] = mapped_column(default="")
     digest: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[list[Any]]
     expires_at: Mapped[datetime | None]

@@ -58,6 +58,10 @@ SCHEMA_PATH = b"/schema.json"
 URGENCIES = frozenset(b"%d" % level for level in range(8))
 ORGANIZATION_BYTES = 200
 """Of an organization's name; what is longer is cut."""
+TOKEN_SENT = (
+    "'Authorization: Bearer <token>' with one of the scope 'endpoint', which "
+    "'bentoml api-token create NAME --scope endpoint' makes"
+)
 TASK_READS = frozenset({(b"GET", b"status"), (b"GET", b"get"), (b"PUT", b"cancel")})
 
 
@@ -252,9 +256,12 @@ def _is_task_read(route: Route, request: RequestHead) -> bool:
 def _authorize(authorization: bytes, digests: Sequence[str]) -> None:
     scheme, _, token = authorization.partition(b" ")
     if scheme.lower() != b"bearer" or not token:
-        raise Unauthorized("This endpoint needs a token: send 'Authorization: Bearer <token>'.")
+        raise Unauthorized(f"This endpoint needs a token: send {TOKEN_SENT}.")
     digest = hashlib.sha256(token.strip()).hexdigest()
     # Every digest is compared, so that the time says nothing of which one, or how far, it matched.
     matches = [hmac.compare_digest(digest, known) for known in digests]
     if not any(matches):
-        raise Unauthorized("The bearer token is not one of this endpoint's tokens.")
+        raise Unauthorized(
+            f"The bearer token is not one of this endpoint's: send {TOKEN_SENT}. Tokens of the API "
+            "are not taken here."
+        )

@@ -1,0 +1,87 @@
+"""Tokens for callers of protected deployments, made and deleted with the stock client."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.scenarios.laptop import Laptop
+from tests.scenarios.platform_process import Platform, until
+
+pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
+
+SOON_S = 3.0
+NOTICED_S = 2.0
+
+
+async def asked(url: str, token: str) -> tuple[int, str]:
+    """What a deployment answers who shows this token, without being woken by it."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as http,
+        http.get(f"{url}/schema.json") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def made(laptop: Laptop, name: str, *flags: str) -> Any:
+    """The token as the client prints it in JSON, below the box that it draws around its secret."""
+    printed = await laptop.bentoml("api-token", "create", name, *flags, "-o", "json")
+    return json.loads(printed[printed.index("\n{") :])
+
+
+async def test_one_is_made_used_shown_and_deleted(
+    platform: Platform, laptop: Laptop, prefixed: str
+) -> None:
+    token = await made(laptop, "web", "--scope", "endpoint", "-d", "the shop")
+    assert (token["description"], token["scopes"]) == ("the shop", ["endpoint"])
+    assert (await asked(prefixed, token["token"]))[0] == 200
+    for command in (("list",), ("get", token["uid"])):
+        printed = await laptop.bentoml("api-token", *command)
+        assert "web" in printed
+        assert token["token"] not in printed
+    await laptop.bentoml("api-token", "delete", token["uid"])
+
+    async def refused() -> bool:
+        return (await asked(prefixed, token["token"]))[0] == 401
+
+    await until(refused, NOTICED_S)
+
+
+async def test_who_has_a_caller_s_cannot_deploy_and_the_api_s_is_not_taken_from_callers(
+    platform: Platform, laptop: Laptop, prefixed: str
+) -> None:
+    assert (await asked(prefixed, platform.callers_token))[0] == 200
+    status, said = await asked(prefixed, platform.token)
+    assert status == 401
+    assert "bentoml api-token create NAME --scope endpoint" in said
+    headers = {"X-YATAI-API-TOKEN": platform.callers_token}
+    async with aiohttp.ClientSession(headers=headers) as http:
+        for method, path in (("GET", "/api/v1/deployments"), ("POST", "/api/v2/deployments")):
+            async with http.request(method, platform.url + path, json={}) as answer:
+                assert answer.status == 403
+
+
+async def test_one_that_expires_is_not_taken_any_longer(
+    platform: Platform, laptop: Laptop, prefixed: str
+) -> None:
+    ends = datetime.now() + timedelta(seconds=SOON_S)
+    flags = ("--scope", "endpoint", "--expires", ends.strftime("%Y-%m-%dT%H:%M:%S"))
+    token = await made(laptop, "short", *flags)
+    assert (await asked(prefixed, token["token"]))[0] == 200
+
+    async def refused() -> bool:
+        return (await asked(prefixed, token["token"]))[0] == 401
+
+    await until(refused, SOON_S + NOTICED_S)
+
+
+async def test_other_scopes_are_refused_in_a_sentence(laptop: Laptop) -> None:
+    for scope, said in (("read_cluster", "not there yet"), ("endpoints", "did you mean")):
+        printed = await laptop.bentoml("api-token", "create", "x", "--scope", scope, fails=True)
+        assert said in " ".join(printed.split())
+        assert "Traceback" not in printed
