@@ -38,10 +38,34 @@ def pythons(grounds: Grounds) -> dict[Path, str]:
     return {path: os.readlink(path) for path in found}
 
 
+SEES = """
+import os, sysconfig
+answer = os.path.exists(os.path.join(sysconfig.get_path("purelib"), {name!r}))
+"""
+HOME = """
+import os, tempfile
+home = os.path.expanduser("~")
+with open(home + "/note", "w") as file:
+    file.write("mine")
+answer = [home, os.listdir(home), tempfile.gettempdir(), os.environ.get("HF_HOME")]
+"""
+
+
 class TestAnEnvironment:
     async def test_is_not_changed_for_others(self, field: Grounds) -> None:
         await attack(field.evil, PLANT.format(name="evil.pth"))
         assert planted(field, "evil.pth") == []
+
+    async def test_seems_to_be_its_own_to_a_service_that_installs_there(
+        self, field: Grounds
+    ) -> None:
+        assert await attack(field.evil, PLANT.format(name="own.pth")) is None
+        assert await attack(field.evil, SEES.format(name="own.pth"))
+
+    async def test_is_beside_a_home_that_goes_with_the_replica(self, field: Grounds) -> None:
+        home, files, temporary, _ = await attack(field.evil, HOME)
+        assert (home, temporary) == ("/tmp/home", "/tmp")
+        assert "note" in files
 
     async def test_is_changed_for_all_without_walls(self, open_field: Grounds) -> None:
         await attack(open_field.evil, PLANT.format(name="evil.pth"))

@@ -135,7 +135,11 @@ def environments_in(folder: Path, walls: Walls | None = None, **settings: Any) -
 
 
 def runtime_of(
-    folder: Path, agent: Agent, compiled: CompiledCode | None = None, hubs: Sequence[str] = ()
+    folder: Path,
+    agent: Agent,
+    compiled: CompiledCode | None = None,
+    hubs: Sequence[str] = (),
+    shown: Sequence[Path] | None = None,
 ) -> BentoRuntime:
     return BentoRuntime(
         environments_in(folder),
@@ -144,6 +148,7 @@ def runtime_of(
         parts=folder / "parts",
         compiled=compiled,
         hubs=Hubs(tuple(hubs)),
+        shown=shown,
     )
 
 

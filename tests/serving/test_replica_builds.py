@@ -49,7 +49,7 @@ async def test_a_build_sees_its_own_folder_and_no_file_of_the_platform(
     tmp_path: Path, walls: Walls, walled: bool
 ) -> None:
     secret = tmp_path / "admin-token"
-    secret.write_text("the operator's")
+    secret.write_text("the operator's\n")
     mine = "test -w $HOME && test -w $VIRTUAL_ENV && echo mine"
     seen = f"cat {secret} 2>&1; ls {tmp_path}/environments/*/*; {mine}"
     bento = bento_with_wheel(tmp_path / "bento", image=commands(seen))
@@ -165,6 +165,22 @@ async def test_what_the_operators_home_holds_reaches_a_replica_only_where_it_is_
     assert for_replica(environ, []) == {"TZ": "UTC", "HF_HUB_OFFLINE": "1"}
     assert "HF_HOME" in for_replica(environ, [Path("/home/op/hf")])
     assert "HF_HOME" not in for_replica({"HF_HOME": "/home/op/hf2"}, [Path("/home/op/hf")])
+
+
+@pytest.mark.parametrize("walled", [True, False], ids=["walls", "none"])
+async def test_a_replica_within_walls_has_a_home_of_its_own_as_its_standby_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, walled: bool
+) -> None:
+    monkeypatch.setenv("HF_HOME", "/home/op/hf")
+    bento = bento_with_wheel(tmp_path / "bento")
+    runtime = runtime_of(tmp_path, Agent({"bento": bento}), shown=[] if walled else None)
+    command = await runtime.prepare(Served(), "r", str(tmp_path / "r"), Phases())
+    assert command.warm is not None
+    for env in (command.env, command.warm.env):
+        assert ("HF_HOME" in env) != walled
+        assert env["HOME"] == ("/tmp/home" if walled else os.environ["HOME"])
+    assert command.env.get("TMPDIR") == ("/tmp" if walled else command.env.get("TMPDIR"))
+    assert command.warm.env.get("TMPDIR") == ("/tmp" if walled else os.environ.get("TMPDIR"))
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,8 @@ class Walls:
         try:
             argv = [*entrance((), 0), *entering.words(), *_HARMLESS]
             fds = entering.descriptors
-            tried = subprocess.Popen(argv, env={}, stderr=subprocess.PIPE, pass_fds=fds)
+            # Where we are may be hidden, and a program without a folder of its own is nowhere else.
+            tried = subprocess.Popen(argv, env={}, cwd="/", stderr=subprocess.PIPE, pass_fds=fds)
         except OSError as error:
             return str(error)
         finally:

@@ -138,6 +138,7 @@ async def serve(
         parts=data.folder("parts"),
         compiled=compiled,
         hubs=hubs,
+        shown=None if walls.refusal else _shown(settings),
     )
     engine = LocalEngine(
         data.visible_folder("engine"),
@@ -269,6 +270,11 @@ def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
     gateways = top(data.folder("gateway") / MEETING).resolve()
     meeting = [] if gateways.is_relative_to(data.root) else [gateways]
     return [data.root, engine, *stored, packages, VIEWS, *meeting]
+
+
+def _shown(settings: PlatformSettings) -> list[Path]:
+    """Of folders that are somebody's on this machine, those that replicas see."""
+    return [Path(path) for path in (*settings.replica_reads, *settings.replica_writes)]
 
 
 def _packages(settings: PlatformSettings, data: DataDir) -> Path:

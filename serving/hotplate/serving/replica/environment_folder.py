@@ -98,8 +98,8 @@ class EnvironmentFolder:
         self._write("taken", {"manifest": manifest, **about})
 
     def note_modules(self, names: Iterable[str]) -> None:
-        self._write(self.modules.name, list(names))
-        self.modules.chmod(0o644)  # standbys read it, as other users where they may be given one
+        # Standbys read it, as users that are nobody outside, whatever our umask says.
+        self._write(self.modules.name, list(names), mode=0o644)
 
     def _read(self, name: str) -> dict[str, str]:
         content = json.loads((self.path / name).read_bytes())
@@ -107,9 +107,10 @@ class EnvironmentFolder:
             raise ValueError(name)
         return content
 
-    def _write(self, name: str, content: Mapping[str, str] | list[str]) -> None:
+    def _write(self, name: str, content: Mapping[str, str] | list[str], mode: int = 0o600) -> None:
         draft = self.path / f"{name}.{uuid.uuid4().hex}"
         draft.write_text(json.dumps(content), encoding="utf-8")
+        draft.chmod(mode)
         draft.replace(self.path / name)
 
 

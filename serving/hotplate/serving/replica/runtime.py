@@ -41,6 +41,7 @@ from hotplate.serving.replica.variables import (
     COUNTS,
     DEFAULTS,
     THREAD_COUNTS,
+    WALLED,
     build_variables,
     platform_constants,
     platform_variables,
@@ -120,12 +121,15 @@ class BentoRuntime:
         trees: Path,
         parts: Path,
         compiled: CompiledCode | None = None,
+        shown: Sequence[Path] | None = None,
         hubs: Hubs | None = None,
     ) -> None:
         """Without `compiled`, what a replica compiles is its own; without `hubs`, bentos may name
-        the known one only."""
+        the known one only. `shown` is what replicas see of folders that are somebody's on this
+        machine; None = all of them, as there are no walls."""
         self._hubs = hubs or Hubs()
         self._compiled = compiled
+        self._shown = shown
         self._environments = environments
         self._agent = agent
         self._trees = trees
@@ -250,13 +254,14 @@ class BentoRuntime:
         hub_models = [str(_beside(folder))] if _beside(folder).is_dir() else []
         host_env = {
             **DEFAULTS,
-            **for_replica(os.environ),
+            **for_replica(os.environ, self._shown),
+            **(WALLED if self._shown is not None else {}),
             **thread_counts(workload.resources.cpus, processes),
         }
         env = {
             **host_env,
             **(variables(folder / COMPILED) if self._compiled is not None else {}),
-            **temporary_folder(folder / TEMPORARY),
+            **(temporary_folder(folder / TEMPORARY) if self._shown is None else {}),
             **service_env,
             **platform_variables(workload, home, python),
             "HOTPLATE_AGENT_SOCKET": str(folder / AGENT_SOCKET),

@@ -31,7 +31,7 @@ from typing import Any
 from hotplate.serving.replica.early_reads import EarlyReads, came_too_early
 from hotplate.serving.replica.full_disk import outlive_it
 from hotplate.serving.replica.modules import import_all, noted_modules
-from hotplate.serving.replica.worker import become, run, stream_weights
+from hotplate.serving.replica.worker import become, make_home, run, stream_weights
 
 CHANNEL = "HOTPLATE_STANDBY_FD"
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
@@ -44,6 +44,7 @@ def main(do: Callable[[Any], int] = become) -> int:
     metrics = Path(birth["folder"], birth["metrics"])
     metrics.mkdir(exist_ok=True)
     os.environ[METRICS] = str(metrics)  # decides at import whether metrics are files
+    make_home()
     before = dict(os.environ)
     with EarlyReads() as early:
         outlive_it()

@@ -18,6 +18,9 @@ NO_TIMEOUT_S = 86400
 SOCKET_FOLDER_BYTES = 70
 """The longest folder in which programs make Unix sockets (107 bytes of path at most) under names
 of their own: vLLM's have 37 more."""
+WALLED = {"HOME": "/tmp/home", "TMPDIR": "/tmp"}
+"""Of replicas and standbys within walls, where /tmp is their own: places that go with them, and the
+same for all, as a standby may have asked for its home before it becomes a replica."""
 DEFAULTS = {"BENTOML_DO_NOT_TRACK": "True", "PYTHONUNBUFFERED": "1"}
 """For every replica and standby; a deployment's own values go before these."""
 COUNTS = "prometheus_multiproc_dir"

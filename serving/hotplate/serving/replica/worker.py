@@ -76,6 +76,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     wait at `gate`, a pipe that the first one closes.
     """
     outlive_it()
+    make_home()
     first = worker == 1
     journal = Journal(job["journal"] if first else os.devnull)
     journal.note("process", "begin")
@@ -141,6 +142,12 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     except SystemExit as error:  # uvicorn's way to say that the service did not start
         _say_last(failures[0] if failures else error)
     return 1  # uvicorn ends a replica that has started by the signal that stopped it
+
+
+def make_home() -> None:
+    """The home that it is told may be its own, and new."""
+    with contextlib.suppress(OSError):  # somebody else's then, or a full disk
+        os.makedirs(os.path.expanduser("~"), mode=0o700, exist_ok=True)
 
 
 def stream_weights() -> None:
