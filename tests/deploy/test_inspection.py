@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.burglar import attempts
+from hotplate.deploy.entrance import plan
 from hotplate.deploy.inspection import (
     _WALLS,
     Finding,
@@ -20,7 +21,7 @@ from hotplate.deploy.inspection import (
 from hotplate.deploy.walls import Walls
 
 
-def inspected(folder: Path, walls: Walls | None = None) -> dict[str, Finding]:
+def inspected(folder: Path, walls: Walls) -> dict[str, Finding]:
     return {finding.name: finding for finding in asyncio.run(inspect(folder, walls))}
 
 
@@ -34,13 +35,38 @@ def test_without_walls_every_way_through_is_found(tmp_path: Path) -> None:
     assert "end and stop processes" in found["processes"].sentence
 
 
-def test_within_walls_the_platforms_files_are_not_there(tmp_path: Path) -> None:
+def test_within_walls_none_is(tmp_path: Path) -> None:
     walls = Walls([tmp_path])
-    if walls.refusal:
-        pytest.skip(f"no namespaces here: {walls.refusal}")
-    files = inspected(tmp_path, walls)["files"]
-    assert "the platform's files" not in files.sentence or files.state is State.OK
-    assert "other replicas" not in files.sentence or files.state is State.OK
+    if walls.missing:
+        pytest.skip(f"not all walls can be put up here: {walls.missing}")
+    found = inspected(tmp_path, walls)
+    states = {finding.state for name, finding in found.items() if name != "memory"}
+    assert states == {State.OK}, found
+    assert ("ids" in found) == (os.geteuid() == 0)
+
+
+@pytest.mark.parametrize(
+    ("gone", "opens"),
+    [
+        (plan.PROCESSES, {"processes", "ipc"}),
+        (plan.DEVICES, {"files"}),  # of /dev/shm; its ids keep it from disks
+        (plan.LIMITS, {"limits"}),
+        (plan.CALLS, {"calls"}),
+        (plan.USERS, {"ids"}),
+    ],
+)
+def test_a_wall_that_is_gone_is_found_among_those_that_stand(
+    tmp_path: Path, gone: str, opens: set[str]
+) -> None:
+    walls = Walls([tmp_path])
+    if walls.missing or gone not in walls.up:
+        pytest.skip(f"not all walls can be put up here: {walls.missing or gone}")
+    walls.up -= {gone}
+    walls.refusals = {gone: "taken away by a test"}
+    found = inspected(tmp_path, walls)
+    missing = {name for name, finding in found.items() if finding.state is State.MISSING}
+    assert opens <= missing
+    assert all("taken away by a test" in found[name].sentence for name in missing)
 
 
 def test_nothing_is_left_of_an_inspection(tmp_path: Path) -> None:

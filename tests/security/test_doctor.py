@@ -51,6 +51,12 @@ def doctor(user: int, home: Path, **environ: str) -> tuple[int, dict[str, dict[s
 
 
 class TestTheDoctor:
+    def test_finds_every_wall_up(self, user: int, home: Path) -> None:
+        status, found = doctor(user, home)
+        assert {name: each for name, each in found.items() if each["state"] == "missing"} == {}
+        assert status == 0
+        assert all(found[name]["tried"] for name in ("files", "processes", "machine", "calls"))
+
     def test_finds_that_there_are_none(self, user: int, home: Path) -> None:
         without = {"PYTHONPATH": str(WITHOUT), "HOTPLATE_TEST_WITHOUT": "walls"}
         status, found = doctor(user, home, **without)

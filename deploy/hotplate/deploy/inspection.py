@@ -137,10 +137,9 @@ _LEFT = "left"
 """A file that it leaves in its own folder."""
 
 
-async def inspect(hidden: Path, walls: Walls | None = None) -> list[Finding]:
+async def inspect(hidden: Path, walls: Walls) -> list[Finding]:
     """Every wall, tried as this user; `hidden` is the folder that stands for a data directory, in
     which a folder is made for this and removed. Raises OSError and DeployError."""
-    walls = walls or Walls([hidden])
     with _laid_out(hidden) as (own, outside):
         got = await _sent(walls, own, outside)
         owner = _owner(own / _LEFT)
@@ -216,7 +215,7 @@ def memory(root: Path = Path("/")) -> Finding:
 
 
 def _why(walls: Walls) -> str:
-    return f" ({walls.refusal})" if walls.refusal else ""
+    return f" ({walls.missing})" if walls.missing else ""
 
 
 @contextmanager

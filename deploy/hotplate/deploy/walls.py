@@ -64,6 +64,13 @@ class Walls:
             self._find_out()
             self.refusal = self.refusals.get(plan.FILES, "")
 
+    @property
+    def missing(self) -> str:
+        """Why walls of those that this user could have are not put up; empty when all are."""
+        if not self.refusals:
+            return self.refusal
+        return "; ".join(f"{wall}: {why}" for wall, why in self.refusals.items())
+
     def door(self) -> Door:
         """One to pass to `spawn`; where there are no walls, it leads nowhere."""
         return Door(wanted=plan.FILES in self.up)

@@ -114,8 +114,8 @@ async def serve(
     walls = Walls(
         _hidden(settings, data), reads=settings.replica_reads, writes=settings.replica_writes
     )
-    if walls.refusal:
-        data.events.add("WallsRefused", _unwalled(walls.refusal, settings))
+    if walls.missing:
+        data.events.add("WallsRefused", _unwalled(walls, settings))
     build_bytes = settings.build_memory_bytes or machine.memory_bytes // 2
     builds = Builds(walls, Cgroups(data.folder("environments"), build_bytes), build_bytes)
     await builds.end_leftovers()
@@ -197,7 +197,7 @@ async def serve(
             roles=lambda: [state.as_json() for state in role_states(data)],
             disks=lambda: disks_of(folders),
             short=lambda: health.short,
-            unwalled=walls.refusal,
+            unwalled=walls.missing,
         ).routes()
     )
     app.add_routes(desk.routes())
@@ -247,16 +247,21 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
 
 def company_of(walls: Walls, settings: PlatformSettings) -> Company:
     """Who may be served beside whom within these walls."""
-    return Company("" if settings.trust_organizations else walls.refusal)
+    return Company("" if settings.trust_organizations else walls.missing)
 
 
-def _unwalled(why: str, settings: PlatformSettings) -> str:
+def _unwalled(walls: Walls, settings: PlatformSettings) -> str:
     """What it means that replicas are not kept apart."""
-    served = "of every organization" if settings.trust_organizations else "of one organization"
+    served = "every organization" if settings.trust_organizations else "one organization"
+    means = "not all walls around replicas can be put up here"
+    if walls.refusal:
+        means = (
+            "replicas can read and change the platform's own files and each other's, as programs "
+            "of this user, because no walls can be put up here"
+        )
     return (
-        "replicas can read and change the platform's own files and each other's, as programs of "
-        f"this user, because namespaces cannot be used here ({why}); deployments {served} are "
-        "served: 'hotplate doctor' says what to allow, e.g. unprivileged user namespaces"
+        f"{means} ({walls.missing}); deployments of {served} are served: 'hotplate doctor' says "
+        "what is open, and what to allow"
     )
 
 

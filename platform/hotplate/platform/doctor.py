@@ -20,6 +20,7 @@ from rich.table import Table
 
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.inspection import Finding, State, advice, inspect, kernel
+from hotplate.deploy.walls import Walls
 from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import PlatformError
 from hotplate.platform.ports import is_everywhere
@@ -38,7 +39,7 @@ _COLOURS = {State.OK: "green", State.WEAK: "yellow", State.MISSING: "red"}
 def answer(arguments: argparse.Namespace, settings: PlatformSettings) -> int:
     """Print what is found; 0 where every wall stands. Raises PlatformError."""
     data = DataDir.named(arguments.data)
-    findings = [*_walls(data), *of_files(data, os.geteuid()), *of_settings(settings)]
+    findings = [*_walls(data, settings), *of_files(data, os.geteuid()), *of_settings(settings)]
     findings += of_roles(data)
     missing = any(finding.state is State.MISSING for finding in findings)
     advised = advice() if missing else []
@@ -51,15 +52,16 @@ def answer(arguments: argparse.Namespace, settings: PlatformSettings) -> int:
     return int(missing)
 
 
-def _walls(data: DataDir) -> list[Finding]:
+def _walls(data: DataDir, settings: PlatformSettings) -> list[Finding]:
     """Tried in the data directory; where there is none of this user's, among temporary files."""
     with ExitStack() as stack:
         folder = data.root
         if not (folder.is_dir() and folder.stat().st_uid == os.geteuid()):
             temporary = tempfile.TemporaryDirectory(prefix="hotplate-doctor-")
             folder = Path(stack.enter_context(temporary)).resolve()
+        shown = {"reads": settings.replica_reads, "writes": settings.replica_writes}
         try:
-            return asyncio.run(inspect(folder))
+            return asyncio.run(inspect(folder, Walls([folder], **shown)))
         except (OSError, DeployError) as error:
             raise PlatformError(f"the walls could not be tried: {error}") from error
 

@@ -51,8 +51,8 @@ def _walls(walls: Mapping[str, Any]) -> str:
     if walls["up"]:
         return "around every replica"
     return (
-        f"[red]none: {escape(walls['why'])}; replicas can read and change what the platform can, "
-        "and one organization is served: see 'hotplate doctor'[/]"
+        f"[red]not all that there should be ({escape(walls['why'])}): 'hotplate doctor' says what "
+        "replicas can reach[/]"
     )
 
 
