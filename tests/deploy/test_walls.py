@@ -39,6 +39,16 @@ def open_to(here: Place, *walls: str) -> Place:
     return replace(here, without=walls)
 
 
+def test_walls_are_put_up_from_below_a_folder_that_they_hide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    before = Walls([tmp_path])
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert Walls([tmp_path]).up == before.up
+
+
 class TestFiles:
     LOOK = """
 root = sys.argv[1]
