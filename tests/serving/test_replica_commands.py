@@ -188,6 +188,12 @@ def test_a_program_in_a_network_of_its_own_reaches_what_it_must(
                 "unnamed": _ask(replica, f"/ask?http://127.0.0.1:{unnamed.server_port}/e"),
             }
             said = replica.log.read_text()
+            port = (replica.log.parent / "command-port").read_text()
+            door = replica.log.with_name(f"command-{port}")
+            assert door.is_socket()
+            assert door.stat().st_mode & 0o777 == 0o600
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", int(port)))
         for server in (named, unnamed, elsewhere):
             server.shutdown()
     assert asked["named"]["answer"] == "127.0.0.1 /a"

@@ -63,12 +63,13 @@ def place_command(
         claim = claim_any()
         if first:
             note.write_text(str(claim.port), encoding="utf-8")
-        _start_elsewhere(service, lambda command: _placed(command, port, claim, texts, lost))
+        door = note.with_name(f"command-{claim.port}")
+        _start_elsewhere(service, lambda command: _placed(command, port, claim, door, texts, lost))
         to = claim.port
     else:
         to = int(note.read_text(encoding="utf-8"))
     http["proxy_port"] = to
-    _lead_own_client(port, to)
+    _lead_clients(port, to, note.with_name(f"command-{to}"))
 
 
 def moved(command: list[str], port: int, to: int) -> list[str] | None:
@@ -105,6 +106,7 @@ def _placed(
     command: list[str],
     port: int,
     claim: ClaimedPort,
+    door: Path,
     texts: Iterable[str],
     lost: Callable[[], None],
 ) -> list[str]:
@@ -115,10 +117,10 @@ def _placed(
     if said is not None:
         return _escaped(said)
     try:
-        network = Network(port, claim.port, [*texts, *os.environ.values()])
+        network = Network(port, door, [*texts, *os.environ.values()])
     except OSError as error:
         _kept.append(_own_port(port, error))
-        carried(claim.port, port)
+        carried(door, port)
         return _escaped(program)
     BYSTANDERS.add(network.pid)
     network.when_lost(lost)
@@ -157,14 +159,18 @@ def _start_elsewhere(service: Any, place: Callable[[list[str]], list[str]]) -> N
     service.inner.__command__ = command
 
 
-def _lead_own_client(port: int, to: int) -> None:
-    """A service may bring the client through which BentoML asks its command (`self.client`)."""
+def _lead_clients(port: int, to: int, path: Path) -> None:
+    """Those through which BentoML asks the command; the service may bring one (`self.client`)."""
     try:
         from _bentoml_impl.server import proxy
 
         stock = proxy.get_current_service
     except (ImportError, AttributeError):  # another BentoML's own ways
         return
+    from hotplate.serving.replica.command_client import Door  # with libraries that bentoml brings
+
+    door = Door(path)
+    door.lead(proxy)
 
     def led() -> Any:
         service: Any = stock()
@@ -172,6 +178,7 @@ def _lead_own_client(port: int, to: int) -> None:
         base: Any = getattr(client, "_base_url", None)
         if getattr(base, "port", None) == port and base.host in _LOOPBACK_NAMES:
             client._base_url = base.with_port(to)
+            client._connector = door.connector(getattr(client.connector, "limit", 100))
         return service
 
     proxy.get_current_service = led

@@ -1,9 +1,10 @@
 """A network namespace for the program of a custom command, so that the port it takes is its own;
 runs in the replica (Python >= 3.9).
 
-Only the program lives there, the worker does not. What arrives at a port of this machine is taken
-in to the program's. Out of it lead the ports of this machine's loopback that the replica's
-variables name (dependencies, a mirror, a database), and an HTTP proxy for everything else.
+Only the program lives there, the worker does not. What arrives at a Unix socket, which the replica
+alone sees, is taken in to the program's port. Out of it lead the ports of this machine's loopback
+that the replica's variables name (dependencies, a mirror, a database), and an HTTP proxy for
+everything else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Callable  # noqa: UP035
 
 from hotplate.serving.replica.relay import Handler, proxy, to_port
@@ -34,12 +36,12 @@ _FDS_MAX = 250
 class Network:
     """Made for one program, which has it until this process ends."""
 
-    def __init__(self, port: int, outside: int, texts: Iterable[str]) -> None:
-        """Callers of `outside`, a port of this machine's loopback, reach `port` inside; the
-        loopback ports that `texts` name lead out. Raises OSError where there can be none."""
+    def __init__(self, port: int, door: Path, texts: Iterable[str]) -> None:
+        """Callers of `door`, a Unix socket, reach `port` inside; the loopback ports that `texts`
+        name lead out. Raises OSError where there can be none."""
         outward = [named for named in _named(texts) if named != port][:_FDS_MAX]
         ours, theirs = socket.socketpair()
-        with theirs, socket.create_server(("127.0.0.1", outside), backlog=2048) as listener:
+        with theirs, _listening(door) as listener:
             numbers = (theirs.fileno(), listener.fileno(), port, 0, *outward)
             self._process = subprocess.Popen(
                 [*_program("make"), *map(str, numbers)],
@@ -91,9 +93,26 @@ class Network:
         raise OSError(said.decode(errors="replace") or "who was to make it has ended")
 
 
-def carried(outside: int, port: int) -> None:
-    """Callers of `outside` reach `port` of this very machine. Raises OSError."""
-    _serve([(socket.create_server(("127.0.0.1", outside), backlog=2048), to_port(port))])
+def carried(door: Path, port: int) -> None:
+    """Callers of `door`, a Unix socket, reach `port` of this very machine. Raises OSError."""
+    _serve([(_listening(door), to_port(port))])
+
+
+def _listening(door: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with suppress(FileNotFoundError):
+        door.unlink()
+    folder = os.open(door.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{door.name}")
+        door.chmod(0o600)
+        listener.listen(2048)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.close(folder)
+    return listener
 
 
 def _program(verb: str) -> list[str]:

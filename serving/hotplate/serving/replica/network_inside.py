@@ -7,8 +7,8 @@ enters it. Python >= 3.9, standard library only.
     →  "ready" with a listening socket of loopback inside for each of the last PORTs (0 = any), or
        why there is none
 
-From then on, until the worker's side of FD ends, it takes what arrives at LISTENER, a socket from
-outside, to the first PORT inside.
+From then on, until the worker's side of FD ends, it takes what arrives at LISTENER, a Unix socket
+from outside, to the first PORT inside.
 
 `network_inside enter PID PROXY -- PROGRAM…`: becomes the program, in the namespace of that process,
 with the HTTP proxy at that port of its loopback.
@@ -67,7 +67,7 @@ def enter(pid: int, proxy: int, program: list[str]) -> None:
 
 
 async def _carry_in(channel: socket.socket, listener: socket.socket, port: int) -> None:
-    server = await asyncio.start_server(to_port(port), sock=listener)
+    server = await asyncio.start_unix_server(to_port(port), sock=listener)
     channel.setblocking(False)
     async with server:
         await asyncio.get_running_loop().sock_recv(channel, _ANSWER_BYTES)

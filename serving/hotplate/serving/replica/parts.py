@@ -21,6 +21,7 @@ PARTS = (
     "hotplate.serving.replica.standby",
     "hotplate.serving.replica.claimed_port",
     "hotplate.serving.replica.cloud",
+    "hotplate.serving.replica.command_client",
     "hotplate.serving.replica.command_port",
     "hotplate.serving.replica.early_reads",
     "hotplate.serving.replica.full_disk",
