@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -50,6 +51,16 @@ def test_who_holds_what_is_missing_is_said() -> None:
     assert waiting["x"] == (
         "needs 2 GPUs: 2 of 2 are taken by acme/a@1/A (1 replica), acme/b@1/B (1 replica); "
         "2.0 CPUs: 3.0 of 4.0 are taken by acme/a@1/A (2 replicas); it waits for room"
+    )
+
+
+def test_what_others_have_is_not_named() -> None:
+    theirs = [Place(replace(A, organization=name), 1.0, GIB) for name in ("rival", "other")]
+    capacity = Capacity(cpus=3, memory_bytes=64 * GIB)
+    waiting = place([applicant("x", cpus=2)], [*theirs, Place(B, 1.0, GIB)], capacity).waiting
+    assert waiting["x"] == (
+        "needs 2.0 CPUs: 3.0 of 3.0 are taken by other organizations (2 replicas), "
+        "acme/b@1/B (1 replica); it waits for room"
     )
 
 

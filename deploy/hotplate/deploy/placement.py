@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hotplate.deploy.engine import Resources, WorkloadKey
 from hotplate.deploy.quantities import GIB
@@ -17,6 +17,8 @@ from hotplate.deploy.quantities import GIB
 DEFAULT_MEMORY_BYTES = 512 << 20
 """Counted for a replica that asks for no memory: about what a small Python service takes."""
 
+_OTHERS = WorkloadKey("", "", 0, "")
+"""What another organization has, to whoever is not of it."""
 _DUST = 1e-9
 """Rounding of sums such as 0.1 + 0.2 must not cost a place."""
 
@@ -90,10 +92,11 @@ def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Cap
         cpus, gpus = one.resources.cpus, one.resources.gpus
         memory_bytes = one.resources.memory_bytes or DEFAULT_MEMORY_BYTES
         chosen = _choose_gpus(gpus, held, capacity.gpus)
+        seen = _as_seen_by(one.key.organization, held)
         shortages = [
-            *([] if chosen is not None else [_gpu_shortage(gpus, held, capacity)]),
-            *_cpu_shortage(cpus, held, capacity),
-            *_memory_shortage(memory_bytes, held, capacity),
+            *([] if chosen is not None else [_gpu_shortage(gpus, seen, capacity)]),
+            *_cpu_shortage(cpus, seen, capacity),
+            *_memory_shortage(memory_bytes, seen, capacity),
         ]
         if chosen is None or shortages:
             never = (
@@ -117,6 +120,14 @@ def sum_of(places: Iterable[Place]) -> Resources:
         memory_bytes += one.memory_bytes
         gpus += one.gpu_share * len(one.gpus)
     return Resources(cpus, memory_bytes, gpus)
+
+
+def _as_seen_by(organization: str, held: Iterable[Place]) -> list[Place]:
+    """Without the names of what is others'."""
+    return [
+        place if place.key.organization == organization else replace(place, key=_OTHERS)
+        for place in held
+    ]
 
 
 def _choose_gpus(
@@ -183,6 +194,5 @@ def _shortage(
 
 def _names(places: Iterable[Place]) -> str:
     counts = Counter(one.key for one in places)
-    return ", ".join(
-        f"{key} ({count} replica{'s' if count > 1 else ''})" for key, count in counts.items()
-    )
+    named = {"other organizations" if key == _OTHERS else key: n for key, n in counts.items()}
+    return ", ".join(f"{key} ({n} replica{'s' if n > 1 else ''})" for key, n in named.items())
