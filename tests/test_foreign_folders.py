@@ -96,7 +96,15 @@ OURS = {
     "deploy/burglar.py": INSIDE,
     "deploy/cgroups.py": KERNEL,
     "deploy/enclosure.py": KERNEL,
-    "deploy/enter.py": INSIDE,
+    "deploy/entering.py": Ours("a pipe to the entrance", {"Entering.entered_now": "open"}),
+    "deploy/entrance/confined.py": INSIDE,
+    "deploy/entrance/devices.py": INSIDE,
+    "deploy/entrance/enter.py": INSIDE,
+    "deploy/entrance/mounts.py": INSIDE,
+    "deploy/ids.py": Ours(
+        "whose files are, of open folders, following no link",
+        {"_own": "os.chown os.fwalk os.stat"},
+    ),
     "deploy/inspection.py": Ours("folders that the doctor makes, for a burglar of its own"),
     "deploy/machine.py": KERNEL,
     "deploy/process_table.py": KERNEL,
@@ -112,8 +120,8 @@ OURS = {
         {
             "Process.command": ".read_bytes",
             "Process.set_oom_score": ".write_text",
-            "Process.spawn": "os.open",
             "document": "open",
+            "launch": "os.open",
         },
     ),
     "deploy/records.py": Ours(
@@ -121,7 +129,8 @@ OURS = {
         {
             "Records.__init__": ".mkdir",
             "Records.create": ".mkdir",
-            "Records.empty_work": ".mkdir .unlink",
+            "Records._end_birth": ".unlink",
+            "Records.empty_work": ".mkdir",
             "Records.end": ".iterdir .rename .unlink os.utime",
             "Records.groups": ".read_text",
             "Records.ids": "os.listdir",
@@ -143,7 +152,17 @@ OURS = {
         "what the engine has noted; whether an environment's interpreter is there",
         {"Standbys._recall": ".exists .read_text"},
     ),
-    "deploy/walls.py": Ours("folders that walls hide", {"Walls._lines": ".is_dir"}),
+    "deploy/private_places.py": Ours("folders of the machine that walls hide"),
+    "deploy/walls.py": Ours(
+        "whether a path is there; the folder `work` itself; a log, which lies beside it; folders "
+        "for layers, before anything runs there",
+        {
+            "Walls._lines": ".exists",
+            "Walls.claim": "os.chown",
+            "_about": ".lstat",
+            "_furnish": ".mkdir os.open",
+        },
+    ),
     "platform/cache_command.py": OPERATOR,
     "platform/cli.py": OPERATOR,
     "platform/dashboard/rendering.py": Ours("the program's own"),

@@ -269,3 +269,18 @@ async def test_looks_do_not_wait_for_removals() -> None:
     assert await asyncio.wait_for(foreign_folder.aside(len, "abc"), 10.0) == 3
     go_on.set()
     await asyncio.gather(*removals)
+
+
+def test_a_folder_is_made_where_no_link_is(folder: Path, secret: Path) -> None:
+    with ForeignFolder.open(folder) as theirs:
+        assert theirs.make_folder("tmp", 0o1777) == os.getuid()
+        assert theirs.make_folder("tmp", 0o1777) == os.getuid()
+        assert (folder / "tmp").stat().st_mode & 0o7777 == 0o1777
+        assert theirs.make_folder("tmp", 0o755, unless_owned_by=os.getuid()) == os.getuid()
+        assert (folder / "tmp").stat().st_mode & 0o7777 == 0o1777
+        (folder / "tmp").rmdir()
+        secret.chmod(0o700)
+        (folder / "tmp").symlink_to(secret)
+        with pytest.raises(OSError):
+            theirs.make_folder("tmp", 0o1777)
+    assert secret.stat().st_mode & 0o7777 == 0o700

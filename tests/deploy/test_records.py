@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.deploy import walls
 from hotplate.deploy.logfile import append, tail, trim
 from hotplate.deploy.records import MOST_MOVED, Records
 
@@ -108,3 +109,15 @@ def test_a_log_that_is_none_is_as_if_empty(tmp_path: Path) -> None:
     assert tail(log, 5) == []
     append(log, ["line"])
     assert trim(log) == 0
+
+
+def test_a_link_in_place_of_the_folder_for_temporary_files_opens_nothing(
+    records: Records, ours: Path
+) -> None:
+    """As a step of a build may leave it for the next one, which begins in the same folder."""
+    ours.chmod(0o700)
+    work = records.work("r")
+    (work / "tmp").symlink_to(ours)
+    with pytest.raises(OSError):
+        walls._furnish(work, records.log_path("r"), (), 0)
+    assert ours.stat().st_mode & 0o7777 == 0o700

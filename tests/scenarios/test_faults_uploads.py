@@ -179,7 +179,7 @@ async def test_a_tar_of_a_million_entries_is_refused_before_it_is_read(
 
 def put_head(platform: Platform, one: str, length: int) -> bytes:
     return (
-        f"PUT {one}/upload HTTP/1.1\r\nHost: a\r\nX-YATAI-API-TOKEN: {platform.token}\r\n"
+        f"PUT {one}/upload HTTP/1.1\r\nHost: localhost\r\nX-YATAI-API-TOKEN: {platform.token}\r\n"
         f"Content-Length: {length}\r\n\r\n"
     ).encode()
 

@@ -136,6 +136,21 @@ class ForeignFolder:
         counts = [most, most_bytes]
         return self._files("", counts, DEPTH)
 
+    def make_folder(self, name: str, mode: int, unless_owned_by: int | None = None) -> int:
+        """Have a folder in it with that mode, made or there already, unless it is that user's; the
+        id of its owner."""
+        (part,) = _parts(name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, 0o700, dir_fd=self._fd)
+        fd = os.open(part, _FOLDER, dir_fd=self._fd)
+        try:
+            owner = os.fstat(fd).st_uid
+            if owner != unless_owned_by:
+                os.fchmod(fd, mode)
+        finally:
+            os.close(fd)
+        return owner
+
     def move(self, name: str, to: ForeignFolder) -> None:
         """Give a regular file of this folder to another one of the same disk."""
         (part,) = _parts(name)

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hotplate.cache.foreign_folder import ForeignFolder
 from hotplate.deploy import syscall_filter
 from hotplate.deploy.enclosure import REPLICA_DIR, Enclosure, entrance
 from hotplate.deploy.entering import Entering
@@ -285,11 +286,11 @@ async def _through(us: int, entering: Entering, enclosure: Enclosure, door: Door
 
 def _furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
     """A program's folder as it finds it: with one for temporary files, and its own user's."""
-    temporary = own / _TEMPORARY
-    temporary.mkdir(exist_ok=True)
-    if first and temporary.stat().st_uid == first:
+    with ForeignFolder.open(own) as theirs:
+        # An earlier program, such as a build's step before, may have put anything in its place.
+        owner = theirs.make_folder(_TEMPORARY, 0o1777, unless_owned_by=first or None)
+    if first and owner == first:
         return  # as an earlier program of this folder's has found it
-    temporary.chmod(0o1777)
     for folder in (layer / each for layer in layers for each in ("upper", "work")):
         folder.mkdir(parents=True, exist_ok=True)
     if first:
