@@ -220,10 +220,9 @@ OURS = {
         "what is noted beside what was built, where no build writes",
         {
             "EnvironmentFolder._read": ".read_bytes",
-            "EnvironmentFolder._write": ".replace .write_text",
+            "EnvironmentFolder._write": ".chmod .replace .write_text",
             "EnvironmentFolder.empty": ".mkdir .touch",
             "EnvironmentFolder.found": ".is_dir",
-            "EnvironmentFolder.note_modules": ".chmod",
             "EnvironmentFolder.note_taken": ".mkdir",
             "attempts": ".glob .is_dir .is_symlink",
         },
