@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
-import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Protocol
 
+from hotplate.cache.unix_address import short_path, unix_path
 from hotplate.deploy.engine import Command, Phase, Recorder, Resources, Warm, Workload, WorkloadKey
 from hotplate.serving.replica.inherited import for_replica
 from hotplate.serving.replica.modules import BASICS
 from hotplate.serving.replica.variables import COUNTS, platform_constants, platform_variables
 from loadtests.child import checkout_environ
+from loadtests.gpu.finding import ensure
 
 ANSWER_S = 30.0
 METRICS = "metrics"
@@ -70,6 +74,7 @@ class Bento:
             job={
                 "bento": str(bento),
                 "service": workload.key.service,
+                "entry": True,
                 "depends": {},
                 "overrides": {},
                 "workers": 1,
@@ -123,11 +128,19 @@ def workload(gpus: float) -> Workload:
 
 
 def work(address: str) -> dict[str, Any]:
-    """What a replica answers. Raises urllib's errors."""
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://{address}/work", b"{}", headers)
-    with urllib.request.urlopen(request, timeout=ANSWER_S) as said:
-        found: dict[str, Any] = json.loads(said.read())
+    """What the replica at `host:port`, or at `unix:` and a path, answers. Raises OSError."""
+    path = unix_path(address)
+    connection = HTTPConnection("localhost" if path else address, timeout=ANSWER_S)
+    if path is not None:
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(ANSWER_S)
+        with short_path(path) as name:
+            connection.sock.connect(name)
+    with closing(connection):
+        connection.request("POST", "/work", b"{}", {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        found: dict[str, Any] = json.loads(answer.read())
+    ensure(answer.status == 200, f"the replica answered {answer.status}: {found}")
     return found
 
 
