@@ -95,7 +95,8 @@ def begun(platform: Platform, bento: Bento, tmp_path_factory: pytest.TempPathFac
 async def _begin(platform: Platform, bento: Bento, folder: Path) -> Begun:
     async with RoughClient(platform) as rough:
         await rough.deploy("cooking", bento.tag)
-        begun = Begun(folder / "broken", await _damaged_model(platform, rough, folder / "flour"))
+        broken = platform.shared / "broken"
+        begun = Begun(broken, await _damaged_model(platform, rough, folder / "flour"))
         begun.broken.touch()
         crashing = bento.changed("crashing", {SOURCE: CRASHES_LATER})
         envs = [{"name": "BROKEN", "value": str(begun.broken)}]
