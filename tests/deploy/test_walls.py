@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
 import resource
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +35,16 @@ FORBIDDEN, REFUSED = "Permission denied", "Operation not permitted"
 def here(request: pytest.FixtureRequest) -> Iterator[Place]:
     with place(os.getuid() if request.param == "ourselves" else ORDINARY_USER) as made:
         yield made
+
+
+def holders(path: Path) -> list[int]:
+    """Who has this file open."""
+    found = []
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if descriptor.samefile(path):
+                found.append(int(descriptor.parts[2]))
+    return found
 
 
 def open_to(here: Place, *walls: str) -> Place:
@@ -235,6 +248,37 @@ tell(
         )
         assert seen["traced"] in (REFUSED, FORBIDDEN) and seen["memory"] in (REFUSED, FORBIDDEN)
         assert seen["there"] is None
+
+    DAEMON = """
+import fcntl
+lock = open("lock", "w")
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write("held", "yes")
+        sleeper = "import signal\\nwhile True: signal.pause()"
+        os.set_inheritable(lock.fileno(), True)
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", sleeper], {})
+    os._exit(0)
+while not os.path.exists("held") or not os.path.exists("go"):
+    pass
+tell(held=True)
+"""
+
+    @pytest.mark.parametrize("adopted", [False, True], ids=["ours", "adopted"])
+    def test_all_end_with_the_program(self, here: Place, adopted: bool) -> None:
+        """Also one without our marker or a session of ours; there is no control group here."""
+        assert replace(here, adopted=adopted).look(self.DAEMON)["held"]
+        with open(here.own / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def test_one_without_our_marker_goes_on_without(self, here: Place) -> None:
+        assert open_to(here, PROCESSES).look(self.DAEMON)["held"]
+        with open(here.own / "lock") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for pid in holders(here.own / "lock"):
+            os.kill(pid, signal.SIGKILL)
 
     def test_share_no_memory_with_others(self, here: Place) -> None:
         code = "tell(memory=outcome(lambda: call('shmget', int(sys.argv[1]), 4096, 0o1600)))"

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.enclosure import Watched
+from hotplate.deploy.processes import Process
 from hotplate.deploy.view import View
 from hotplate.deploy.walls import Walls
 
@@ -68,6 +69,8 @@ class Place:
     user: int
     without: tuple[str, ...] = ()
     """Walls that are taken away."""
+    adopted: bool = False
+    """Whether somebody else than who has started it waits for its end."""
     env: Mapping[str, str] = field(default_factory=dict)
     """More variables of the program."""
 
@@ -93,6 +96,7 @@ class Place:
             "view": asdict(view),
             "without": self.without,
             "env": self.env,
+            "adopted": self.adopted,
         }
         said = subprocess.run(
             [*_launcher(self.user), sys.executable, "-m", "tests.deploy.walled"],
@@ -159,6 +163,12 @@ async def main() -> None:
         process = await walls.spawn(
             job["argv"], env, own, log.name, view=view, enclosure=Watched([own], 0)
         )
+        if job["adopted"]:
+            process.leave()
+            adopted = Process.adopt(process.pid, process.start_time, process.others)
+            assert adopted is not None
+            process = adopted
+        own.joinpath("go").touch()
         await process.wait()
         print(log.read().decode())
 
