@@ -83,7 +83,7 @@ async def test_silent_bodies_cost_nobody_else_the_only_slot(
     kitchen: Kitchen, framing: bytes, sent_bytes: int
 ) -> None:
     """However much of them has come, and whether or not somebody came before them."""
-    hurried(kitchen, body_s=5, stall_s=0.2)
+    hurried(kitchen)  # but for how long is silence: nobody is to think that these wait for us
     await kitchen.wake()
     silent = [await kitchen.caller() for _ in range(30)]
     for number, caller in enumerate(silent):
