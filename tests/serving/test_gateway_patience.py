@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from pathlib import Path
 
@@ -254,6 +255,41 @@ async def test_an_answer_that_is_not_read_is_cut_and_its_slot_comes_back_with_it
         kitchen.backend.gate.set()
         await until(lambda: kitchen.server.queue.in_flight == 0)
     assert (await kitchen.ask("/next")).status == 200
+
+
+async def test_an_answer_that_is_hardly_read_gives_its_slot_to_those_who_wait(
+    kitchen: Kitchen,
+) -> None:
+    """A caller that takes some bytes now and then is never one that takes nothing."""
+    kitchen.limit(take_stall_s=0.3, stall_s=0.2)
+    ended = asyncio.Event()
+
+    async def flood(request: Request, connection: Connection) -> None:
+        connection.begin_chunks()
+        with contextlib.suppress(ConnectionError):
+            while not connection.reader.at_eof():
+                connection.chunk(bytes(1 << 16))
+                await connection.writer.drain()
+        ended.set()
+        connection.writer.close()
+
+    kitchen.backend.on("/flood", flood)
+    await kitchen.wake(worker=True)
+    loop = asyncio.get_running_loop()
+    with deaf(kitchen.route.port, b"GET /flood HTTP/1.1\r\nHost: a\r\n\r\n") as sock:
+        await until(lambda: kitchen.server.queue.in_flight == 1)
+
+        async def sip() -> None:
+            with contextlib.suppress(ConnectionError):
+                while await loop.sock_recv(sock, 1):  # noqa: ASYNC110 - it is slow
+                    await asyncio.sleep(0.05)
+
+        sipping = asyncio.create_task(sip())
+        await asyncio.sleep(1)
+        assert kitchen.server.queue.in_flight == 1, "while nobody waits it is in nobody's way"
+        assert (await kitchen.ask("/next")).status == 200
+        assert ended.is_set()
+        sipping.cancel()
 
 
 async def test_requests_without_end_from_a_caller_that_reads_nothing_are_not_answered_for_ever(

@@ -157,6 +157,14 @@ class Front:
 
     # For the route
 
+    def end_if_it_takes_little(self, now: float) -> None:
+        """Ends a caller that has a slot and takes so little of its answer that others need not
+        wait for it."""
+        active = self._active
+        has_slot = active is not None and active.ticket is not None
+        if has_slot and self._patience.takes_little(now, self._unsent_bytes):
+            self.cut()
+
     def turn_away(self, error: GatewayError) -> None:
         """Answers with the error before anything was read, and closes."""
         self._say(error)
@@ -252,9 +260,11 @@ class Front:
     def pause_writing(self) -> None:
         self.write_paused = True
         self._patience.full(self._loop.time(), self._unsent_bytes)
+        self.server.incoming.full(self)
 
     def resume_writing(self) -> None:
         self.write_paused = False
+        self.server.incoming.taken(self)
         if self._active is not None and self._active.upstream is not None:
             self._active.upstream.resume_reading()
         self._advance()
@@ -264,6 +274,8 @@ class Front:
         self._closed = True
         self._reader = None  # which knows this front: nothing is left for the collector
         self.server.callers.closed(self)
+        if self.write_paused:
+            self.server.incoming.taken(self)
         if self._lingering is not None:
             self._lingering.cancel()
         if self._half_close is not None:

@@ -1,4 +1,5 @@
-"""When a route looks at the requests whose bodies still come, and what becomes of them."""
+"""When a route looks at slow callers, those whose bodies still come above all, and what becomes of
+them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from hotplate.serving.gateway.spool import Spool, SpoolRoom
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.exchange import Exchange
+    from hotplate.serving.gateway.front import Front
     from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.sending import Sending
 
@@ -28,6 +30,8 @@ class Incoming:
         self._arrivals: Arrivals[Sending] = Arrivals(lambda: server.limits)
         self._entries = Alarm(self._let_in)
         self._stalls = Alarm(self._end_stalled)
+        self._full: set[Front] = set()
+        """Callers who have not taken what was written to them."""
         self._held_bytes = 0
         """In memory, of all that wait for their bodies."""
         self._room = SpoolRoom(lambda: server.limits.spool_bytes)
@@ -76,6 +80,18 @@ class Incoming:
         """A request waits for a slot that one of these may have."""
         if self._arrivals.any_inside:
             self._stalls.set(self._arrivals.next_stall_at(now))
+        elif self._full:
+            self._stalls.set(now + self._server.limits.stall_s / 4)
+
+    def full(self, front: Front) -> None:
+        """The caller has not taken what was written, and its replica may wait for that."""
+        self._full.add(front)
+        if self._server.queue.queued:
+            self.others_wait(self._loop.time())
+
+    def taken(self, front: Front) -> None:
+        """The caller has taken it, or has left."""
+        self._full.discard(front)
 
     def slot_freed(self) -> None:
         """Somebody may go for a slot."""
@@ -144,7 +160,8 @@ class Incoming:
             self._entries.set(at)
 
     def _end_stalled(self) -> None:
-        """While others wait, a body that stands still must not have a slot."""
+        """While others wait, a body that stands still must not have a slot, nor a caller who does
+        not take the answer."""
         server = self._server
         if not server.queue.queued:
             return
@@ -156,4 +173,6 @@ class Incoming:
                     f"{limits.slow_bytes_per_s} bytes/s, while others wait; send it again at once."
                 )
             )
+        for front in list(self._full):
+            front.end_if_it_takes_little(now)
         self.others_wait(now)

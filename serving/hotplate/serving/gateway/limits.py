@@ -51,6 +51,9 @@ class Limits:
     """Time that may pass between two pieces of a body; above it 408."""
     take_s: float = 30.0
     """A caller that takes no byte of its answer for this long is cut off."""
+    take_stall_s: float = 10.0
+    """While others wait for a slot, one that takes none for this long, or since then fewer than
+    `slow_bytes_per_s`."""
     sweep_s: float = 2.0
     """How often slow and idle callers are looked for, while there are any callers."""
     abandon_s: float = 10.0

@@ -11,6 +11,8 @@ class Patience:
 
     __slots__ = (
         "_arriving_since",
+        "_full_at",
+        "_full_bytes",
         "_in_head",
         "_limits",
         "_read_at",
@@ -28,6 +30,9 @@ class Patience:
         self._unsent_bytes = 0
         self._taken_at = 0.0
         """When the caller took something last, of which `_unsent_bytes` are left."""
+        self._full_at = 0.0
+        self._full_bytes = 0
+        """What waited for the caller when nothing more was to be written, and since when."""
 
     # Sending
 
@@ -80,9 +85,17 @@ class Patience:
     def full(self, now: float, unsent_bytes: int) -> None:
         """So much waits for the caller that nothing more is to be written."""
         self._taken_at, self._unsent_bytes = now, unsent_bytes
+        self._full_at, self._full_bytes = now, unsent_bytes
 
     def takes_nothing(self, now: float, unsent_bytes: int) -> bool:
         """Whether the caller has taken no byte of what waits for too long."""
         if unsent_bytes < self._unsent_bytes:
             self._taken_at, self._unsent_bytes = now, unsent_bytes
         return now - self._taken_at >= self._limits.take_s
+
+    def takes_little(self, now: float, unsent_bytes: int) -> bool:
+        """Whether the caller, of whom nothing more is to be written, takes so little that others
+        need not wait for it."""
+        limits = self._limits
+        taken = max(0, self._full_bytes - unsent_bytes)
+        return now - self._full_at >= limits.take_stall_s + taken / limits.slow_bytes_per_s
