@@ -15,8 +15,8 @@ REQUIREMENTS = {
 """What each package's line of the requirements is, in the order that makes one environment."""
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-NUMBERS = 22
-"""Bits of a process id."""
+NUMBERS, NAMESPACES = 22, 32
+"""Bits of a process id, and of the number of a namespace."""
 
 IMAGE = f"""
 from __future__ import annotations
@@ -34,8 +34,11 @@ image.python_packages({", ".join(map(repr, REQUIREMENTS.values()))})
 
 
 def me() -> int:
-    \"\"\"This process, by a number that no other of this machine has, whatever it sees of it.\"\"\"
-    return os.stat("/proc/self/ns/pid").st_ino << {NUMBERS} | os.getpid()
+    \"\"\"A number that no other process of this machine has or has had, wherever it lives.\"\"\"
+    with open("/proc/self/stat") as file:
+        started = int(file.read().rpartition(")")[2].split()[19])
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return (started << {NAMESPACES} | namespace) << {NUMBERS} | os.getpid()
 """
 
 KITCHEN = (

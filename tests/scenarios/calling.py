@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from tests.patience import PATIENCE_S
-from tests.scenarios.bentos import NUMBERS
+from tests.scenarios.bentos import NAMESPACES, NUMBERS
 from tests.scenarios.platform_process import until
 
 
@@ -25,7 +25,8 @@ def process_of(me: int) -> int:
 
     0 where it has ended.
     """
-    namespace, inside = me >> NUMBERS, me & (1 << NUMBERS) - 1
+    inside = me & (1 << NUMBERS) - 1
+    namespace = me >> NUMBERS & (1 << NAMESPACES) - 1
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):
             numbers = status.read_text().partition("NSpid:")[2].split("\n")[0].split()

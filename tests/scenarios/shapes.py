@@ -74,7 +74,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
             os._exit(9)
         began = time.time()
         time.sleep(float(self.path.partition("?")[2] or 0))
-        me = os.stat("/proc/self/ns/pid").st_ino << 22 | os.getpid()
+        with open("/proc/self/stat") as file:
+            started = int(file.read().rpartition(")")[2].split()[19])
+        me = (started << 32 | os.stat("/proc/self/ns/pid").st_ino) << 22 | os.getpid()
         body = f"{me} {began} {time.time()}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

@@ -64,7 +64,7 @@ class Vandal:
                 os.write(writer, str(me()).encode())
                 os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DAEMON], {})
             os.close(writer)
-            found.append(int(os.read(reader, 30)))
+            found.append(int(os.read(reader, 60)))
             os.close(reader)
         return found
 """
