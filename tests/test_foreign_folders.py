@@ -101,10 +101,6 @@ OURS = {
     "deploy/entrance/devices.py": INSIDE,
     "deploy/entrance/enter.py": INSIDE,
     "deploy/entrance/mounts.py": INSIDE,
-    "deploy/ids.py": Ours(
-        "whose files are, of open folders, following no link",
-        {"_own": "os.chown os.fwalk os.stat"},
-    ),
     "deploy/inspection.py": Ours("folders that the doctor makes, for a burglar of its own"),
     "deploy/machine.py": KERNEL,
     "deploy/process_table.py": KERNEL,

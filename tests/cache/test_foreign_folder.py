@@ -284,3 +284,21 @@ def test_a_folder_is_made_where_no_link_is(folder: Path, secret: Path) -> None:
         with pytest.raises(OSError):
             theirs.make_folder("tmp", 0o1777)
     assert secret.stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_is_given_to_a_user_is_what_lies_there_and_has_no_other_name(
+    folder: Path, secret: Path
+) -> None:
+    (folder / "below").mkdir()
+    (folder / "below" / "file").touch()
+    (folder / "link").symlink_to(secret / "file")
+    (folder / "name").hardlink_to(secret / "file")
+    with ForeignFolder.open(folder) as theirs:
+        theirs.give(4711, linked=False)
+    given = {path for path in (folder, *folder.rglob("*")) if path.lstat().st_uid == 4711}
+    assert given == {folder, folder / "below", folder / "below" / "file", folder / "link"}
+    assert (secret / "file").stat().st_uid == 0
+    with ForeignFolder.open(folder) as theirs:
+        theirs.give(0, linked=True)
+    assert {path.lstat().st_uid for path in (folder, *folder.rglob("*"))} == {0}

@@ -85,6 +85,17 @@ async def test_the_interpreter_is_ours_whatever_a_build_has_put_there(tmp_path: 
     assert not list((tmp_path / "environments").glob("*/*/ready"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's builds are other users'")
+async def test_an_environment_without_bottom_is_refused(tmp_path: Path, walls: Walls) -> None:
+    dig = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]"
+    image = commands(f'cd $VIRTUAL_ENV && python -c "{dig}"')
+    bento = bento_with_wheel(tmp_path / "bento", image=image)
+    environments = environments_in(tmp_path, walls)
+    with pytest.raises(EnvironmentFailed, match="folders below each other"):
+        await ensure(environments, bento)
+    assert not list((tmp_path / "environments").glob("*/*/*/venv")), "nothing of it is left"
+
+
 async def test_a_replica_is_shown_the_interpreter_of_the_build_whatever_bin_python_leads_to(
     tmp_path: Path,
 ) -> None:

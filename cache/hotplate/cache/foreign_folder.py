@@ -159,6 +159,30 @@ class ForeignFolder:
             raise _not_regular(name)
         os.rename(part, part, src_dir_fd=self._fd, dst_dir_fd=to._fd)
 
+    def give(self, owner: int, *, linked: bool) -> None:
+        """Make it, and all that is in it, that user's and group's; `linked` = files that have other
+        names, too: elsewhere those may be somebody else's.
+
+        Raises OSError where there are more than `DEPTH` folders below each other.
+        """
+        self._give(owner, linked, DEPTH)
+
+    def _give(self, owner: int, linked: bool, depth: int) -> None:
+        if depth < 0:
+            raise OSError(errno.ELOOP, f"more than {DEPTH} folders below each other")
+        os.chown(self._fd, owner, owner)
+        with os.scandir(self._fd) as entries:
+            for entry in entries:
+                self._check_time()
+                if entry.is_dir(follow_symlinks=False):
+                    with self.folder(entry.name) as folder:
+                        folder._give(owner, linked, depth - 1)
+                    continue
+                about = entry.stat(follow_symlinks=False)
+                shared = stat.S_ISREG(about.st_mode) and about.st_nlink > 1
+                if about.st_uid != owner and (linked or not shared):
+                    os.chown(entry.name, owner, owner, dir_fd=self._fd, follow_symlinks=False)
+
     def _files(self, below: str, counts: list[int], depth: int) -> Iterator[tuple[str, int]]:
         if depth < 0:
             raise OSError(errno.ELOOP, f"more than {DEPTH} folders below each other")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import random
-import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+
+from hotplate.cache.foreign_folder import REMOVAL_S, ForeignFolder
 
 BUILDS = 0x70000000
 """The first id of what no replica is: builds, which come and go."""
@@ -37,7 +38,8 @@ def give(folder: Path, first: int) -> None:
     Links are not followed. A file with a second name is left alone: elsewhere it is somebody
     else's.
     """
-    _own(folder, first, lambda about: stat.S_ISREG(about.st_mode) and about.st_nlink > 1)
+    with ForeignFolder.open(folder, REMOVAL_S) as opened:
+        opened.give(first, linked=False)
 
 
 def take(folder: Path) -> None:
@@ -45,13 +47,5 @@ def take(folder: Path) -> None:
 
     Whatever other names a file has: from now on nobody changes it under them either.
     """
-    _own(folder, os.geteuid(), lambda about: False)
-
-
-def _own(folder: Path, owner: int, spared: Callable[[os.stat_result], bool]) -> None:
-    for _, folders, files, descriptor in os.fwalk(folder):
-        os.chown(descriptor, owner, owner)
-        for name in (*folders, *files):
-            about = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            if about.st_uid != owner and not spared(about):
-                os.chown(name, owner, owner, dir_fd=descriptor, follow_symlinks=False)
+    with ForeignFolder.open(folder, REMOVAL_S) as opened:
+        opened.give(os.geteuid(), linked=True)

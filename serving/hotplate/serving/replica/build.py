@@ -76,7 +76,13 @@ class Build:
                 "(build_timeout_s); find out in its log what it waits for, or raise the limit."
             ) from None
         await foreign_folder.aside(self._check)
-        await self._ground.workshop.take(self.found.root)
+        try:
+            await self._ground.workshop.take(self.found.root)
+        except OSError as error:
+            raise EnvironmentFailed(
+                f"The environment cannot be used as it was built ({error.strerror}); have the "
+                "bento's commands leave it as packages do."
+            ) from error
 
     async def close(self, *, failed: bool) -> None:
         """Remove what only the build needed; all of it if it `failed`."""
