@@ -147,6 +147,26 @@ def admit(
     )
 
 
+def admit_again(
+    route: Route,
+    request: RequestHead,
+    *,
+    ready: bool,
+    limits: Limits,
+    task: TaskCall | None,
+) -> Local | Terms:
+    """As `admit`, which is asked once of a head that comes again and again (`head_memo.py`)."""
+    made = request.made
+    if made.route is route and made.ready == ready and task is None:
+        known = made.terms
+        if known is not None:
+            return known
+    terms = admit(route, request, ready=ready, limits=limits, task=task)
+    if isinstance(terms, Terms) and task is None:
+        made.route, made.ready, made.terms = route, ready, terms
+    return terms
+
+
 def takes_authorization(route: Route, request: RequestHead) -> bool:
     """Whether a replica gets the request's `Authorization`, which else is the gateway's alone."""
     if route.relayed:

@@ -49,6 +49,7 @@ MODULES = (
     "load_times",
     "multipart",
     "order",
+    "own_answers",
     "patience",
     "phase",
     "pool",

@@ -7,11 +7,11 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from hotplate.serving.gateway.admission import Local
-from hotplate.serving.gateway.answer_head import error_body, own_answer
-from hotplate.serving.gateway.cors import answer_lines
+from hotplate.serving.gateway.answer_head import error_body
 from hotplate.serving.gateway.errors import BadRequest, GatewayError
 from hotplate.serving.gateway.exchange import Exchange
 from hotplate.serving.gateway.half_close import CONTINUE, HalfClose
+from hotplate.serving.gateway.own_answers import last_answer, local_answer
 from hotplate.serving.gateway.patience import Patience
 from hotplate.serving.gateway.request_head import RequestHead
 from hotplate.serving.gateway.request_reader import RequestReader
@@ -82,6 +82,15 @@ class Front:
 
     def answer_error(self, exchange: Exchange, error: GatewayError) -> None:
         self.answer_local(exchange, Local(error_body(error), error.status), error.retry_after_s)
+
+    def answer_local(
+        self, exchange: Exchange, local: Local, retry_after_s: float | None = None
+    ) -> None:
+        exchange.keep_alive = exchange.keep_alive and exchange.request_done and not self.parting
+        self.write(local_answer(self.server, exchange, local, retry_after_s))
+        now = self._loop.time()
+        self.server.told(exchange, now)
+        self.finished(exchange, now)
 
     def finished(self, exchange: Exchange, now: float) -> None:
         """The exchange's answer has been written whole."""
@@ -167,7 +176,7 @@ class Front:
 
     def turn_away(self, error: GatewayError) -> None:
         """Answers with the error before anything was read, and closes."""
-        self._say(error)
+        self.write(last_answer(self.server, self.peer, error))
         self.close()
 
     @property
@@ -303,13 +312,7 @@ class Front:
         """Whether an interim answer may be written now, and it matters whether the caller has left.
         Once an answer is under way, a write that fails tells that."""
         active = self._active
-        return (
-            active is not None
-            and not active.answered
-            and active.can_be_left
-            and not active.request.http10
-            and not self._unsent_bytes
-        )
+        return active is not None and active.takes_interim_answers and not self._unsent_bytes
 
     def _close_if_answered(self) -> None:
         if self._active is None and not self._ahead:
@@ -422,49 +425,9 @@ class Front:
         sending = active is not None and active is self._reading and active.receiving
         return self._patience.slow(now, sending=sending)
 
-    def answer_local(
-        self, exchange: Exchange, local: Local, retry_after_s: float | None = None
-    ) -> None:
-        request = exchange.request
-        exchange.keep_alive = exchange.keep_alive and exchange.request_done and not self.parting
-        self.server.counters.answered(local.status)
-        exchange.status, exchange.sent_bytes = local.status, len(local.body)
-        self.write(
-            own_answer(
-                local.status,
-                local.body,
-                method=request.method,
-                keep_alive=exchange.keep_alive,
-                http10=request.http10,
-                request_id=exchange.request_id,
-                retry_after_s=retry_after_s,
-                more=local.lines or answer_lines(self.server.route.cors, request),
-            )
-        )
-        now = self._loop.time()
-        self.server.told(exchange, now)
-        self.finished(exchange, now)
-
     def _end_with(self, error: BadRequest) -> None:
-        self._say(error)
+        self.write(last_answer(self.server, self.peer, error))
         self._linger()
-
-    def _say(self, error: GatewayError) -> None:
-        self.server.counters.refused(error.code)
-        self.server.counters.answered(error.status)
-        body = error_body(error)
-        if self.server.access_log is not None:
-            self.server.access_log.write(
-                self.server.route.name, self.peer, status=error.status, size_bytes=len(body)
-            )
-        self.write(
-            own_answer(
-                error.status,
-                body,
-                keep_alive=False,
-                retry_after_s=error.retry_after_s,
-            )
-        )
 
     def _linger(self) -> None:
         """Reads on for a moment: closing on unread bytes would take the answer away again. That

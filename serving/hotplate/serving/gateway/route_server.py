@@ -9,11 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from hotplate.serving.gateway.access_log import AccessLog
-from hotplate.serving.gateway.admission import (
-    Local,
-    Terms,
-    admit,
-)
+from hotplate.serving.gateway.admission import Local, Terms, admit_again
 from hotplate.serving.gateway.alarm import Alarm
 from hotplate.serving.gateway.bequest import Bequest
 from hotplate.serving.gateway.callers import Callers
@@ -244,16 +240,13 @@ class RouteServer:
         return not self.closing and isinstance(terms, Terms) and terms.needs_slot
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
-        request, route, ready = exchange.request, self.route, self.queue.ready
-        made = request.made
-        if made.route is route and made.ready == ready and exchange.task is None:
-            known = made.terms
-            if known is not None:
-                return known
-        terms = admit(route, request, ready=ready, limits=self.limits, task=exchange.task)
-        if isinstance(terms, Terms) and exchange.task is None:
-            made.route, made.ready, made.terms = route, ready, terms
-        return terms
+        return admit_again(
+            self.route,
+            exchange.request,
+            ready=self.queue.ready,
+            limits=self.limits,
+            task=exchange.task,
+        )
 
     def enter(self, run: TaskRun) -> bool:
         """A task waits for a slot, for as long as it takes; False = not here, or not now."""

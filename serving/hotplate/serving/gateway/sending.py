@@ -199,6 +199,11 @@ class Sending:
             return upstream.tells
         return ticket is None or ticket.replica is None
 
+    @property
+    def takes_interim_answers(self) -> bool:
+        """Whether one may be written to its caller, and it matters whether the caller has left."""
+        return not self.answered and self.can_be_left and not self.request.http10
+
     # The replica's side
 
     def go(self, upstream: Upstream) -> None:
