@@ -17,7 +17,7 @@ import pytest
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.entrance.plan import CALLS, DEVICES, FILES, LIMITS, PROCESSES, USERS
-from hotplate.deploy.ids import BUILDS, range_of
+from hotplate.deploy.ids import BUILDS, SHARED, range_of
 from hotplate.deploy.local import LocalEngine
 from hotplate.deploy.process_table import is_first, marked, session_members, stat_of
 from hotplate.deploy.standby_settings import StandbyMode, StandbySettings
@@ -108,6 +108,23 @@ tell(
             "tell(wrote=outcome(lambda: write(sys.argv[1])))", shared / "new", writes=[str(shared)]
         )
         assert seen["wrote"] == 4 and (shared / "new").read_text() == "mine"
+
+    def test_that_are_shown_to_write_by_all_are_whoevers_writes_there(self, models: Place) -> None:
+        shared = models.data / "models/mine"
+        if models.user == 0:
+            os.chown(shared, SHARED, SHARED)
+        code = (
+            "tell(own=os.stat(sys.argv[1]).st_uid == os.getuid(), "
+            "wrote=outcome(lambda: open(sys.argv[2], 'a').write('mine')), "
+            "map=read('/proc/self/uid_map').split())"
+        )
+        first, second = (
+            models.look(code, shared, shared / "new", shared=[str(shared)]) for _ in range(2)
+        )
+        assert (first["map"] != second["map"]) == (models.user == 0)
+        assert [first["own"], second["own"], first["wrote"], second["wrote"]] == [1, 1, 4, 4]
+        new = shared / "new"
+        assert (new.read_text(), new.stat().st_uid) == ("minemine", models.user or SHARED)
 
     def test_of_the_machine_are_only_read(self, here: Place) -> None:
         """Even where the platform's user may write them."""

@@ -94,6 +94,7 @@ class Place:
             "data": str(self.data),
             "argv": [*PYTHON, HELPERS + code, *map(str, arguments)],
             "view": asdict(view),
+            "shared": shown.get("shared", ()),
             "without": self.without,
             "env": self.env,
             "adopted": self.adopted,
@@ -151,7 +152,7 @@ async def main() -> None:
     view = View(
         **given | {"reads": tuple(given["reads"]), "writes": tuple(given["writes"])} | lists
     )
-    walls = Walls([Path(job["data"])])
+    walls = Walls([Path(job["data"])], writes=job["shared"])
     if walls.refusals:
         print(f"walls cannot be put up here: {walls.refusals}", file=sys.stderr)
         sys.exit(77)

@@ -16,6 +16,8 @@ from hotplate.cache.foreign_folder import REMOVAL_S, ForeignFolder
 BUILDS = 0x70000000
 """The first id of what no replica is: builds, which come and go."""
 _SIZE = 65_536
+SHARED = BUILDS + _SIZE
+"""Of whose files are what all replicas may write, as `replica_writes` says: nobody runs as them."""
 _END = 0x80000000
 
 
@@ -25,9 +27,10 @@ def range_of(owner: int) -> int | None:
 
 
 def free_range(owners: Iterable[int], rng: random.Random) -> int:
-    """The first id of a range that none of these owners is in, and that is not that of builds."""
+    """The first id of a range that none of these owners is in, above those of builds and of shared
+    files."""
     taken = {range_of(owner) for owner in owners}
-    while (first := rng.randrange(BUILDS + _SIZE, _END, _SIZE)) in taken:
+    while (first := rng.randrange(SHARED + _SIZE, _END, _SIZE)) in taken:
         pass
     return first
 

@@ -24,7 +24,7 @@ from hotplate.deploy.entering import Entering
 from hotplate.deploy.entrance import plan
 from hotplate.deploy.entrance.door import SHOWN
 from hotplate.deploy.errors import SpawnFailed
-from hotplate.deploy.ids import BUILDS, free_range, give, range_of, take
+from hotplate.deploy.ids import BUILDS, SHARED, free_range, give, range_of, take
 from hotplate.deploy.private_places import hidden_places, needed_of_them
 from hotplate.deploy.processes import Process, launch, until_reaped
 from hotplate.deploy.view import View
@@ -160,18 +160,21 @@ class Walls:
 
     def _lines(self, view: View, first: int, up: Iterable[str]) -> list[plan.Line]:
         places = hidden_places()
-        ours = ((plan.READ, self._reads), (plan.WRITE, self._writes))
+        ours = ((plan.READ, "", self._reads), (plan.WRITE, plan.SHARED, self._writes))
         lines = [(plan.WALL, wall, "") for wall in up]
         lines += [(plan.HIDE, str(path), "") for path in (*self._hidden, *places)]
         lines += [(plan.READ, path, "") for path in needed_of_them()]
         lines += [
-            (verb, path, "") for verb, paths in ours for path in paths if os.path.exists(path)
+            (verb, path, whose)
+            for verb, whose, paths in ours
+            for path in paths
+            if os.path.exists(path)
         ]
         lines += [(plan.READ, path, "") for path in view.reads]
         lines += [(plan.WRITE, path, "") for path in view.writes]
         lines += [(plan.LAYER, folder, own) for folder, own in view.layers]
         lines += [(plan.OWN, view.own, "")] if view.own else []
-        lines += [(plan.IDS, str(first), "")] if first and plan.USERS in up else []
+        lines += [(plan.IDS, str(first), str(SHARED))] if first and plan.USERS in up else []
         if plan.CALLS in up:
             lines.append((plan.FILTER, self._filter, _filter_call()))
         return lines

@@ -15,6 +15,8 @@ from hotplate.deploy.entrance.plan import LIMITS, Plan
 
 IDS = 65_536
 """So many users and groups are there inside."""
+_IDS_END = 1 << 31
+"""Above all ids that anybody has."""
 PROCESSES_MAX = 4096
 FILES_MAX = 65_536
 _LIMITS = {
@@ -32,8 +34,13 @@ _GUARDS = 35
 """CAP_WAKE_ALARM, which gives nothing here: whoever has it cannot be traced by who does not."""
 
 
-def separate_users(kernel: Kernel, first: int, *, limited: bool) -> int:
+def separate_users(
+    kernel: Kernel, first: int, shared: int | None = None, *, limited: bool = False
+) -> int:
     """A namespace, as a descriptor, in which our ids from `first` on are 0 and on. Raises OSError.
+
+    With `shared` all ids are what they are outside, but those from `first` and from `shared` on
+    stand for each other.
 
     It is made by the user `first`: no more processes than that one may have are in it, whoever they
     become there.
@@ -59,7 +66,7 @@ def separate_users(kernel: Kernel, first: int, *, limited: bool) -> int:
         if os.read(made[0], 1):
             for name in ("gid_map", "uid_map"):
                 with open(f"/proc/{helper}/{name}", "w") as file:
-                    file.write(f"0 {first} {IDS}")
+                    file.write(_lines(first, shared))
             descriptor = os.open(f"/proc/{helper}/ns/user", os.O_RDONLY)
     finally:
         os.close(made[0])
@@ -69,6 +76,22 @@ def separate_users(kernel: Kernel, first: int, *, limited: bool) -> int:
         number = os.waitstatus_to_exitcode(status)
         raise OSError(number, os.strerror(number), "users of its own")
     return descriptor
+
+
+def _lines(first: int, shared: int | None) -> str:
+    """Of a map of ids: from which on inside, from which on outside, how many."""
+    if shared is None:
+        return f"0 {first} {IDS}"
+    low, high = sorted((first, shared))
+    between, after = low + IDS, high + IDS
+    extents = [
+        (0, 0, low),
+        (low, high, IDS),
+        (between, between, high - between),
+        (high, low, IDS),
+        (after, after, _IDS_END - after),
+    ]
+    return "\n".join(f"{inside} {outside} {count}" for inside, outside, count in extents if count)
 
 
 def confine(

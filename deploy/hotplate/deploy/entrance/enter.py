@@ -102,13 +102,23 @@ class Walled:
             _leave_as_we_are(kernel)
         kernel.set_attributes("/", private=True)
         files = Files(kernel, plan)
-        files.make(self._users)
+        files.make(self._users, self._sharers())
         if PROCESSES not in plan.walls:  # processes change there what is theirs
             kernel.set_attributes("/proc", 0, READ_ONLY)
         os.chdir(here)  # else "..", from where we stood before, would lead behind the walls
         self._groups = files.groups
         if self._door >= 0:
             self._leave_at_door(files)
+
+    def _sharers(self) -> int:
+        """The namespace for what all programs write, a descriptor; -1 = there is none."""
+        plan = self._plan
+        if not plan.first_shared_id or not plan.shared:
+            return -1
+        try:
+            return separate_users(self._kernel, plan.first_id, plan.first_shared_id)
+        except OSError:
+            return -1  # our own ids are too few: then what each has made is its own
 
     def _leave_at_door(self, files: Files) -> None:
         os.set_inheritable(self._door, False)

@@ -48,12 +48,18 @@ class Files:
         """Whom a program has to belong to for its devices."""
         return self._devices.groups if self._devices is not None else []
 
-    def make(self, users: int) -> None:
-        """`users` is the namespace of the program's ids, a descriptor, or -1 where it is ours."""
+    def make(self, users: int, sharers: int = -1) -> None:
+        """`users` is the namespace of the program's ids, a descriptor, or -1 where it is ours.
+
+        `sharers`: the same, for what it shares with others; -1 where there is none.
+        """
         kernel, plan = self._kernel, self._plan
         shown = [
             (path, self._copy(path, verb)) for path, verb in plan.shown if self._is_new(path, verb)
         ]
+        for path, tree in shown if sharers >= 0 else []:
+            if path in plan.shared:
+                self._own(tree, sharers)
         own = self._copy(plan.own, WRITE) if plan.own else -1
         temporary = {path: self._copy(f"{plan.own}/tmp", WRITE) for path in self._temporary}
         layers = {path: (self._layer(path, users), more) for path, more in plan.layers}
@@ -111,7 +117,7 @@ class Files:
         return tree
 
     def _own(self, tree: int, users: int) -> None:
-        """Have root's files there be of whoever is root inside."""
+        """Have files there be theirs that the namespace says: root's, say, its own root's."""
         try:
             self._kernel.set_attributes(tree, ID_MAPPED, users=users)
         except OSError:

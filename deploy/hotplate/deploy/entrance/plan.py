@@ -13,13 +13,16 @@ WALL = "wall"
 HIDE = "hide"
 """That folder is empty but for what is shown."""
 READ, WRITE = "read", "write"
-"""Show that path."""
+"""Show that path; one to write may be `SHARED`."""
+SHARED = "shared"
+"""With all other programs, whose files there are each other's."""
 LAYER = "layer"
 """Show that folder, with what is written there in the second one."""
 OWN = "own"
 """The program's own folder."""
 IDS = "ids"
-"""The first of the ids outside that are 0 and on inside."""
+"""The first of the ids outside that are 0 and on inside; and that of those to whom belongs what all
+programs share."""
 VARIABLE = "variable"
 """Of the program's environment: its name, and its value."""
 FILTER = "filter"
@@ -48,8 +51,10 @@ class Plan:
         self.walls = {value for verb, value, _ in lines if verb == WALL}
         self.hidden = sorted(value for verb, value, _ in lines if verb == HIDE)
         self.shown = sorted((value, verb) for verb, value, _ in lines if verb in (READ, WRITE))
+        self.shared = {value for verb, value, more in lines if (verb, more) == (WRITE, SHARED)}
         self.layers = sorted((value, more) for verb, value, more in lines if verb == LAYER)
         self.own = "".join(value for verb, value, _ in lines if verb == OWN)
         self.environment = {name: value for verb, name, value in lines if verb == VARIABLE}
-        self.first_id = int(next((value for verb, value, _ in lines if verb == IDS), "0"))
+        ids = next(((value, more) for verb, value, more in lines if verb == IDS), ("0", "0"))
+        self.first_id, self.first_shared_id = map(int, ids)
         self.filter = next(((value, more) for verb, value, more in lines if verb == FILTER), None)
