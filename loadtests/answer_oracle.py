@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ class Wire(asyncio.Transport):
     """A connection that takes everything and keeps it. It is its own socket, on which nothing is
     ever to be read."""
 
+    family = socket.AF_INET
     _quiet = os.pipe()
 
     def __init__(self) -> None:
