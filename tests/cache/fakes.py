@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -256,13 +254,3 @@ def content(*path: str | Path) -> bytes | None:
 
 def exists(*path: str | Path) -> bool:
     return Path(*path).exists()
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """Another name of `path`, short enough for a socket's address (108 bytes)."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

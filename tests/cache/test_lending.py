@@ -23,7 +23,8 @@ from hotplate.cache.door import Door
 from hotplate.cache.errors import CacheError, TooMany
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.reader import open_file
-from tests.cache.fakes import publish, random_bytes, short_path
+from hotplate.cache.unix_address import short_path
+from tests.cache.fakes import publish, random_bytes
 from tests.patience import PATIENCE_S
 from tests.security.as_user import __file__ as AS_USER
 

@@ -18,6 +18,7 @@ from hotplate.cache.client import AgentClient, Tree
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origin import FsspecOrigin
 from hotplate.cache.reader import RemoteFile, open_file
+from hotplate.cache.unix_address import short_path
 from tests.cache.fakes import (
     OriginServer,
     PacedOrigin,
@@ -25,7 +26,6 @@ from tests.cache.fakes import (
     content,
     publish,
     random_bytes,
-    short_path,
 )
 from tests.patience import PATIENCE_S
 

@@ -15,7 +15,6 @@ from hotplate.deploy.engine import ReplicaState, Workload, WorkloadKey
 from hotplate.deploy.errors import UnknownReplica
 from hotplate.platform.controller.live import live_json
 from hotplate.platform.controller.loading import Loader
-from hotplate.platform.store.records import Wanted
 from hotplate.serving.gateway.routes import RouteDemand
 from tests.fakes import FakeEngine
 from tests.platform.cloud import MANIFEST
@@ -394,53 +393,6 @@ async def test_a_log_is_asked_for_by_its_own_deployment(world: World) -> None:
     for deployment, replica in ((echo.id, theirs), (12345, theirs), (echo.id, "absent")):
         with pytest.raises(UnknownReplica):
             await world.controller.logs(deployment, replica, 9)
-
-
-async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
-    store = QuickStore(tmp_path / "hotplate.db")
-    engine = FakeEngine()
-    first = World(store, engine)
-    async with running(first):
-        made = first.deploy(least=1)
-        await until(lambda: first.status(made) == "running")
-    kept = list(engine.found)
-    second = World(store, engine)
-    async with running(second):
-        await until(lambda: second.gateway.routed() == kept)
-        assert engine.settled
-        assert list(engine.found) == kept
-        assert made.wanted is Wanted.RUNNING
-    store.close()
-
-
-async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_down_in_panic(
-    tmp_path: Path,
-) -> None:
-    store = QuickStore(tmp_path / "hotplate.db")
-    engine = FakeEngine()
-    first = World(store, engine)
-    async with running(first):
-        scaling = {"min_replicas": 0, "max_replicas": 9}
-        services = {"services": {"Echo": {"scaling": scaling}}}
-        made = store.create_deployment(first.user, "echo", first.bento("v1"), services)
-        first.controller.poke(made.id)
-        await until(lambda: first.status(made) == "running")
-        await first.gateway.report(default__echo=RouteDemand(queued=3, service_s=30))
-        await until(lambda: len(engine.found) == 3)
-        name = f"decider/{made.uid}/Echo"
-        await until(lambda: (store.learnt(name) or {}).get("service_s") == 30)
-    learnt = store.learnt(name)
-    assert learnt["cold_starts_s"], "the roll-out was one"
-    store.put_learnt(name, learnt | {"cold_starts_s": [4.0]})
-    second = World(store, engine)
-    async with running(second):
-        await until(lambda: "no report" not in store.decisions(made.id)[0].reason)
-        decision = store.decisions(made.id)[0]
-        assert (decision.desired, decision.demand, len(engine.found)) == (3, 0, 3)
-        await second.gateway.report(default__echo=RouteDemand(in_flight=3, queued=9))
-        await until(lambda: "1.25 x the 4 s" in store.decisions(made.id)[0].reason)
-        assert store.learnt(name)["service_s"] == 30
-    store.close()
 
 
 async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) -> None:
