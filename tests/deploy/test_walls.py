@@ -259,6 +259,21 @@ tell(
         assert seen["traced"] in (REFUSED, FORBIDDEN) and seen["memory"] in (REFUSED, FORBIDDEN)
         assert seen["there"] is None
 
+    MEMORY = """
+import subprocess
+uses = "import time; kept = bytearray(64 << 20); time.sleep(4)"
+env = {"HOTPLATE_REPLICA_DIR": sys.argv[1]} if sys.argv[1:] else {}
+tell(ended=subprocess.run([sys.executable, "-I", "-S", "-c", uses], env=env).returncode)
+"""
+
+    def test_that_shed_their_environment_are_held_to_its_memory(self, here: Place) -> None:
+        limited = replace(here, limit_bytes=48 << 20)
+        assert "used more than its 48 MiB" in limited.look(self.MEMORY)
+
+    def test_that_call_themselves_another_s_use_none_of_its_memory(self, here: Place) -> None:
+        limited = replace(here, limit_bytes=48 << 20, mark="/another's")
+        assert limited.look(self.MEMORY, "/another's") == {"ended": 0}
+
     DAEMON = """
 import fcntl
 lock = open("lock", "w")

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.enclosure import Watched
+from hotplate.deploy.guard import until_excess
 from hotplate.deploy.processes import Process
 from hotplate.deploy.view import View
 from hotplate.deploy.walls import Walls
@@ -73,6 +74,10 @@ class Place:
     """Whether somebody else than who has started it waits for its end."""
     env: Mapping[str, str] = field(default_factory=dict)
     """More variables of the program."""
+    limit_bytes: int = 0
+    """Of its memory, which is watched; it is ended when it uses more."""
+    mark: str = ""
+    """By which its processes are found, if that is not its own folder."""
 
     @property
     def data(self) -> Path:
@@ -98,6 +103,8 @@ class Place:
             "without": self.without,
             "env": self.env,
             "adopted": self.adopted,
+            "limit_bytes": self.limit_bytes,
+            "mark": self.mark or str(self.own),
         }
         said = subprocess.run(
             [*_launcher(self.user), sys.executable, "-m", "tests.deploy.walled"],
@@ -161,17 +168,23 @@ async def main() -> None:
     walls.claim(own, [own])
     env = {"HOTPLATE_REPLICA_DIR": view.own, "PATH": os.environ["PATH"], **job["env"]}
     with tempfile.NamedTemporaryFile(dir=own.parent) as log:
-        process = await walls.spawn(
-            job["argv"], env, own, log.name, view=view, enclosure=Watched([own], 0)
-        )
+        enclosure = Watched([Path(job["mark"])], job["limit_bytes"])
+        process = await walls.spawn(job["argv"], env, own, log.name, view=view, enclosure=enclosure)
         if job["adopted"]:
             process.leave()
             adopted = Process.adopt(process.pid, process.start_time, process.others)
             assert adopted is not None
             process = adopted
         own.joinpath("go").touch()
+        watch = asyncio.create_task(_watch(process, enclosure, job["limit_bytes"]))
         await process.wait()
-        print(log.read().decode())
+        watch.cancel()
+        print(json.dumps(excess) if (excess := enclosure.excess()) else log.read().decode())
+
+
+async def _watch(process: Process, enclosure: Watched, limit_bytes: int) -> None:
+    await until_excess(enclosure, limit_bytes)
+    await process.terminate(0)
 
 
 if __name__ == "__main__":

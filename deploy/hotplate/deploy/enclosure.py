@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hotplate.deploy.process_table import marked
+from hotplate.deploy.process_table import marked, with_namespaces
 from hotplate.deploy.processes import Others
 from hotplate.deploy.quantities import GIB
 
@@ -64,7 +64,7 @@ class Watched:
         return entrance((), self._limit_bytes)
 
     def members(self) -> Collection[int]:
-        return marked(REPLICA_DIR, self._marks)
+        return with_namespaces(marked(REPLICA_DIR, self._marks))
 
     def used_bytes(self) -> int:
         """What only its processes have: file pages, the arena's too, are not theirs."""

@@ -73,6 +73,25 @@ def marked(variable: str, values: Collection[str]) -> list[int]:
     return found
 
 
+def with_namespaces(pids: Collection[int]) -> set[int]:
+    """These processes, and all in the namespaces of which some of them are the first.
+
+    Not those of other namespaces: what they were started with, they may have been given there.
+    """
+    own = _namespace("self")
+    made = {_namespace(pid) for pid in filter(is_first, pids)} - {""}
+    inside = {pid for pid in _pids() if _namespace(pid) in made} if made else set()
+    return inside | {pid for pid in pids if _namespace(pid) == own}
+
+
+def _namespace(pid: int | str) -> str:
+    """Of processes, in which it is; "" where that cannot be seen."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:  # gone, or somebody else's
+        return ""
+
+
 def runs(pid: int) -> bool:
     """Whether it is there, and no zombie."""
     try:
