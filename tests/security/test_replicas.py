@@ -5,6 +5,10 @@ One file for all of it, since each worker of a test run has a platform of its ow
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import uuid
+
 from tests.security.evil import SECRET, attack
 from tests.security.grounds import Grounds
 
@@ -14,6 +18,15 @@ try:
         answer = file.read()
 except OSError as error:
     answer = error.strerror
+"""
+CALL_BY_NAME = """
+import socket
+with socket.socket(socket.AF_UNIX) as own:
+    try:
+        own.connect(chr(0) + "{name}")
+        answer = own.recv(100).decode()
+    except OSError as error:
+        answer = error.strerror
 """
 
 
@@ -25,3 +38,34 @@ class TestThePlatformsFiles:
     async def test_are_read_without_walls(self, open_field: Grounds) -> None:
         path = open_field.canary("engine/canary", SECRET)
         assert await attack(open_field.evil, READ.format(path=str(path))) == SECRET
+
+
+class TestAnAbstractName:
+    """By which X servers and message buses are called, that ask only whose user it is."""
+
+    async def test_of_the_machines_is_not_called(self, field: Grounds) -> None:
+        assert await call_by_name(field) == "Operation not permitted"
+
+    async def test_of_the_machines_is_called_without_walls(self, open_field: Grounds) -> None:
+        assert await call_by_name(open_field) == "come in"
+
+
+async def call_by_name(grounds: Grounds) -> str:
+    """What a replica hears from a service of this machine that asks nobody who calls."""
+    name = uuid.uuid4().hex
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(f"\0{name}")
+        service.listen()
+        asking = asyncio.create_task(attack(grounds.evil, CALL_BY_NAME.format(name=name)))
+        service.setblocking(False)
+        answering = asyncio.create_task(answer(service))
+        said = await asking
+        answering.cancel()
+        return str(said)
+
+
+async def answer(service: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    connection, _ = await loop.sock_accept(service)
+    with connection:
+        await loop.sock_sendall(connection, b"come in")

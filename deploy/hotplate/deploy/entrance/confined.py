@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from contextlib import suppress
 
 from hotplate.deploy.entrance.kernel import (
     NEWUSER,
@@ -11,7 +12,7 @@ from hotplate.deploy.entrance.kernel import (
     PR_SET_NO_NEW_PRIVS,
     Kernel,
 )
-from hotplate.deploy.entrance.plan import LIMITS, Plan
+from hotplate.deploy.entrance.plan import LIMITS, PROCESSES, Plan
 
 IDS = 65_536
 """So many users and groups are there inside."""
@@ -114,6 +115,9 @@ def confine(
         kernel.bound_capabilities(set(kept))
     kernel.set_capabilities(held & sum(1 << each for each in kept), inherited=guards)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if PROCESSES in plan.walls:
+        with suppress(OSError):  # an older kernel, or one that was told to do without
+            kernel.keep_to_own_names()
     if plan.filter is not None:
         instructions, numbers = plan.filter
         call, mode, flags = map(int, numbers.split())

@@ -25,6 +25,9 @@ _CLONE_PARENT = 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC, _MOVE_EMPTY_PATH = 1, 0o2000000, 0x4
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _MS_PRIVATE = 1 << 18
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+_ABSTRACT_NAMES = 1
+"""LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET of linux/landlock.h."""
 _CAPABILITIES = 0x20080522
 """_LINUX_CAPABILITY_VERSION_3."""
 _SIGCHLD, _SIG_IGN = 17, 1
@@ -128,6 +131,20 @@ class Kernel:
 
     def pause(self) -> None:
         self._libc.pause()
+
+    def keep_to_own_names(self) -> None:
+        """Reach by abstract names, which are the machine's, only sockets of who is bound like us
+        (Linux 6.12)."""
+        rules = (ctypes.c_uint64 * 3)(0, 0, _ABSTRACT_NAMES)
+        size = ctypes.c_size_t(ctypes.sizeof(rules))
+        numbers = (size, ctypes.c_uint(0))
+        descriptor = self._call("a rule of names", _CREATE_RULESET, rules, *numbers)
+        try:
+            self._call(
+                "a rule of names", _RESTRICT_SELF, ctypes.c_int(descriptor), ctypes.c_uint(0)
+            )
+        finally:
+            os.close(descriptor)
 
     def filter_calls(self, number: int, mode: int, flags: int, instructions: bytes) -> None:
         """By the call `seccomp` with that number."""
