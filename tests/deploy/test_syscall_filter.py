@@ -40,7 +40,7 @@ def test_whatever_is_not_named_is_allowed() -> None:
     assert {_verdict("x86_64", _X86, number) for number in ordinary} == {_ALLOWED}
     for call, number in refused.items():  # with no argument that anybody means
         if number is not None and call not in ("clone", "unshare", "ioctl", "setsockopt"):
-            assert _verdict("x86_64", _X86, number, *[0x7777] * 3) != _ALLOWED, call
+            assert _verdict("x86_64", _X86, number, *[0xFFFF] * 4) != _ALLOWED, call
 
 
 def test_other_abis_of_the_same_machine_do_not_go_around_it() -> None:
@@ -72,6 +72,26 @@ def test_sockets_are_those_of_the_internet_and_of_this_machine() -> None:
     assert [asked(16, protocol) for protocol in (12, 16)] == [errno.EPROTONOSUPPORT] * 2
 
 
+def test_no_file_is_made_that_makes_its_user_of_who_runs_it() -> None:
+    calls = {"open": 2, "creat": 85, "mknod": 133, "chmod": 90, "fchmod": 91}
+    before = {"open": (1, 0o100)}
+    for call, number in calls.items():
+        for mode, verdict in ((0o755, _ALLOWED), (0o2755, _ALLOWED), (0o4755, errno.EPERM)):
+            assert _verdict("x86_64", _X86, number, *before.get(call, (1,)), mode) == verdict, call
+    openat, fchmodat2 = 56, 452
+    for flags in (0o100, 0o20200000):
+        assert _verdict("aarch64", _ARM, openat, 3, 1, flags, 0o4700) == errno.EPERM
+    assert _verdict("aarch64", _ARM, openat, 3, 1, 0o2000, 0o4700) == _ALLOWED  # none is made
+    assert _verdict("aarch64", _ARM, fchmodat2, 3, 1, 0o4700) == errno.EPERM
+
+
+def test_a_port_is_shared_by_who_is_another_user_outside_only() -> None:
+    setsockopt, reuse = 54, (3, 1, 15)
+    assert _answer("x86_64", _X86, setsockopt, *reuse) == 0x00050000  # "done", and nothing is
+    assert _answer("x86_64", _X86, setsockopt, *reuse, own_users=True) == 0x7FFF0000
+    assert _verdict("x86_64", _X86, setsockopt, 3, 1, 2) == _ALLOWED
+
+
 def test_a_machine_that_is_not_known_has_no_filter() -> None:
     with pytest.raises(LookupError, match="pdp11"):
         syscall_filter.program("pdp11")
@@ -80,7 +100,7 @@ def test_a_machine_that_is_not_known_has_no_filter() -> None:
 @here
 def test_the_kernel_refuses_what_the_table_says() -> None:
     errors = _errors(syscall_filter.program().hex())
-    hidden = {call for call in errors if call.startswith(("io_uring", "clone3"))}
+    hidden = {call for call in errors if call.startswith(("io_uring", "clone3", "openat2"))}
     assert {errors[call] for call in hidden} == {errno.ENOSYS}
     sockets = {"socket", "socketpair"}
     assert {errors[call] for call in sockets} == {errno.EAFNOSUPPORT}
@@ -208,10 +228,18 @@ def _run(text: str, *program: str) -> subprocess.CompletedProcess[str]:
 
 
 def _verdict(machine: str, abi: int, number: int, *arguments: int) -> int:
-    """The error that a call gets, by the rules of classic BPF; 0 where it is allowed."""
+    """The error that a call gets; 0 where it is allowed."""
+    answer = _answer(machine, abi, number, *arguments)
+    return 0 if answer == 0x7FFF0000 else answer & 0xFFFF
+
+
+def _answer(machine: str, abi: int, number: int, *arguments: int, own_users: bool = False) -> int:
+    """What is returned for a call, by the rules of classic BPF."""
     words = [*arguments, *[0] * (6 - len(arguments))]
     call = struct.pack("=IIQ6Q", number, abi, 0, *words)
-    program = list(struct.iter_unpack("=HBBI", syscall_filter.program(machine)))
+    program = list(
+        struct.iter_unpack("=HBBI", syscall_filter.program(machine, own_users=own_users))
+    )
     at = loaded = 0
     while True:
         code, yes, no, value = program[at]
@@ -219,7 +247,7 @@ def _verdict(machine: str, abi: int, number: int, *arguments: int) -> int:
         if code == 0x20:
             (loaded,) = struct.unpack_from("=I", call, value)
         elif code == 0x06:
-            return 0 if value == 0x7FFF0000 else value & 0xFFFF
+            return int(value)
         else:
             holds = {0x15: loaded == value, 0x35: loaded >= value, 0x45: bool(loaded & value)}
             at += yes if holds[code] else no

@@ -19,6 +19,35 @@ try:
 except OSError as error:
     answer = error.strerror
 """
+SETUID = """
+import os, stat, tempfile
+
+def made(make):
+    path = tempfile.mktemp()
+    try:
+        make(path)
+    except OSError as error:
+        return error.strerror
+    return bool(os.stat(path).st_mode & stat.S_ISUID)
+
+def changed(path):
+    open(path, "w").close()
+    os.chmod(path, 0o4755)
+
+def opened(path):
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755))
+
+answer = [made(changed), made(opened), made(lambda path: os.mknod(path, 0o104755))]
+"""
+SHARE_PORT = """
+import socket
+with socket.socket() as own:
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        answer = own.bind(("127.0.0.1", {port})) or "shared"
+    except OSError as error:
+        answer = error.strerror
+"""
 CALL_BY_NAME = """
 import socket
 with socket.socket(socket.AF_UNIX) as own:
@@ -38,6 +67,26 @@ class TestThePlatformsFiles:
     async def test_are_read_without_walls(self, open_field: Grounds) -> None:
         path = open_field.canary("engine/canary", SECRET)
         assert await attack(open_field.evil, READ.format(path=str(path))) == SECRET
+
+
+class TestAFile:
+    """That it leaves where others find it, as in `replica_writes`."""
+
+    async def test_makes_nobody_the_platforms_user(self, field: Grounds) -> None:
+        assert await attack(field.evil, SETUID) == ["Operation not permitted"] * 3
+
+    async def test_makes_whoever_runs_it_that_without_walls(self, open_field: Grounds) -> None:
+        assert await attack(open_field.evil, SETUID) == [True] * 3
+
+
+class TestAPort:
+    async def test_of_another_deployment_is_not_shared(self, field: Grounds) -> None:
+        code = SHARE_PORT.format(port=field.victim.rpartition(":")[2])
+        assert await attack(field.evil, code) == "Address already in use"
+
+    async def test_of_another_deployment_is_shared_without_walls(self, open_field: Grounds) -> None:
+        code = SHARE_PORT.format(port=open_field.victim.rpartition(":")[2])
+        assert await attack(open_field.evil, code) == "shared"
 
 
 class TestAnAbstractName:

@@ -49,7 +49,9 @@ class _Ask:
 
 
 _Tree = int | _Ask
-"""An int is the end: 0 allows the call, another is the error it gets."""
+"""An int is the end: 0 allows the call, another is the error it gets, or `_UNDONE`."""
+_UNDONE = -1
+"""The call is said to be done, and is not."""
 
 
 def _argument(index: int) -> int:
@@ -95,6 +97,22 @@ _FIREWALL_OPTIONS = {0: (64, 65, 96, 97, 128, 129), 41: (64, 65)}
 """By the level of a socket's option: those of iptables, arptables and ebtables, which whoever has a
 network namespace may set (linux/netfilter*/)."""
 
+_SHARED_PORT = {1: {15: _UNDONE}}
+"""SO_REUSEPORT (asm-generic/socket.h). Two programs of one user that have set it may listen at one
+port, and each gets half of who calls there: a deployment's, which gateways share so. Servers set it
+without need, and would not start where it is refused."""
+_SET_USER_ID = 0o4000
+"""S_ISUID of a file's mode (linux/stat.h): whoever finds such a file becomes its maker, and walls
+are around those only who are within."""
+_MAKES_FILE = 0o100 | 0o20000000
+"""O_CREAT and __O_TMPFILE (asm-generic/fcntl.h): without them the mode is not read."""
+
+
+def _opens(flags: int) -> _Tree:
+    """Refuse to make a file that has its user's id, where the flags are that argument."""
+    return _Ask(_ANY_BIT, _argument(flags), _MAKES_FILE, _without(flags + 1, _SET_USER_ID), 0)
+
+
 _SOCKET = _where(
     0,
     {
@@ -103,14 +121,14 @@ _SOCKET = _where(
     },
     errno.EAFNOSUPPORT,
 )
-_OPTION = _where(
-    1,
-    {
-        level: _where(2, dict.fromkeys(names, errno.EPERM), 0)
-        for level, names in _FIREWALL_OPTIONS.items()
-    },
-    0,
-)
+
+
+def _options(trees: Mapping[int, Mapping[int, _Tree]]) -> _Tree:
+    """By the level of a socket's option, and its name."""
+    return _where(1, {level: _where(2, names, 0) for level, names in trees.items()}, 0)
+
+
+_FIREWALL = {level: dict.fromkeys(names, errno.EPERM) for level, names in _FIREWALL_OPTIONS.items()}
 
 _RULES: dict[str, _Tree] = {
     "clone": _without(0, _NAMESPACES | _NEWUSER | _NEWNET),
@@ -121,7 +139,17 @@ _RULES: dict[str, _Tree] = {
     "ioctl": _where(1, dict.fromkeys(_TERMINAL_REQUESTS, errno.EPERM), 0),
     "socket": _SOCKET,
     "socketpair": _SOCKET,
-    "setsockopt": _OPTION,
+    "setsockopt": _options(_FIREWALL),
+    "open": _opens(1),
+    "openat": _opens(2),
+    "openat2": errno.ENOSYS,  # its mode is in memory, too
+    "creat": _without(1, _SET_USER_ID),
+    "mknod": _without(1, _SET_USER_ID),
+    "mknodat": _without(2, _SET_USER_ID),
+    "chmod": _without(1, _SET_USER_ID),
+    "fchmod": _without(1, _SET_USER_ID),
+    "fchmodat": _without(2, _SET_USER_ID),
+    "fchmodat2": _without(2, _SET_USER_ID),
     "io_uring_setup": errno.ENOSYS,
     "io_uring_enter": errno.ENOSYS,
     "io_uring_register": errno.ENOSYS,
@@ -142,6 +170,17 @@ _CALLS: dict[str, tuple[int | None, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    # files, and their modes
+    "open": (2, None),
+    "openat": (257, 56),
+    "openat2": (437, 437),
+    "creat": (85, None),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
     # what is mounted where
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -203,9 +242,10 @@ _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """By the name the kernel gives it: the ABI, as in linux/audit.h, and the column above."""
 
 
-def program(machine: str | None = None) -> bytes:
+def program(machine: str | None = None, *, own_users: bool = False) -> bytes:
     """The filter of that machine, as `uname -m` calls it, or of this one: `struct sock_filter[]`.
 
+    With `own_users` who is within is nobody outside, and shares a port with nobody there.
     Calls of any other ABI (those of 32 bits, x32) get ENOSYS. Raises LookupError for a machine
     whose calls are not known here.
     """
@@ -213,8 +253,9 @@ def program(machine: str | None = None) -> bytes:
     if name not in _MACHINES:
         raise LookupError(f"The calls of a kernel for {name} are not known.")
     abi, column = _MACHINES[name]
+    asked = _RULES if own_users else {**_RULES, "setsockopt": _options(_FIREWALL | _SHARED_PORT)}
     rules = {
-        numbers[column]: _RULES.get(call, errno.EPERM)
+        numbers[column]: asked.get(call, errno.EPERM)
         for call, numbers in _CALLS.items()
         if numbers[column] is not None
     }
@@ -248,7 +289,7 @@ def _by_number(pieces: list[tuple[int, _Tree]]) -> _Tree:
 def _assembled(tree: _Tree, loaded: int | None) -> list[bytes]:
     """The instructions of a tree, where that word of the call has been loaded."""
     if isinstance(tree, int):
-        return [_instruction(_RETURN, _ERRNO | tree if tree else _ALLOW)]
+        return [_instruction(_RETURN, _ERRNO | max(tree, 0) if tree else _ALLOW)]
     no, yes = _assembled(tree.no, tree.word), _assembled(tree.yes, tree.word)
     if len(no) > _JUMP_MAX:
         raise AssertionError(f"a jump over {len(no)} instructions")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -54,7 +55,6 @@ class Walls:
         self._hidden = [path for path in hidden if path.is_absolute() and path != Path("/")]
         self._reads, self._writes = list(reads), list(writes)
         self._rng = random.SystemRandom()
-        self._filter = ""
         self.up: frozenset[str] = frozenset()
         """The walls that are put up, by their names (`entrance.plan.WALLS`)."""
         self.refusals: dict[str, str] = {}
@@ -176,14 +176,14 @@ class Walls:
         lines += [(plan.OWN, view.own, "")] if view.own else []
         lines += [(plan.IDS, str(first), str(SHARED))] if first and plan.USERS in up else []
         if plan.CALLS in up:
-            lines.append((plan.FILTER, self._filter, _filter_call()))
+            lines.append((plan.FILTER, _filter(plan.USERS in up), _filter_call()))
         return lines
 
     def _find_out(self) -> None:
         """Which walls can be put up: all, or those of them that can one after the other."""
         wanted = [wall for wall in plan.WALLS if wall != plan.USERS or os.geteuid() == 0]
         try:
-            self._filter = syscall_filter.program().hex()
+            _filter(False)
         except LookupError as error:
             wanted.remove(plan.CALLS)
             self.refusals[plan.CALLS] = str(error)
@@ -301,6 +301,12 @@ def _furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         os.fchown(descriptor, first, first)
         os.close(descriptor)
+
+
+@functools.cache
+def _filter(own_users: bool) -> str:
+    """In hex. Raises LookupError where the machine's calls are not known."""
+    return syscall_filter.program(own_users=own_users).hex()
 
 
 def _filter_call() -> str:
