@@ -6,7 +6,10 @@ One file for all of it, since each worker of a test run has a platform of its ow
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
+import tempfile
 import uuid
 
 from tests.security.evil import SECRET, attack
@@ -57,6 +60,42 @@ with socket.socket(socket.AF_UNIX) as own:
     except OSError as error:
         answer = error.strerror
 """
+OTHERS = """
+import os, resource, subprocess, sys
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read(100_000)
+
+def write(path):
+    open(path, "r+b").close()
+
+def namespaces():
+    code = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10020000))"
+    if subprocess.run([sys.executable, "-I", "-S", "-c", code]).returncode:
+        raise OSError
+
+about = "/proc/{pid}"
+tries = dict(
+    signalled=lambda: os.kill({pid}, 0),
+    limited=lambda: resource.prlimit({pid}, resource.RLIMIT_NOFILE),
+    given_up=lambda: write(about + "/oom_score_adj"),
+    held=lambda: os.close(os.pidfd_open({pid})),
+    variables=lambda: read(about + "/environ").index(b"{secret}"),
+    memory=lambda: read(about + "/maps"),
+    files=lambda: os.listdir(about + "/root" + os.getcwd()),
+    where=lambda: os.listdir(about + "/cwd"),
+    machine=lambda: write("{file}"),
+    namespaces=namespaces,
+)
+answer = []
+for name, attempt in tries.items():
+    try:
+        attempt()
+        answer.append(name)
+    except (OSError, ValueError):
+        pass
+"""
 
 
 class TestThePlatformsFiles:
@@ -67,6 +106,27 @@ class TestThePlatformsFiles:
     async def test_are_read_without_walls(self, open_field: Grounds) -> None:
         path = open_field.canary("engine/canary", SECRET)
         assert await attack(open_field.evil, READ.format(path=str(path))) == SECRET
+
+
+class TestOthers:
+    """Another replica's processes and files, the machine's, and other views of them."""
+
+    async def test_are_out_of_reach(self, field: Grounds) -> None:
+        assert await reached(field) == []
+
+    async def test_are_reached_without_walls(self, open_field: Grounds) -> None:
+        assert len(await reached(open_field)) == OTHERS.count("lambda") + 1
+
+
+async def reached(grounds: Grounds) -> list[str]:
+    """What code in the hostile replica gets of the victim, and of a file of the platform's user."""
+    (state,) = (grounds.platform.data / "engine/replicas").glob("victim-*/state.json")
+    with tempfile.NamedTemporaryFile(dir="/var/lib" if os.geteuid() == 0 else None) as file:
+        os.chown(file.fileno(), grounds.user, grounds.user)
+        pid = json.loads(state.read_text())["pid"]
+        code = OTHERS.format(pid=pid, secret=SECRET, file=file.name)
+        found: list[str] = await attack(grounds.evil, code)
+        return found
 
 
 class TestAFile:
