@@ -55,6 +55,7 @@ def documents(service: Called) -> None:
     answer = service.http.post("/append", files=sent, data={"line": " of it"})
     assert answer.content == text + b" of it"
     assert answer.headers["content-type"].startswith("text/plain")
+    assert service.http.post("/keep", files=sent).json() == len(text)
     parts = [bytes([number]) * 300_000 for number in range(3)]
     several = [("documents", (f"{n}.bin", part)) for n, part in enumerate(parts)]
     answer = service.http.post("/join", files=several)

@@ -39,6 +39,7 @@ PARTS = (
     "hotplate.serving.replica.relay",
     "hotplate.serving.replica.reserved",
     "hotplate.serving.replica.siblings",
+    "hotplate.serving.replica.uploads",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
     "hotplate.cache.own_token",

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.reader import open_file
-from hotplate.serving.replica import methods
+from hotplate.serving.replica import methods, uploads
 from hotplate.serving.replica.cloud import hide_url
 from hotplate.serving.replica.command_port import place_command
 from hotplate.serving.replica.full_disk import outlive_it
@@ -91,6 +91,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     from bentoml._internal.log import configure_server_logging
 
     hide_url()
+    uploads.keep_beside(Path(job["bento"]))
     configure_server_logging()
     server_context.worker_index = worker  # `bentoml.importing()` is strict in a worker
     failures: list[BaseException] = []

@@ -24,6 +24,11 @@ class Documents:
         return document
 
     @bentoml.api
+    def keep(self, document: Path) -> int:
+        kept = document.rename(f"kept-{document.name}")
+        return kept.stat().st_size
+
+    @bentoml.api
     def join(self, documents: t.List[Path], ctx: bentoml.Context) -> Path:
         joined = Path(ctx.temp_dir, "joined.bin")
         joined.write_bytes(b"".join(document.read_bytes() for document in documents))
