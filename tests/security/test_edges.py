@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from tests.scenarios.rough_client import Bento
 from tests.security.evil import attack
@@ -15,6 +16,7 @@ from tests.security.grounds import Grounds, grounds
 PAGE = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 NEIGHBOUR = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}
 TEXT = {"Content-Type": "text/plain"}
+TOKEN = "X-YATAI-API-TOKEN"
 BODY = json.dumps({"name": "ann"})
 MEETING = """
 import os
@@ -35,7 +37,7 @@ answer = [ask(path) for path in ("/healthz", "/metrics", "/deployments/default/v
 """
 
 
-async def asked(method: str, url: str, **headers: str) -> tuple[int, str]:
+async def asked(method: str, url: str | URL, **headers: str) -> tuple[int, str]:
     data = BODY if method == "POST" else None
     async with aiohttp.request(method, url, data=data, headers=TEXT | headers) as answer:
         return answer.status, await answer.text()
@@ -74,6 +76,25 @@ class TestAPage:
         async with grounds(any_bento, user, without="origin") as field:
             for page in (PAGE, {"Host": "evil.example", "Origin": "http://evil.example"}):
                 assert (await asked("POST", f"{field.victim}/greet", **page))[0] == 200
+
+
+class TestTheApi:
+    async def test_is_not_there_without_its_token(self, field: Grounds) -> None:
+        paths = ("/api/v1/auth/current", "//api/v1/auth/current", "/%61pi/v1/auth/current")
+        for path in (*paths, "/./api/v1/auth/current", "/api/v1/auth/current?token=scenario"):
+            url = URL(f"{field.platform.url}{path}", encoded=True)
+            for wrong in ({}, {"Authorization": "Bearer scenario"}, {TOKEN: ""}, {TOKEN: "other"}):
+                assert (await asked("GET", url, **wrong))[0] in (400, 401, 404), (path, wrong)
+        status, _ = await asked("GET", f"{field.platform.url}{paths[0]}", **{TOKEN: "scenario"})
+        assert status == 200
+
+    async def test_has_no_gateways_doors_for_its_own_token(self, field: Grounds) -> None:
+        doors = ("GET gateway", "GET tasks/line", "POST docs", "POST shutdown")
+        for method, _, path in (door.partition(" ") for door in doors):
+            for right in ({TOKEN: "scenario"}, {"Authorization": "Bearer scenario"}, {}):
+                url = f"{field.platform.url}/internal/{path}"
+                status, _ = await asked(method, url, **right)
+                assert status in (401, 404), (path, right)
 
 
 class TestAReplica:
