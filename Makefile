@@ -56,7 +56,7 @@ demo: .venv/demo-model  ## deploy a real model with the stock client, load it, w
 test: .venv/installed  ## the whole suite
 	@$(BIN)/python -m pytest $(SUITE)
 
-check: .venv/installed  ## what CI runs: format, lint, types, contracts, tests, coverage
+check: .venv/installed  ## what a change has to pass: format, lint, types, contracts, tests, coverage
 	@$(BIN)/uv lock --check --quiet || { echo "uv.lock is not what pyproject.toml asks for: make lock"; exit 1; }
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .

@@ -184,7 +184,7 @@ class Engine(Protocol):
     async def settle(self) -> None:
         """All wishes are stated: what was adopted and nobody wants is stopped now.
 
-        Without this call it is stopped some time after `start()`.
+        Until this call nothing adopted is stopped, however long that takes.
         """
 
     def replicas(self) -> Sequence[Replica]:
@@ -269,7 +269,7 @@ class Recorder(Protocol):
     def end(self, phase: str) -> None: ...
 
     def building(self, log: str) -> None:
-        """Its environment is being built, with its output in the file `log`; "" = no more."""
+        """Its environment is being built, with its output in the file `log`; "" = it no longer is."""
 
 
 class Runtime(Protocol):
