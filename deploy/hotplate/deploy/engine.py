@@ -269,7 +269,7 @@ class Recorder(Protocol):
     def end(self, phase: str) -> None: ...
 
     def building(self, log: str) -> None:
-        """Its environment is being built, with its output in the file `log`; "" = it no longer is."""
+        """Its environment is being built, with its output in the file `log`; "" = no longer."""
 
 
 class Runtime(Protocol):
