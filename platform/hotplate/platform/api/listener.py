@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import logging
 
 from aiohttp import web
 
 from hotplate.platform.api.connection import Connection, ConnectionLimits
+from hotplate.serving.gateway.listener import LOOPBACKS
+
+log = logging.getLogger(__name__)
 
 GRACE_S = 3.0
 """How long calls may go on at the end; an upload that is cut is sent again."""
@@ -19,25 +24,36 @@ class Listener:
     def __init__(self, app: web.Application, limits: ConnectionLimits | None = None) -> None:
         self._limits = limits or ConnectionLimits()
         self._runner = web.AppRunner(app, shutdown_timeout=GRACE_S)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int) -> int:
-        """Listens; returns the port, the system's choice for 0. Raises OSError."""
+        """Listens, at the other loopback address too where it can; returns the port, the system's
+        choice for 0. Raises OSError."""
         await self._runner.setup()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._admit, host or None, port, reuse_address=True)
-        bound: int = self._server.sockets[0].getsockname()[1]
+        await self._listen(host or None, port)
+        bound: int = self._servers[0].sockets[0].getsockname()[1]
+        if other := LOOPBACKS.get(host):
+            try:
+                await self._listen(other, bound)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    log.warning("somebody else listens on %s:%s", other, bound)
         return bound
 
     async def stop(self) -> None:
         """Accepts nothing more."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def close(self) -> None:
         """Ends every connection, in order, and the application."""
         await self.stop()
         await self._runner.cleanup()
+
+    async def _listen(self, host: str | None, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._admit, host, port, reuse_address=True)
+        self._servers.append(server)
 
     def _admit(self) -> asyncio.Protocol:
         server = self._runner.server

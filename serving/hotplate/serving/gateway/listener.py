@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ Peers = Callable[[], Sequence[str]]
 PEER_S = 0.1
 RETRY_S = 1.0
 """How often an address that is taken is tried again, and a certificate's files are looked at."""
+LOOPBACKS = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}
+"""The other address that `localhost` may lead to, by the one that is listened on. Whoever listened
+there in our place would have the callers that ask for that name first."""
 HANDSHAKE_S = 10.0
 """Time a caller has for the TLS handshake."""
 SHUTDOWN_S = 2.0
@@ -48,8 +52,9 @@ class Listener:
         self._address = ("", 0)
         self._certificate: Certificate | None = None
         self._server: asyncio.Server | None = None
-        self._adopted: list[asyncio.Server] = []
-        """Sockets that other gateways listened on before they ended."""
+        self._more: list[asyncio.Server] = []
+        """On the other loopback address, and on sockets that other gateways listened on before they
+        ended."""
         self._retry: asyncio.TimerHandle | None = None
         self._trying: asyncio.Task[None] | None = None
 
@@ -72,7 +77,7 @@ class Listener:
     @property
     def descriptors(self) -> Sequence[int]:
         """Of the sockets that it listens on."""
-        servers = [self._server, *self._adopted] if self._server is not None else []
+        servers = [self._server, *self._more] if self._server is not None else []
         return [sock.fileno() for server in servers for sock in server.sockets]
 
     async def adopt(self, listening: socket.socket) -> bool:
@@ -84,7 +89,7 @@ class Listener:
         server = await self._loop.create_server(
             self._front, sock=listening, backlog=BACKLOG, **self._tls()
         )
-        self._adopted.append(server)
+        self._more.append(server)
         log.info("%s: another gateway's socket for %s:%s was taken over", self._name, host, port)
         return True
 
@@ -100,9 +105,9 @@ class Listener:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for adopted in self._adopted:
-            adopted.close()
-        self._adopted.clear()
+        for server in self._more:
+            server.close()
+        self._more.clear()
         self._address = ("", 0)
 
     async def _try(self) -> None:
@@ -115,6 +120,7 @@ class Listener:
                 return
         try:
             server = await self._bound(host, port)
+            other = await self._on_other_loopback(host, port)
         except OSError as error:
             if address == self._address:
                 why = error.strerror or str(error)
@@ -122,9 +128,12 @@ class Listener:
                 self._retry = self._loop.call_later(RETRY_S, self._again)
             return
         if address != self._address:  # it was closed, or moved, meanwhile
-            server.close()
+            for each in filter(None, (server, other)):
+                each.close()
             return
         self._server = server
+        if other is not None:
+            self._more.append(other)
         if self._certificate is None:
             self._say("")
         else:
@@ -150,6 +159,16 @@ class Listener:
             server = await self._bind(host, port, shared=True)
         await server.start_serving()
         return server
+
+    async def _on_other_loopback(self, host: str, port: int) -> asyncio.Server | None:
+        """None where there is none to listen on, or somebody else does."""
+        other = LOOPBACKS.get(host)
+        try:
+            return await self._bound(other, port) if other else None
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                log.warning("%s: somebody else listens on %s:%s", self._name, other, port)
+            return None
 
     async def _bind(self, host: str, port: int, *, shared: bool) -> asyncio.Server:
         return await self._loop.create_server(
