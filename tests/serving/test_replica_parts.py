@@ -31,3 +31,19 @@ def test_one_version_is_written_once_and_nothing_else_is_left(tmp_path: Path) ->
     assert make_parts(tmp_path) == parts
     assert os.stat(parts).st_ino == before
     assert list(tmp_path.iterdir()) == [parts]
+
+
+def test_they_are_compiled_for_the_python_that_we_run_on(tmp_path: Path) -> None:
+    parts = make_parts(tmp_path)
+    words = "worker.__cached__, worker.main.__code__.co_filename"
+    program = f"from hotplate.serving.replica import worker; print({words})"
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": str(parts)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cached, source = said.stdout.split()
+    assert Path(cached).is_file()
+    assert Path(source) == parts / "hotplate/serving/replica/worker.py"

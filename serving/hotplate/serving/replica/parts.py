@@ -11,8 +11,10 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from compileall import compile_dir
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+from py_compile import PycInvalidationMode
 
 from blake3 import blake3
 
@@ -82,6 +84,15 @@ def _write(folder: Path, contents: dict[PurePosixPath, bytes]) -> None:
         path = draft / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+    # Else each start compiles them, for nobody who imports them may write there. They never change.
+    compile_dir(
+        draft,
+        quiet=2,
+        stripdir=draft,
+        prependdir=folder,
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+    )
+    for path in draft.rglob("*.py*"):
         path.chmod(0o644)  # replicas read them as other users, whatever our umask says
     for parent in (draft, *(path for path in draft.rglob("*") if path.is_dir())):
         parent.chmod(0o755)
