@@ -28,7 +28,7 @@ from hotplate.deploy.probing import ProbeSettings
 from hotplate.deploy.settings import LocalSettings
 from tests.patience import PATIENCE_S
 
-NEEDED = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(__file__).parent))
+NEEDED = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(__file__).parents[2]))
 """What its programs read, where homes are hidden."""
 SERVER = Path(__file__).with_name("replica_server.py")
 FIELDS = {field.name for field in fields(Workload)}

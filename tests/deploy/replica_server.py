@@ -100,12 +100,15 @@ def explode(folder: Path, generations: int) -> None:
         select.select([], [], [], 0.01)
 
 
+KEPT: list[bytes] = []
+"""What it has eaten: whoever only watches does not see what is given back at once."""
+
+
 def eat(mib: int, in_child: bool) -> None:
     if in_child and os.fork():
         return
-    kept = []
     for _ in range(mib):
-        kept.append(b"x" * (1 << 20))
+        KEPT.append(b"x" * (1 << 20))
     while in_child:
         signal.pause()
 

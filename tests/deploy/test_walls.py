@@ -6,6 +6,7 @@ import fcntl
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -141,8 +142,9 @@ tell(listed=[sorted(os.listdir(each)) for each in sys.argv[1:]])
 """
         before = [set(os.listdir(folder)) for folder in folders]
         listed = here.look(code, *folders)["listed"]
-        # Where the tests' data lies in /tmp, the way to what is shown of it is there, too.
-        ways = {here.root.parts[2]} if here.root.is_relative_to("/tmp") else set()
+        # Where the tests or their data lie in /tmp, the way to what is shown of them is there, too.
+        places = (here.root, Path(sys.prefix))
+        ways = {place.parts[2] for place in places if place.is_relative_to("/tmp")}
         assert [set(each) - ways for each in listed] == [{"mine"}] * 3
         assert not any(
             "mine" in set(os.listdir(each)) - old for each, old in zip(folders, before, strict=True)

@@ -78,9 +78,10 @@ def test_it_has_every_file_of_the_sources_and_nothing_else(wheel: Path) -> None:
 
 def test_only_what_replicas_load_needs_more_than_it_asks_for(installed: Path) -> None:
     missing = json.loads(run(installed / "python", "-c", IMPORTS_OF_ALL))
-    inside = ("hotplate.serving.streaming.", "hotplate.serving.weights")
+    replica = "hotplate.serving.replica.command_client"
+    inside = ("hotplate.serving.streaming.", "hotplate.serving.weights", replica)
     assert {module: name for module, name in missing.items() if not module.startswith(inside)} == {}
-    assert set(missing.values()) == {"safetensors"}
+    assert set(missing.values()) == {"safetensors", "httpx"}
 
 
 @pytest.mark.client
