@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -42,9 +43,12 @@ async def unaccounted(platform: Platform, ports: Mapping[str, int]) -> str:
         for replica in await platform.replicas(name):
             if pid := leader_of(platform, replica["id"]):
                 leaders[pid] = replica["id"]
+    # The first process of a replica's namespace is in no session of its leader's.
+    namespaces = {_namespace_of(pid) for pid in leaders} - {_namespace_of(os.getpid()), ""}
     for pid in platform.processes():
         session = _session_of(pid)
-        if session is not None and pid not in leaders and session not in leaders:
+        known = pid in leaders or session in leaders or _namespace_of(pid) in namespaces
+        if session is not None and not known:
             return f"process {pid} belongs to no role and no replica: {_command(pid)}"
     first = platform.port + 1
     listening = {port for port in _listening() if first <= port < first + DEPLOYMENT_PORTS}
@@ -89,3 +93,11 @@ def _command(pid: int) -> str:
 def _listening() -> set[int]:
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _TCP_LISTEN}
+
+
+def _namespace_of(pid: int) -> str:
+    """Of processes; "" if it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
