@@ -106,7 +106,7 @@ class Builds:
         except DeployError as error:
             enclosure.remove()
             raise OSError(str(error)) from error
-        except BaseException:
+        except BaseException:  # also when interrupted: cleaned up, and raised again
             enclosure.remove()
             raise
         return Step(process, enclosure, self.memory_bytes)
