@@ -26,7 +26,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         asyncio.run(platform.start())
         yield platform
         assert asyncio.run(platform.stop()) == 0
-        assert platform.processes() == []
+        assert platform.leftovers() == []
     finally:
         platform.destroy()
 

@@ -161,6 +161,17 @@ class Platform:
                         found.append(int(entry.name))
         return found
 
+    def leftovers(self) -> list[str]:
+        """What `processes` are, in words: for the message of a test that expects none."""
+        found = []
+        for pid in self.processes():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                state = [line for line in status if line.startswith(("State", "PPid", "NSpid"))]
+                found.append(f"{pid}: {words} {state}")
+        return found
+
     def groups(self) -> list[Path]:
         """Folders of the control groups that its replicas have, where they may have any."""
         noted = (self.data / "engine" / "replicas").glob("*/groups")

@@ -277,7 +277,7 @@ async def test_ctrl_c_ends_the_replicas_of_a_control_plane_that_has_just_died(
     await rough.settled("orphan", "running")
     await kill(harmed.pid("control-plane"))
     assert await harmed.stop() == 0
-    assert harmed.processes() == []
+    assert harmed.leftovers() == []
     await harmed.start()
     await harmed.delete("orphan")
 
@@ -297,7 +297,7 @@ async def test_everything_outlives_up_and_the_next_up_takes_it_over_and_ends_it(
     assert [harmed.pid(role) for role in roles] == before
     assert len({answer["pid"] for answer in load.answers}) == 1
     assert await harmed.stop() == 0
-    assert harmed.processes() == []
+    assert harmed.leftovers() == []
     await harmed.start()
 
 

@@ -40,7 +40,7 @@ async def test_ctrl_c_ends_everything_and_the_next_up_serves_the_same(
 
         assert await platform.stop() == 0
         assert (await asked)["version"] == "v1"
-        assert platform.processes() == []
+        assert platform.leftovers() == []
         assert not any(map(listens, ports))
 
         await platform.start()
