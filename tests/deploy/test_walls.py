@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import resource
@@ -14,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.deploy.enclosure import REPLICA_DIR, Watched
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.entrance.plan import CALLS, DEVICES, FILES, LIMITS, PROCESSES, USERS
 from hotplate.deploy.ids import BUILDS, SHARED, range_of
+from hotplate.deploy.process_table import marked
+from hotplate.deploy.view import View
 from hotplate.deploy.walls import Walls
 from tests.deploy.walled import ORDINARY_USER, Place, place
 
@@ -277,6 +281,7 @@ tell(ended=subprocess.run([sys.executable, "-I", "-S", "-c", uses], env=env).ret
         assert limited.look(self.MEMORY, "/another's") == {"ended": 0}
 
     DAEMON = """
+import asyncio
 import fcntl
 lock = open("lock", "w")
 if os.fork() == 0:
@@ -436,3 +441,32 @@ def test_where_no_namespace_may_be_made_a_sentence_says_why(
     refused = Walls([tmp_path])
     assert "timed out" in refused.refusal
     assert refused.up == frozenset()
+
+
+async def test_a_start_that_is_given_up_twice_leaves_nothing(tmp_path: Path) -> None:
+    """As the engine does that stops a replica in the middle of its start."""
+    walls, work = Walls([tmp_path]), tmp_path / "program" / "work"
+    work.mkdir(parents=True)
+    walls.claim(work, [])
+    given_up = 0
+    for turns in range(12):
+        starting = asyncio.create_task(
+            walls.spawn(
+                ["/bin/sleep", "60"],
+                {REPLICA_DIR: str(work)},
+                work,
+                tmp_path / "log",
+                view=View(own=str(work)),
+                enclosure=Watched([work], 0),
+            )
+        )
+        await asyncio.sleep(turns / 400)
+        starting.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+            given_up += starting.cancel()
+        await asyncio.wait([starting])
+        if not starting.cancelled():
+            await starting.result().terminate(0)
+        assert marked(REPLICA_DIR, [str(work)]) == []
+    assert given_up > 0

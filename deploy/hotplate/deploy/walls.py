@@ -27,7 +27,7 @@ from hotplate.deploy.entrance.door import SHOWN
 from hotplate.deploy.errors import SpawnFailed
 from hotplate.deploy.ids import BUILDS, SHARED, free_range, give, range_of, take
 from hotplate.deploy.private_places import hidden_places, needed_of_them
-from hotplate.deploy.processes import Process, launch, until_reaped
+from hotplate.deploy.processes import Process, launch, until_done, until_reaped
 from hotplate.deploy.view import View
 
 _LIMIT_S = 10.0
@@ -141,8 +141,7 @@ class Walls:
         try:
             return await asyncio.shield(through)
         except asyncio.CancelledError:
-            with contextlib.suppress(SpawnFailed):
-                await (await through).terminate(0)
+            await until_done(_end(through))
             raise
 
     def entering(self, view: View, env: Mapping[str, str]) -> Entering:
@@ -285,6 +284,12 @@ async def _through(us: int, entering: Entering, enclosure: Enclosure, door: Door
     if door is not None:
         door.waits = entered.at_door
     return Process.of_child(entered.program, enclosure, beside)
+
+
+async def _end(through: asyncio.Future[Process]) -> None:
+    """What comes through, if anything does, and all beside it."""
+    with contextlib.suppress(SpawnFailed):
+        await (await through).terminate(0)
 
 
 def _furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
