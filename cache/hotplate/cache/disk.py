@@ -134,7 +134,8 @@ class DiskTier:
                     f"{mib(self.used_bytes)} of its limit of {mib(self.limit_bytes)} are used; "
                     "raise the limit (--disk) or remove what is not needed"
                 )
-            self._room.check(size_bytes)
+            if refusal := self._room.refusal(size_bytes):
+                raise NoSpace(refusal)
             self._used_bytes += size_bytes
         return Claim(self, size_bytes)
 

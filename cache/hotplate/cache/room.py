@@ -11,8 +11,6 @@ import errno
 import shutil
 from pathlib import Path
 
-from hotplate.cache.errors import NoSpace
-
 RESERVE_SHARE = 0.05
 """What file systems keep for root, for the same reason."""
 RESERVE_MAX_BYTES = 1 << 30
@@ -40,15 +38,16 @@ class Room:
             "environments wait; free some space"
         )
 
-    def check(self, size_bytes: int) -> None:
-        """Raises NoSpace unless so many bytes more leave the reserve untouched."""
+    def refusal(self, size_bytes: int) -> str:
+        """Why so many bytes more may not be written; empty when the reserve stays whole."""
         free_bytes, reserve_bytes = self._measured()
-        if free_bytes - size_bytes < reserve_bytes:
-            raise NoSpace(
-                f"the disk of {self.folder} is full: {mib(size_bytes)} more are needed and "
-                f"{mib(free_bytes)} are free, of which {mib(reserve_bytes)} are kept free "
-                "(disk_reserve_bytes); free some space"
-            )
+        if free_bytes - size_bytes >= reserve_bytes:
+            return ""
+        return (
+            f"the disk of {self.folder} is full: {mib(size_bytes)} more are needed and "
+            f"{mib(free_bytes)} are free, of which {mib(reserve_bytes)} are kept free "
+            "(disk_reserve_bytes); free some space"
+        )
 
     def lacks(self, size_bytes: int) -> int:
         """How many bytes must be freed before so many more leave the reserve untouched."""

@@ -164,7 +164,8 @@ class Folder(Storage):
         self._room = Room(Path(root), reserve_bytes)
 
     def check_room(self, size_bytes: int) -> None:
-        self._room.check(size_bytes)
+        if refusal := self._room.refusal(size_bytes):
+            raise NoSpace(refusal)
 
     def open_new(self, path: str) -> IO[bytes]:
         _make_folder(os.path.dirname(self._at(path)))

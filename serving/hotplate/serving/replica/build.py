@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotplate.cache import foreign_folder
+from hotplate.cache.errors import NoSpace
 from hotplate.cache.room import Room
 from hotplate.serving.replica.diagnosis import diagnose
 from hotplate.serving.replica.environment_folder import VENV, EnvironmentFolder, Found
@@ -145,7 +146,7 @@ class Build:
         }
 
     async def _step(self, name: str, argv: Sequence[str], cwd: Path) -> None:
-        self._ground.room.check(0)
+        self._check_room()
         self._write(f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
         step = await self._ground.workshop.start(
@@ -178,6 +179,10 @@ class Build:
                 log=tuple(output.splitlines()[-LOG_TAIL_LINES:]),
             )
 
+    def _check_room(self) -> None:
+        if refusal := self._ground.room.refusal(0):
+            raise NoSpace(refusal)
+
     def _reads(self) -> list[Path]:
         configuration = os.environ.get("UV_CONFIG_FILE")
         return [
@@ -195,7 +200,7 @@ class Build:
         try:
             while not ended.done():
                 await asyncio.wait({ended}, timeout=LOOK_S)
-                self._ground.room.check(0)
+                self._check_room()
                 if self._log_bytes() > MOST_LOG_BYTES:
                     raise EnvironmentFailed(
                         f"Building the environment printed more than {MOST_LOG_BYTES >> 20} MiB; "
