@@ -23,8 +23,8 @@ from rich.console import Console
 # Run as a file, as `python -m loadtests.bench` would be: imports start at the root.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from loadtests.child import BenchmarkFailed
-from loadtests.report import Row, json_of, machine, markdown_of, table_of
+from loadtests.harness.child_process import BenchmarkFailed
+from loadtests.harness.report import Row, json_of, machine, markdown_of, table_of
 
 FOLDER = Path(__file__).parent / "benchmarks"
 WIDTH = 200

@@ -27,9 +27,16 @@ from pathlib import Path
 # Run as a file, as `python -m loadtests.gpu_day` would be: imports start at the root.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from loadtests.child import END_S, BenchmarkFailed, Child, checkout_environ, end_children, running
 from loadtests.gpu.checks import CHECKS, Check
 from loadtests.gpu.finding import Finding
+from loadtests.harness.child_process import (
+    END_S,
+    BenchmarkFailed,
+    Child,
+    checkout_environ,
+    end_children,
+    running,
+)
 
 BUDGET_S = 470.0
 """All of it, so that the table is there within 8 minutes."""

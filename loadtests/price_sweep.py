@@ -24,7 +24,7 @@ from hotplate.autoscaler.errors import AutoscalerError
 from hotplate.autoscaler.simulator.arrivals import Arrivals, read
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
-from loadtests.report import column, table_of
+from loadtests.harness.report import column, table_of
 
 PRICES_GPU_S = (75.0, 150.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0)
 OURS = "ours"

@@ -21,7 +21,7 @@ from rich.console import Console
 # Run as a file, as `python -m loadtests.storm` would be: imports start at the root.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from loadtests.verdict import Verdict
+from loadtests.harness.verdict import Verdict
 
 NAMES = sorted(path.stem for path in (Path(__file__).parent / "storms").glob("*.py"))
 

@@ -2,7 +2,7 @@
 
 Whatever else platform processes do with files stands here, function by function, with whose files
 those are. A function that is not here, or does more than stands here, is to use
-`hotplate.cache.foreign_folder`, or to say whose files it touches.
+`hotplate.machine.foreign_folder`, or to say whose files it touches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hotplate.serving.replica.parts import PARTS
+from hotplate.serving.replica.payload import PARTS
 
 ROOT = Path(__file__).parents[1]
 SCOPE = ("deploy/hotplate/deploy", "serving/hotplate/serving/replica", "platform/hotplate/platform")
@@ -93,25 +93,27 @@ KERNEL = Ours("the kernel's: /proc and control groups")
 INSIDE = Ours("it runs inside the walls, or before the program does, as whoever is held by them")
 OPERATOR = Ours("the operator's and the platform's own, in the data directory's first two levels")
 OURS = {
-    "deploy/burglar.py": INSIDE,
-    "deploy/cgroups.py": KERNEL,
-    "deploy/enclosure.py": KERNEL,
-    "deploy/entering.py": Ours("a pipe to the entrance", {"Entering.entered_now": "open"}),
-    "deploy/entrance/confined.py": INSIDE,
-    "deploy/entrance/devices.py": INSIDE,
-    "deploy/entrance/enter.py": INSIDE,
-    "deploy/entrance/mounts.py": INSIDE,
-    "deploy/inspection.py": Ours("folders that the doctor makes, for a burglar of its own"),
-    "deploy/machine.py": KERNEL,
-    "deploy/process_table.py": KERNEL,
-    "deploy/builds.py": Ours(
+    "deploy/sandbox/escape_attempts.py": INSIDE,
+    "deploy/sandbox/cgroups.py": KERNEL,
+    "deploy/sandbox/process_scope.py": KERNEL,
+    "deploy/sandbox/launch.py": Ours("a pipe to the entrance", {"Entering.entered_now": "open"}),
+    "deploy/sandbox/launcher/privileges.py": INSIDE,
+    "deploy/sandbox/launcher/devices.py": INSIDE,
+    "deploy/sandbox/launcher/bootstrap.py": INSIDE,
+    "deploy/sandbox/launcher/mounts.py": INSIDE,
+    "deploy/sandbox/isolation_check.py": Ours(
+        "folders that the doctor makes, for a burglar of its own"
+    ),
+    "deploy/local/machine.py": KERNEL,
+    "deploy/process/procfs.py": KERNEL,
+    "deploy/sandbox/builds.py": Ours(
         "the folder of packages, before a build is shown it", {"Builds.prepare": ".mkdir"}
     ),
-    "deploy/logfile.py": Ours(
+    "deploy/process/logfile.py": Ours(
         "a descriptor of a regular file, by `open_file`; of a log, which lies beside the folder",
         {"append": "open", "tail": "open", "trim": ".stat open"},
     ),
-    "deploy/processes.py": Ours(
+    "deploy/process/detached.py": Ours(
         "/proc; a log, which lies beside the folder; memory",
         {
             "Process.command": ".read_bytes",
@@ -120,7 +122,7 @@ OURS = {
             "launch": "os.open",
         },
     ),
-    "deploy/records.py": Ours(
+    "deploy/local/records.py": Ours(
         "what lies beside the folder `work`, and that folder before anything runs in it",
         {
             "Records.__init__": ".mkdir",
@@ -140,16 +142,16 @@ OURS = {
             "_write": ".replace open os.open",
         },
     ),
-    "deploy/standby_process.py": Ours(
+    "deploy/local/standby/process.py": Ours(
         "its folder before it runs; the log of the replica that it becomes",
         {"StandbyProcess.become": "os.open", "StandbyProcess.start": ".mkdir"},
     ),
-    "deploy/standbys.py": Ours(
+    "deploy/local/standby/pools.py": Ours(
         "what the engine has noted; whether an environment's interpreter is there",
         {"Standbys._recall": ".exists .read_text"},
     ),
-    "deploy/private_places.py": Ours("folders of the machine that walls hide"),
-    "deploy/walls.py": Ours(
+    "deploy/sandbox/private_places.py": Ours("folders of the machine that walls hide"),
+    "deploy/sandbox/isolation.py": Ours(
         "whether a path is there; the folder `work` itself; a log, which lies beside it; folders "
         "for layers, before anything runs there",
         {
@@ -159,25 +161,25 @@ OURS = {
             "_furnish": ".mkdir os.open",
         },
     ),
-    "platform/cache_command.py": OPERATOR,
+    "platform/commands/cache.py": OPERATOR,
     "platform/cli.py": OPERATOR,
     "platform/dashboard/rendering.py": Ours("the program's own"),
-    "platform/data_dir.py": OPERATOR,
-    "platform/doctor.py": OPERATOR,
-    "platform/event_log.py": OPERATOR,
-    "platform/health.py": OPERATOR,
-    "platform/privacy.py": OPERATOR,
-    "platform/secret_flags.py": OPERATOR,
+    "platform/processes/data_dir.py": OPERATOR,
+    "platform/commands/doctor.py": OPERATOR,
+    "platform/processes/event_log.py": OPERATOR,
+    "platform/upkeep/health.py": OPERATOR,
+    "platform/processes/privacy.py": OPERATOR,
+    "platform/commands/secret_flags.py": OPERATOR,
     "platform/settings.py": OPERATOR,
-    "platform/simulate.py": OPERATOR,
+    "platform/commands/simulate.py": OPERATOR,
     "platform/store/database.py": Ours("the program's own"),
-    "platform/up.py": Ours(
+    "platform/processes/supervisor.py": Ours(
         "logs of the platform's roles", {"Supervisor._follow": ".exists .open .stat"}
     ),
     "serving/replica/bento.py": Ours(
         "the agent's tree of a bento, whose bento.yaml was measured", {"read_bento": ".read_bytes"}
     ),
-    "serving/replica/build.py": Ours(
+    "serving/replica/environments/build.py": Ours(
         "the build's folder before anything runs in it; its log, which lies beside it; the "
         "operator's configuration; the agent's tree",
         {
@@ -189,7 +191,7 @@ OURS = {
             "Build._write": ".open",
         },
     ),
-    "serving/replica/compiled.py": Ours(
+    "serving/replica/compile_cache.py": Ours(
         "drafts and notes of our own; a replica's folder before anything runs in it; an agent's "
         "tree of compiled code",
         {
@@ -202,7 +204,7 @@ OURS = {
             "_copy_out": ".mkdir .open",
         },
     ),
-    "serving/replica/environment.py": Ours(
+    "serving/replica/environments/builder.py": Ours(
         "the folders of environments, and what is noted beside what was built",
         {
             "Environments._owners": ".glob",
@@ -212,7 +214,7 @@ OURS = {
             "_matching": ".glob",
         },
     ),
-    "serving/replica/environment_folder.py": Ours(
+    "serving/replica/environments/folder.py": Ours(
         "what is noted beside what was built, where no build writes",
         {
             "EnvironmentFolder._read": ".read_bytes",
@@ -232,11 +234,11 @@ OURS = {
             "copy_bento": ".chmod .mkdir .stat .symlink_to os.walk shutil.copyfile",
         },
     ),
-    "serving/replica/interpreter.py": Ours(
+    "serving/replica/environments/interpreter.py": Ours(
         "the folder of interpreters", {"Interpreters._search": ".mkdir"}
     ),
-    "serving/replica/parts.py": Ours("the program's own, and copies that nobody writes"),
-    "serving/replica/recipe.py": Ours(
+    "serving/replica/payload.py": Ours("the program's own, and copies that nobody writes"),
+    "serving/replica/environments/spec.py": Ours(
         "the agent's tree of a bento",
         {"_file_digests": ".is_file .open .rglob", "_requirements": ".open"},
     ),
@@ -249,11 +251,11 @@ OURS = {
             "_reads": ".exists",
         },
     ),
-    "serving/replica/shelf.py": Ours(
+    "serving/replica/environments/registry.py": Ours(
         "an environment that was built, when nothing of the build runs any more",
         {"bound_script": ".is_file .is_symlink .iterdir .open"},
     ),
-    "serving/replica/usage.py": Ours("notes of our own"),
+    "serving/replica/environments/usage.py": Ours("notes of our own"),
 }
 
 
@@ -314,11 +316,11 @@ def _touched(node: ast.AST) -> Iterator[str]:
 
 
 def modules() -> list[str]:
-    """Those of platform processes: `deploy/records.py`."""
-    parts = {part.removeprefix("hotplate.").replace(".", "/") + ".py" for part in PARTS}
+    """Those of platform processes: `deploy/local/records.py`."""
+    parts = tuple(part.removeprefix("hotplate.").replace(".", "/") for part in PARTS)
     paths = sorted(path for folder in SCOPE for path in (ROOT / folder).rglob("*.py"))
     names = [str(path.relative_to(ROOT)).partition("/hotplate/")[2] for path in paths]
-    return [name for name in names if name not in parts]
+    return [name for name in names if not name.removesuffix(".py").startswith(parts)]
 
 
 def found_in(name: str) -> dict[str, str]:
@@ -341,7 +343,7 @@ def test_files_are_touched_only_where_it_is_said_whose_they_are(name: str) -> No
         return
     assert found_in(name) == listed().get(name, {}), (
         "what is in a folder that a replica, a build or an upload writes is touched through "
-        "hotplate.cache.foreign_folder; what is ours stands in OURS, with whose it is"
+        "hotplate.machine.foreign_folder; what is ours stands in OURS, with whose it is"
     )
 
 

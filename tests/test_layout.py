@@ -14,7 +14,7 @@ import pytest
 from hotplate.platform import cli
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy")
+SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy", "machine")
 BESIDE = {"hotplate", "README.md", "manifests", "__pycache__"}
 
 

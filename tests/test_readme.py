@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
-from tests.ports import free_range
+from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_range
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

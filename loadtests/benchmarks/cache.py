@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from loadtests.cache import environment, fanout, replicas, restart, stream, swarm64, unpaced, view
-from loadtests.cache.table import Row
-from loadtests.child import BenchmarkFailed
+from loadtests.benchmarks.cache_stages import (
+    environment,
+    fanout,
+    replicas,
+    restart,
+    stream,
+    swarm64,
+    unpaced,
+    view,
+)
+from loadtests.benchmarks.cache_stages.table import Row
+from loadtests.harness.child_process import BenchmarkFailed
 
 Measure = Callable[[Path, bool], Awaitable[Sequence[Row]]]
 _MEASURES: Mapping[str, Measure] = {

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import aiohttp
 
-from loadtests.child import ROOT, BenchmarkFailed, Child
-from loadtests.installation import Installation, deploy, installation, serving
-from loadtests.report import column, median, ratio
+from loadtests.harness.child_process import ROOT, BenchmarkFailed, Child
+from loadtests.harness.installation import Installation, deploy, installation, serving
+from loadtests.harness.report import column, median, ratio
 
 PROJECT = ROOT / "examples" / "hello"
 NAME = "coldstart"

@@ -14,8 +14,21 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.child import BenchmarkFailed
-from loadtests.fronts import (
+from loadtests.benchmarks.gateway_trials import (
+    abandoned,
+    cost,
+    fairness,
+    idle,
+    kills,
+    latency,
+    overload,
+    replicas,
+    tokens,
+)
+from loadtests.benchmarks.gateway_trials.trial import ROUNDS, Trial
+from loadtests.harness.child_process import BenchmarkFailed
+from loadtests.harness.report import column
+from loadtests.systems.proxies import (
     AIOHTTP,
     BENTOML,
     DIRECT,
@@ -28,19 +41,6 @@ from loadtests.fronts import (
     installed,
     opened,
     served,
-)
-from loadtests.report import column
-from loadtests.trial import ROUNDS, Trial
-from loadtests.trials import (
-    abandoned,
-    cost,
-    fairness,
-    idle,
-    kills,
-    latency,
-    overload,
-    replicas,
-    tokens,
 )
 
 TRIALS = [

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from hotplate.deploy.machine import memory_bytes
-from loadtests.child import BenchmarkFailed, checkout_environ, module, running
-from loadtests.gpu.lending import Lent, lending
-from loadtests.report import column, median, ratio
+from hotplate.deploy.local.machine import memory_bytes
+from loadtests.harness.child_process import BenchmarkFailed, checkout_environ, module, running
+from loadtests.harness.report import column, median, ratio
+from loadtests.systems.lending import Lent, lending
 
 LAYERS, QUICK_LAYERS = 1280, 64
 """10.7 GB, and half a GB."""
@@ -105,7 +105,7 @@ def _available_bytes() -> int:
 
 async def _write(file: Path, layers: int, folder: Path) -> None:
     """By a process of its own, whose memory is free afterwards."""
-    command = module("loadtests.gpu_loader", "write", "--file", file, "--layers", layers)
+    command = module("loadtests.programs.gpu_loader", "write", "--file", file, "--layers", layers)
     log, environ = folder / "write.log", checkout_environ()
     async with running(*command, log=log, environ=environ, listened=True) as writer:
         await writer.said(LIMIT_S)
@@ -157,7 +157,7 @@ async def _load(way: str, files: dict[str, Path], layers: int, lent: Lent, log: 
     scheme = lent.scheme if ours else ""
     flags = ["--file", f"{scheme}{files['large']}", "--small", f"{scheme}{files['small']}"]
     program = OURS if ours else way
-    command = module("loadtests.gpu_loader", program, *flags, "--layers", layers)
+    command = module("loadtests.programs.gpu_loader", program, *flags, "--layers", layers)
     async with running(*command, log=log, environ=lent.environ, listened=True) as loader:
         await loader.said(LIMIT_S)
         loader.tell("go")

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from hotplate.autoscaler.amounts import GIB, UNLIMITED, Amounts
 from hotplate.autoscaler.decider import Decider
-from hotplate.autoscaler.grants import Ask
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
-from hotplate.autoscaler.shares import Shares
+from hotplate.autoscaler.sharing.allocation import Ask
+from hotplate.autoscaler.sharing.allocator import Shares
+from hotplate.autoscaler.sharing.amounts import GIB, UNLIMITED, Amounts
 from hotplate.autoscaler.simulator.arrivals import Arrivals
 from loadtests.many_models import rows
 from loadtests.price_sweep import OURS, Line, sweep

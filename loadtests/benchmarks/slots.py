@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from loadtests.slots import at_once, batches, blocking, simulated
-from loadtests.slots.table import Row
+from loadtests.benchmarks.slot_trials import at_once, batches, blocking, simulated
+from loadtests.benchmarks.slot_trials.table import Row
 
 _MEASURES: Mapping[str, Callable[[Path, bool], Awaitable[Sequence[Row]]]] = {
     "async": at_once.calls,

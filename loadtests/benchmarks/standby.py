@@ -10,9 +10,9 @@ from typing import Any
 
 import aiohttp
 
-from loadtests.child import BIN, ROOT, BenchmarkFailed, output_of
-from loadtests.installation import TOKEN, Installation, deploy, installation, until
-from loadtests.report import column, median
+from loadtests.harness.child_process import BIN, ROOT, BenchmarkFailed, output_of
+from loadtests.harness.installation import TOKEN, Installation, deploy, installation, until
+from loadtests.harness.report import column, median
 
 PROJECT = ROOT / "examples" / "embedder"
 NAME = "embedder"

@@ -15,10 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from hotplate.autoscaler.simulator.policies import Setup, simulate
-from hotplate.autoscaler.standby import StandbyPlanner, StandbyPolicy, Stock
+from hotplate.autoscaler.standby.planner import StandbyPlanner, StandbyPolicy, Stock
 from loadtests.benchmarks.scaling import many_models
+from loadtests.harness.report import column
 from loadtests.price_sweep import OURS
-from loadtests.report import column
 
 COLD_START_S = 60.0
 REFILL_S = 180.0

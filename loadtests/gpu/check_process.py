@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from loadtests.gpu.checks import CHECKS, PACKAGES
 from loadtests.gpu.finding import CheckFailed
-from loadtests.voice import voice
+from loadtests.harness.voice import voice
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from hotplate.deploy.machine import Gpu, Machine, detect, memory_bytes
-from hotplate.deploy.standby_process import gpu_variables
-from loadtests.child import checkout_environ
+from hotplate.deploy.local.machine import Gpu, Machine, detect, memory_bytes
+from hotplate.deploy.local.standby.process import gpu_variables
 from loadtests.gpu.finding import Finding, ensure
+from loadtests.harness.child_process import checkout_environ
 
 GIB = 1 << 30
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -12,13 +12,13 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Protocol
 
-from hotplate.cache.unix_address import short_path, unix_path
 from hotplate.deploy.engine import Command, Phase, Recorder, Resources, Warm, Workload, WorkloadKey
+from hotplate.machine.unix_address import short_path, unix_path
 from hotplate.serving.replica.inherited import for_replica
-from hotplate.serving.replica.modules import BASICS
+from hotplate.serving.replica.inside.modules import BASICS
 from hotplate.serving.replica.variables import COUNTS, platform_constants, platform_variables
-from loadtests.child import checkout_environ
 from loadtests.gpu.finding import ensure
+from loadtests.harness.child_process import checkout_environ
 
 ANSWER_S = 30.0
 METRICS = "metrics"
@@ -68,7 +68,7 @@ class Bento:
         bento = _write_bento(folder / "bento")
         python = Path(sys.executable)
         return Command(
-            argv=(str(python), "-m", "hotplate.serving.replica.worker"),
+            argv=(str(python), "-m", "hotplate.serving.replica.inside.worker"),
             env={**_environ(), **platform_variables(workload, home, python)},
             cwd=str(bento),
             job={
@@ -89,7 +89,7 @@ class Bento:
 
     def warm(self, folder: Path) -> Warm:
         python = Path(sys.executable)
-        argv = (str(python), "-m", "hotplate.serving.replica.standby")
+        argv = (str(python), "-m", "hotplate.serving.replica.inside.standby")
         env = {**_environ(), **platform_constants(python)}
         takes = {METRICS: f"home/{COUNTS}"}
         return Warm("bento", argv, env, _birth(folder, ["torch", *BASICS]), takes_along=takes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from hotplate.serving.replica.standby import main
-from hotplate.serving.replica.worker import run
+from hotplate.serving.replica.inside.standby import main
+from hotplate.serving.replica.inside.worker import run
 from loadtests.gpu.replica_server import serve
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.cgroups import Cgroups
-from hotplate.deploy.enclosure import REPLICA_DIR
 from hotplate.deploy.engine import Command, Resources
-from hotplate.deploy.processes import Process
-from hotplate.deploy.records import Records
-from hotplate.deploy.standby_process import StandbyProcess, gpu_variables
-from hotplate.deploy.walls import Walls
+from hotplate.deploy.local.records import Records
+from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables
+from hotplate.deploy.process.detached import Process
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
 from loadtests.gpu.finding import Finding, ensure
 from loadtests.gpu.hardware import machine
 from loadtests.gpu.programs import Bento, PlainServer, Program, work, workload

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
 from hotplate.serving.weights import load_file, safe_open, stream
 from loadtests.gpu.finding import Finding, ensure
-from loadtests.lender import Lender
+from loadtests.systems.lender import Lender
 
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
@@ -72,7 +72,7 @@ def pretrained(folder: Path) -> Iterator[Finding]:
     """An unmodified `from_pretrained(…).to("cuda")` with our reader in safetensors' place."""
     from transformers import BertConfig, BertModel
 
-    from hotplate.serving.streaming.patch import install
+    from hotplate.serving.replica.inside.patches.streamed_safetensors import install
 
     config = BertConfig(
         vocab_size=1000,

@@ -1,4 +1,4 @@
-"""BentoML alone: a service whose synchronous handlers do what `loadtests.backend` does.
+"""BentoML alone: a service whose synchronous handlers do what `loadtests.programs.backend` does.
 
 Its `threads` are the slots and its queue, as BentoML has no other that holds requests.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import bentoml
 
-from loadtests.accelerator import Accelerator
+from loadtests.harness.accelerator import Accelerator
 from loadtests.peers.stats_server import serve_stats
 
 SLOTS = int(os.environ["BENCH_SLOTS"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loadtests.routes import Plan
+from loadtests.harness.route_plan import Plan
 
 TEMPLATE = """
 global

@@ -1,4 +1,4 @@
-"""Ray Serve: a deployment whose asynchronous handler does what `loadtests.backend` does.
+"""Ray Serve: a deployment whose asynchronous handler does what `loadtests.programs.backend` does.
 
 Run by the Python of an environment that has Ray, which cannot be BentoML's.
 """
@@ -18,7 +18,7 @@ import ray  # type: ignore[import-not-found]  # it is in an environment of its o
 from ray import serve
 from starlette.requests import Request
 
-from loadtests.accelerator import Accelerator
+from loadtests.harness.accelerator import Accelerator
 from loadtests.peers.stats_server import serve_stats
 
 HOST = "127.0.0.1"

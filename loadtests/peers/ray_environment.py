@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loadtests.child import BIN, ROOT, BenchmarkFailed, clean_environ, output_of
+from loadtests.harness.child_process import BIN, ROOT, BenchmarkFailed, clean_environ, output_of
 
 REQUIREMENT = "ray[serve]==2.60.0"
 FOLDER = BIN.parent / "peers" / "ray"

@@ -10,7 +10,7 @@ import threading
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from loadtests.accelerator import Accelerator
+from loadtests.harness.accelerator import Accelerator
 
 
 def serve_stats(accelerator: Accelerator, port: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loadtests.child import BIN, BenchmarkFailed, clean_environ, output_of
+from loadtests.harness.child_process import BIN, BenchmarkFailed, clean_environ, output_of
 
 REQUIREMENTS = (
     "runai-model-streamer==0.17.0",

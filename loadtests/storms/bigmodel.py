@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadtests.memory import Watch
-from loadtests.verdict import Verdict
-from tests.platform.cloud import MODEL_MANIFEST, put
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import RoughClient
+from loadtests.harness.verdict import Verdict
+from tests.support.control_plane.cloud import MODEL_MANIFEST, put
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.memory import Watch
+from tests.support.services.bentos import IMAGE
+from tests.support.services.calling import call
 
 FILES = 4
 BLOCK_BYTES = 8 << 20

@@ -25,11 +25,11 @@ from typing import Any
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
-from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.reader import open_file
-from loadtests.verdict import Verdict
-from tests.cache.fakes import AgentProcess, OriginServer, PacedOrigin, publish, random_bytes
-from tests.small_disk import MIB, small_disk
+from loadtests.harness.verdict import Verdict
+from tests.support.cache.fakes import AgentProcess, OriginServer, PacedOrigin, publish, random_bytes
+from tests.support.small_disk import MIB, small_disk
 
 MODELS = 3
 PAUSE_S = 5.0

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from hotplate.platform.store.records import Outcome
 from hotplate.platform.store.store import Store
-from loadtests import census
-from loadtests.census import ROLES, Census
-from loadtests.processor import cpu_s
-from loadtests.verdict import Verdict
-from tests.scenarios.bentos import KITCHEN, SLEEPY
-from tests.scenarios.calling import Refused, call
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from loadtests.harness.verdict import Verdict
+from tests.support.end_to_end import census
+from tests.support.end_to_end.census import ROLES, Census
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.processor import cpu_s
+from tests.support.services.bentos import KITCHEN, SLEEPY
+from tests.support.services.calling import Refused, call
 
 AT_ONCE = 4
 """Deployments that are made at the same time; more of them only wait for a core."""

@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from loadtests.attackers import Targets, attacking
-from loadtests.memory import memory_bytes
-from loadtests.verdict import Verdict
-from tests.platform.cloud import MODEL_MANIFEST, tar_of
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, running
-from tests.scenarios.rough_client import RoughClient
+from loadtests.harness.verdict import Verdict
+from loadtests.systems.attackers import Targets, attacking
+from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, running
+from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.memory import memory_bytes
+from tests.support.services.bentos import KITCHEN
 
 PACE_S = 0.05
 MEASURED = ("gateway", "control-plane")

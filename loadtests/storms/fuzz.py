@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from loadtests.verdict import Verdict
-from tests.serving.wire import ANSWERS, OTHER_STATUS, READ, REFUSED
+from loadtests.harness.verdict import Verdict
+from tests.support.gateway.wire import ANSWERS, OTHER_STATUS, READ, REFUSED
 
 INPUT_BYTES = 1500
 HANG_S = 5
@@ -52,7 +52,7 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     words.write_text("".join(f'"{_quoted(part)}"\n' for part in PARTS))
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "loadtests.http_fuzzer", str(corpus)),
+        *(sys.executable, "-m", "loadtests.programs.http_fuzzer", str(corpus)),
         *(f"-runs={flags.inputs}", f"-seed={flags.seed}", f"-max_len={INPUT_BYTES}"),
         *(f"-dict={words}", f"-timeout={HANG_S}", f"-rss_limit_mb={MEMORY_MIB}"),
         f"-artifact_prefix={folder}/",

@@ -18,12 +18,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from loadtests.verdict import Verdict
-from tests.ports import free_port
-from tests.serving.backends import Backend, Connection, Request
-from tests.serving.callers import until
-from tests.serving.gateway_processes import GatewayProcess
-from tests.serving.load import Load
+from loadtests.harness.verdict import Verdict
+from tests.support.gateway.backends import Backend, Connection, Request
+from tests.support.gateway.callers import until
+from tests.support.gateway.gateway_processes import GatewayProcess
+from tests.support.gateway.load import Load
+from tests.support.ports import free_port
 
 SLOTS = 2
 SERVICE_S = (0.02, 0.2)

@@ -11,8 +11,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from loadtests.header_fuzzer import draw, judge
-from loadtests.verdict import Verdict
+from loadtests.harness.verdict import Verdict
+from tests.support.streaming.header_fuzzer import draw, judge
 
 BATCH = 10_000
 

@@ -18,17 +18,17 @@ from typing import Any
 
 import aiohttp
 
-from loadtests.census import ROLES
-from loadtests.memory import memory_bytes
-from loadtests.steady_load import steady_load
-from loadtests.verdict import Verdict
-from tests.deploy.fakes import runs
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.calling import Refused, call, process_of
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, running, until
-from tests.scenarios.rough_client import RoughClient
-from tests.scenarios.vandals import STUBBORN, VANDAL
+from loadtests.harness.verdict import Verdict
+from loadtests.systems.steady_load import steady_load
+from tests.support.deploy.fake_runtime import runs
+from tests.support.end_to_end.census import ROLES
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.memory import memory_bytes
+from tests.support.services.bentos import KITCHEN
+from tests.support.services.calling import Refused, call, process_of
+from tests.support.services.vandals import STUBBORN, VANDAL
 
 CALLERS = 3
 WATCH_S = 0.1

@@ -23,15 +23,15 @@ from typing import Any
 
 import aiohttp
 
-from loadtests.inspection import children_of, leader_of, settled
-from loadtests.steady_load import Failure, SteadyLoad, steady_load
-from loadtests.verdict import Verdict
-from tests.platform.cloud import Refused, tar_of
-from tests.scenarios.bentos import KITCHEN, SLEEPY
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from loadtests.harness.inspection import children_of, leader_of, settled
+from loadtests.harness.verdict import Verdict
+from loadtests.systems.steady_load import Failure, SteadyLoad, steady_load
+from tests.support.control_plane.cloud import Refused, tar_of
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import KITCHEN, SLEEPY
+from tests.support.services.calling import call
 
 ROLES = ("control-plane", "gateway", "agent")
 CALLERS = 3

@@ -9,8 +9,8 @@ import argparse
 import logging
 from pathlib import Path
 
-from loadtests.verdict import Verdict
-from tests.platform.crash_points import OPERATIONS, deaths
+from loadtests.harness.verdict import Verdict
+from tests.support.control_plane.crash_points import OPERATIONS, deaths
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from loadtests.verdict import Verdict
-from tests.serving.queue_machine import QueueMachine, wander
-from tests.serving.queue_walk import Walk
+from loadtests.harness.verdict import Verdict
+from tests.support.gateway.queue_machine import QueueMachine, wander
+from tests.support.gateway.queue_walk import Walk
 
 STEPS = 50
 """Of one of hypothesis' machines."""

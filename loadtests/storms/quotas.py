@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
 
-from loadtests.verdict import Verdict
-from tests.platform.racing_world import BusyStore, walk
+from loadtests.harness.verdict import Verdict
+from tests.support.control_plane.racing_world import BusyStore, walk
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadtests.rolling_load import PAIR, Caller, kitchen_callers, pair_callers, under_load
-from loadtests.verdict import Verdict
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from loadtests.harness.verdict import Verdict
+from loadtests.systems.rolling_load import PAIR, Caller, kitchen_callers, pair_callers, under_load
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import KITCHEN
 
 ROLLED_S = 120.0
 CONCURRENCIES = (1, 4)

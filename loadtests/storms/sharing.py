@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
 from hotplate.cache.manifest import Entry, Manifest
-from loadtests.processor import cpu_s
-from loadtests.verdict import Verdict
-from tests.cache.fakes import AgentProcess, random_bytes
+from hotplate.cache.store.blobs import BlobStore
+from loadtests.harness.verdict import Verdict
+from tests.support.cache.fakes import AgentProcess, random_bytes
+from tests.support.processor import cpu_s
 
 TENSOR_BYTES = 32 << 20
 MEMORY_LIMIT = 1.1

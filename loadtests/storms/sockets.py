@@ -10,11 +10,11 @@ import argparse
 import time
 from pathlib import Path
 
-from loadtests.verdict import Verdict
-from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, running, until
-from tests.scenarios.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
+from loadtests.harness.verdict import Verdict
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.services.bentos import SLEEPY
+from tests.support.services.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
 
 NAME = "deaf"
 ZERO_S = 90.0

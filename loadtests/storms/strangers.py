@@ -12,11 +12,11 @@ import warnings
 from pathlib import Path
 from statistics import median
 
-from loadtests.verdict import Verdict
-from tests.scenarios.answers import chains, data, lives, streams, tables
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, running
-from tests.scenarios.strangers import NAMES, answers_of, deploy
+from loadtests.harness.verdict import Verdict
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, running
+from tests.support.services.answers import chains, data, lives, streams, tables
+from tests.support.services.strangers import NAMES, answers_of, deploy
 
 ANSWERS = {
     name: answers

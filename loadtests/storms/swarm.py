@@ -9,8 +9,8 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtests.verdict import Verdict
-from tests.cache.swarm_simulation import Cluster
+from loadtests.harness.verdict import Verdict
+from tests.support.cache.swarm_simulation import Cluster
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from loadtests.verdict import Verdict
-from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.calling import call
-from tests.scenarios.cold_start import ColdStart
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, output_of, running
+from loadtests.harness.verdict import Verdict
+from tests.support.end_to_end.cold_start import ColdStart
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, output_of, running
+from tests.support.services.bentos import SLEEPY
+from tests.support.services.calling import call
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PHASES = ("instance", "environment", "weights", "process", "init")

@@ -20,10 +20,9 @@ from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
-from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.reader import open_file
-from loadtests.processor import cpu_s
-from tests.cache.fakes import (
+from tests.support.cache.fakes import (
     AgentProcess,
     OriginServer,
     PacedOrigin,
@@ -33,8 +32,9 @@ from tests.cache.fakes import (
     publish,
     random_bytes,
 )
-from tests.patience import PATIENCE_S
-from tests.ports import free_port
+from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
+from tests.support.processor import cpu_s
 
 WEIGHTS = random_bytes(2 * CHUNK_BYTES + 5, 6)
 SHARED = random_bytes(CHUNK_BYTES + 5, 7)

@@ -12,7 +12,7 @@ import pytest
 from hotplate.cache import own_token
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.control import is_same_machine
-from hotplate.cache.schemes import is_elsewhere
+from hotplate.cache.origins.schemes import is_elsewhere
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,10 @@ from hotplate.cache import reader
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient, Tree
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
-from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.reader import RemoteFile, open_file
-from hotplate.cache.unix_address import short_path
-from tests.cache.fakes import (
+from hotplate.machine.unix_address import short_path
+from tests.support.cache.fakes import (
     OriginServer,
     PacedOrigin,
     blob_of,
@@ -27,7 +27,7 @@ from tests.cache.fakes import (
     publish,
     random_bytes,
 )
-from tests.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 WEIGHTS = random_bytes(3 * CHUNK_BYTES - 5, 5)
 BLOB = blob_of(WEIGHTS)

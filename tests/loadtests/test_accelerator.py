@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from loadtests.accelerator import Accelerator, clock
+from loadtests.harness.accelerator import Accelerator, clock
 
 WORK_S = 0.03
 CLOCK_S = 1e-3

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from hotplate.serving.gateway import routes_file
+from hotplate.serving.gateway.sources import routes_file
 from loadtests.benchmarks import gateway
-from loadtests.fronts import DIRECT, OURS
-from loadtests.report import markdown_of
-from loadtests.routes import Plan, RoutesFile
-from loadtests.trials import cost, overload
-from tests.patience import PATIENCE_S
+from loadtests.benchmarks.gateway_trials import cost, overload
+from loadtests.harness.report import markdown_of
+from loadtests.harness.route_plan import Plan, RoutesFile
+from loadtests.systems.proxies import DIRECT, OURS
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 BENCH = [sys.executable, str(ROOT / "loadtests" / "bench.py"), "--quick"]
@@ -138,6 +138,6 @@ def children_in(folder: Path) -> list[str]:
             words = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if str(folder).encode() in words and b"loadtests.backend" in words:
+        if str(folder).encode() in words and b"loadtests.programs.backend" in words:
             found.append(words.decode(errors="replace"))
     return found

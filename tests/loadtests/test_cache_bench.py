@@ -14,12 +14,12 @@ from time import perf_counter
 
 import pytest
 
-from loadtests.bounds import at_least, at_most
-from loadtests.cache.table import Row, row
-from loadtests.model_file import BUCKET, ModelFile, model_file
-from loadtests.origin import Handler, Sent, Server
-from loadtests.pace import pace_process
-from loadtests.report import table_of
+from loadtests.benchmarks.cache_stages.table import Row, row
+from loadtests.harness.bounds import at_least, at_most
+from loadtests.harness.pace import pace_process
+from loadtests.harness.report import table_of
+from loadtests.programs.origin import Handler, Sent, Server
+from loadtests.systems.model_file import BUCKET, ModelFile, model_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -122,7 +122,7 @@ def test_what_a_node_has_is_not_read_from_the_origin_again(tmp_path: Path) -> No
 
 @contextmanager
 def _running_origin(model: ModelFile) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    command = [sys.executable, "-m", "loadtests.origin", str(model.root)]
+    command = [sys.executable, "-m", "loadtests.programs.origin", str(model.root)]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from loadtests.benchmarks.gpu import GPU_TIMES, LAYER_BYTES, QUICK_LAYERS, layers_that_fit
-from loadtests.child import BenchmarkFailed, checkout_environ
 from loadtests.gpu.checks import CHECKS, Check
 from loadtests.gpu_day import FAILS, HOLDS, MISSING, NO_GPU, Row, status_of
-from tests.patience import PATIENCE_S
+from loadtests.harness.child_process import BenchmarkFailed, checkout_environ
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DAY = str(ROOT / "loadtests" / "gpu_day.py")

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from loadtests.bounds import at_least, at_most
-from loadtests.load import closed_loop
-from loadtests.slots import at_once, batches, blocking, simulated
-from loadtests.slots.pairs import project
-from loadtests.slots.table import beside
-from tests.serving.knees import Batching, Sharing
+from loadtests.benchmarks.slot_trials import at_once, batches, blocking, simulated
+from loadtests.benchmarks.slot_trials.pairs import project
+from loadtests.benchmarks.slot_trials.table import beside
+from loadtests.harness.bounds import at_least, at_most
+from loadtests.systems.load import closed_loop
+from tests.support.gateway.knees import Batching, Sharing
 
 
 def test_a_bound_beside_the_peer_is_for_the_median_of_the_pairs() -> None:

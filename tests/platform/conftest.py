@@ -17,13 +17,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from sqlalchemy import create_engine, make_url, text
 
-from hotplate.cache.blobs import BlobStore
-from hotplate.platform.api.application import make_app
-from hotplate.platform.api.settings import ApiSettings
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.application import make_app
 from hotplate.platform.store.store import Store
-from tests.platform.cloud import Cloud
-from tests.platform.controller_fake import FakeController
-from tests.platform.quick_store import QuickStore
+from tests.support.control_plane.cloud import Cloud
+from tests.support.control_plane.controller_fake import FakeController
+from tests.support.control_plane.quick_store import QuickStore
 
 MEMORY = Path("/dev/shm")
 

@@ -10,11 +10,11 @@ import sys
 
 from aiohttp import web
 
-from hotplate.cache.blobs import BlobStore
-from hotplate.platform.api.application import make_app
-from hotplate.platform.api.settings import ApiSettings
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.application import make_app
 from hotplate.platform.store.store import Store
-from tests.platform.controller_fake import FakeController
+from tests.support.control_plane.controller_fake import FakeController
 
 
 async def serve(folder: str) -> None:

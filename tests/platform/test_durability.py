@@ -11,11 +11,18 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession
 
-from hotplate.cache import archive
-from hotplate.cache.blobs import BlobStore
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.cache.tarballs import archive
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
-from tests.platform.cloud import MANIFEST, MODEL_MANIFEST, answer, put, tar_of, versions
+from tests.support.control_plane.cloud import (
+    MANIFEST,
+    MODEL_MANIFEST,
+    answer,
+    put,
+    tar_of,
+    versions,
+)
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.standby_settings import StandbySettings
+from hotplate.deploy.local.standby.settings import StandbySettings
 from hotplate.platform import settings as module
-from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import AlreadyRunning, BadSetting
+from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings, load
 
 

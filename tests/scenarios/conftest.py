@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.ports import free_port
-from tests.scenarios.bentos import KITCHEN, SLEEPY
 from tests.scenarios.built_once import built_once
-from tests.scenarios.hall import PAGE
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.scenarios.shapes import SOURCES, Shapes, building
-from tests.scenarios.strangers import Stranger, delete_all, deploy_all
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.ports import free_port
+from tests.support.services.bentos import KITCHEN, SLEEPY
+from tests.support.services.hall import PAGE
+from tests.support.services.shapes import SOURCES, Shapes, building
+from tests.support.services.strangers import Stranger, delete_all, deploy_all
 
 
 @pytest.fixture(scope="session")

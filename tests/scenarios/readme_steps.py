@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import BIN, Platform, output_of
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import BIN, Platform, output_of
 
 _STEP = re.compile(r"```sh\n(.*?)```(?:\s+```\n(.*?)```)?", re.DOTALL)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.scenarios.bentos import IMAGE, SLEEPY
-from tests.scenarios.calling import Refused, call, process_of
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform, until
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.services.bentos import IMAGE, SLEEPY
+from tests.support.services.calling import Refused, call, process_of
 
 pytestmark = pytest.mark.client
 

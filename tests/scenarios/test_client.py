@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.calling import call
-from tests.scenarios.cold_start import ColdStart
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform
+from tests.support.end_to_end.cold_start import ColdStart
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.services.bentos import KITCHEN
+from tests.support.services.calling import call
 
 pytestmark = pytest.mark.client
 

@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 

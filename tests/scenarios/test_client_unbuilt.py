@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from hotplate.platform.api import unbuilt
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.laptop import Laptop
+from hotplate.platform.api.bentocloud import unbuilt
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.services.bentos import KITCHEN
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 

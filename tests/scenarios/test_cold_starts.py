@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.scenarios.calling import Refused, call
-from tests.scenarios.cold_start import ColdStart
-from tests.scenarios.platform_process import Platform
+from tests.support.end_to_end.cold_start import ColdStart
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.services.calling import Refused, call
 
 pytestmark = pytest.mark.client
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.machine import detect
-from tests.scenarios.bentos import IMAGE, SLEEPY
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform, running, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from hotplate.deploy.local.machine import detect
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import IMAGE, SLEEPY
+from tests.support.services.calling import call
 
 pytestmark = pytest.mark.client
 

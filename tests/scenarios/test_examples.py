@@ -12,11 +12,11 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform
 from tests.scenarios.readme_steps import steps_of, type_in
-from tests.scenarios.shapes import most_at_once
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.services.calling import call
+from tests.support.services.shapes import most_at_once
 
 pytestmark = pytest.mark.client
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.forks import run
-from tests.scenarios.platform_process import Platform
+from tests.support.end_to_end.forks import run
+from tests.support.end_to_end.platform_process import Platform
 
 
 async def refusal(*arguments: str) -> str:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hotplate.deploy.logfile import MAX_BYTES
-from hotplate.deploy.walls import Walls
-from tests.deploy.fakes import outside, pid_of, runs
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.calling import call
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from hotplate.deploy.process.logfile import MAX_BYTES
+from hotplate.deploy.sandbox.isolation import Walls
+from tests.support.deploy.fake_runtime import outside, pid_of, runs
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import IMAGE
+from tests.support.services.calling import call
 
 pytestmark = pytest.mark.usefixtures("unharmed")
 

@@ -14,12 +14,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.platform.cloud import MODEL_MANIFEST, tar_of
-from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.calling import Load, Refused, Tasks, call, process_of, under_load
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.scenarios.shapes import Shapes
+from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import SLEEPY
+from tests.support.services.calling import Load, Refused, Tasks, call, process_of, under_load
+from tests.support.services.shapes import Shapes
 
 CALLERS = 3
 PACE_S = 0.05

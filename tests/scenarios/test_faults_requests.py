@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.memory import memory_bytes
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform
-from tests.scenarios.rough_client import RoughClient
-from tests.serving.callers import Caller
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.gateway.callers import Caller
+from tests.support.memory import memory_bytes
+from tests.support.services.calling import call
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 

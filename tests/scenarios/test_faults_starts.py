@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.serving.bentos import write_model
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.replica.bentos import write_model
+from tests.support.services.bentos import IMAGE
+from tests.support.services.calling import call
 
 pytestmark = pytest.mark.usefixtures("unharmed")
 

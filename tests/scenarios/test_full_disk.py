@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.calling import call, under_load
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, running, until
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.small_disk import MIB, fill, small_disk
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.calling import call, under_load
+from tests.support.small_disk import MIB, fill, small_disk
 
 pytestmark = pytest.mark.client
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import aiohttp
 
-from hotplate.serving.gateway.fleet import heir_of
-from tests.scenarios.calling import under_load
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.serving.gateway_processes import GatewayProcess
+from hotplate.serving.gateway.fleet.membership import heir_of
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.gateway.gateway_processes import GatewayProcess
+from tests.support.services.calling import under_load
 
 CALLERS = 16
 """Each connection is one gateway's by chance: that none has any must not happen."""

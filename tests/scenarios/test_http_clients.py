@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, exit_of
-from tests.scenarios.shapes import Shapes
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, exit_of
+from tests.support.services.shapes import Shapes
 
 pytestmark = pytest.mark.client
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hotplate.platform.settings import PlatformSettings
-from loadtests.memory import memory_bytes
-from loadtests.processor import cpu_s
-from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.platform_process import Platform, running
-from tests.scenarios.rough_client import Bento, RoughClient
+from tests.support.end_to_end.platform_process import Platform, running
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.memory import memory_bytes
+from tests.support.processor import cpu_s
+from tests.support.services.bentos import SLEEPY
 
 pytestmark = pytest.mark.client
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.scenarios.calling import call
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import RoughClient
-from tests.scenarios.shapes import most_at_once
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.services.calling import call
+from tests.support.services.shapes import most_at_once
 
 pytestmark = pytest.mark.client
 

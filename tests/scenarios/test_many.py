@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from hotplate.deploy.machine import detect
-from loadtests.census import take
-from tests.scenarios.bentos import KITCHEN, SLEEPY
-from tests.scenarios.calling import call, under_load
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import ARENA_BYTES, Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from hotplate.deploy.local.machine import detect
+from tests.support.end_to_end.census import take
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import ARENA_BYTES, Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import KITCHEN, SLEEPY
+from tests.support.services.calling import call, under_load
 
 pytestmark = pytest.mark.client
 

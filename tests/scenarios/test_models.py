@@ -10,12 +10,12 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.scenarios.bentos import READER
-from tests.scenarios.calling import call
-from tests.scenarios.cold_start import ColdStart
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from tests.support.end_to_end.cold_start import ColdStart
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import READER
+from tests.support.services.calling import call
 
 pytestmark = pytest.mark.client
 

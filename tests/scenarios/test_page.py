@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, exit_of
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, exit_of
+from tests.support.services.bentos import IMAGE
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
 

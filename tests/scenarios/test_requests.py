@@ -9,9 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.scenarios.calling import call, process_of
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.services.calling import call, process_of
 
 pytestmark = pytest.mark.client
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.calling import process_of, under_load
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import Bento, RoughClient
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import KITCHEN
+from tests.support.services.calling import process_of, under_load
 
 pytestmark = pytest.mark.client
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hotplate.autoscaler.simulator.demand_log import read_log
-from tests.scenarios.bentos import PAIR, SLEEPY
-from tests.scenarios.calling import call, under_load
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.rough_client import RoughClient
+from hotplate.autoscaler.simulator.logged_demand import read_log
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.services.bentos import PAIR, SLEEPY
+from tests.support.services.calling import call, under_load
 
 pytestmark = pytest.mark.client
 

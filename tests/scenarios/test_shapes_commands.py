@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from hotplate.serving.replica.variables import cloud_variables
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.services.bentos import IMAGE
 
 pytestmark = pytest.mark.client
 

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.scenarios.calling import Tasks, process_of
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.shapes import Shapes, most_at_once
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.services.calling import Tasks, process_of
+from tests.support.services.shapes import Shapes, most_at_once
 
 pytestmark = pytest.mark.client
 

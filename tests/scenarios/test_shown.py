@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import Platform
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.services.bentos import IMAGE
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
 

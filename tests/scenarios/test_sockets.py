@@ -7,10 +7,10 @@ import re
 import aiohttp
 import pytest
 
-from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, until
-from tests.scenarios.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.services.bentos import SLEEPY
+from tests.support.services.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
 
 pytestmark = pytest.mark.client
 

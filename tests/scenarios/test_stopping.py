@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.calling import Tasks, call
-from tests.scenarios.platform_process import Platform, running, until
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.scenarios.shapes import Shapes
+from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.calling import Tasks, call
+from tests.support.services.shapes import Shapes
 
 pytestmark = pytest.mark.client
 

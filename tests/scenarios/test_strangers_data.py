@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.answers import data
-from tests.scenarios.strangers import MARKS, Stranger, answers_of
+from tests.support.services.answers import data
+from tests.support.services.strangers import MARKS, Stranger, answers_of
 
 pytestmark = MARKS
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.platform_process import Platform, output_of, running
-from tests.scenarios.rough_client import Bento, RoughClient
-from tests.serving.test_gateway_tls import issue
+from tests.serving.gateway.callers.test_certificate import issue
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform, output_of, running
+from tests.support.end_to_end.rough_client import Bento, RoughClient
 
 pytestmark = pytest.mark.client
 

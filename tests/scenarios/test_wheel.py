@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.bentos import SLEEPY
-from tests.scenarios.calling import call
-from tests.scenarios.laptop import Laptop, deployed
-from tests.scenarios.platform_process import BIN, Platform, running
+from tests.support.end_to_end.laptop import Laptop, deployed
+from tests.support.end_to_end.platform_process import BIN, Platform, running
+from tests.support.services.bentos import SLEEPY
+from tests.support.services.calling import call
 
 ROOT = Path(__file__).parent.parent.parent
-SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy")
+SOURCES = ("platform", "serving", "cache", "autoscaler", "deploy", "machine")
 UV = BIN / "uv"
 
 IMPORTS_OF_ALL = """
@@ -78,8 +78,8 @@ def test_it_has_every_file_of_the_sources_and_nothing_else(wheel: Path) -> None:
 
 def test_only_what_replicas_load_needs_more_than_it_asks_for(installed: Path) -> None:
     missing = json.loads(run(installed / "python", "-c", IMPORTS_OF_ALL))
-    replica = "hotplate.serving.replica.command_client"
-    inside = ("hotplate.serving.streaming.", "hotplate.serving.weights", replica)
+    serving = "hotplate.serving"
+    inside = (f"{serving}.streaming.", f"{serving}.weights", f"{serving}.replica.inside.")
     assert {module: name for module, name in missing.items() if not module.startswith(inside)} == {}
     assert set(missing.values()) == {"safetensors", "httpx"}
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.scenarios.bentos import KITCHEN
-from tests.scenarios.laptop import Laptop
-from tests.scenarios.rough_client import Bento
 from tests.security.grounds import ORDINARY_USER, Grounds, grounds
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.rough_client import Bento
+from tests.support.services.bentos import KITCHEN
 
 USERS = {"root": 0, "user": ORDINARY_USER}
 

@@ -6,9 +6,9 @@ import json
 import textwrap
 from typing import Any
 
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.calling import call
-from tests.scenarios.rough_client import Bento
+from tests.support.end_to_end.rough_client import Bento
+from tests.support.services.bentos import IMAGE
+from tests.support.services.calling import call
 
 SECRET = "the-victims-secret"
 

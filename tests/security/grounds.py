@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.packages import packages_of
-from tests.scenarios.platform_process import Platform
-from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.evil import EVIL, SECRET, VICTIM
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.packages import packages_of
 
 ORDINARY_USER = 54_321
 """Nobody on this machine: what it may do is what any user may."""
 CHECKOUT = Path(__file__).parents[2]
-AS_USER = Path(__file__).with_name("as_user.py")
+AS_USER = CHECKOUT / "tests" / "support" / "as_user.py"
 WITHOUT = Path(__file__).with_name("without")
 
 

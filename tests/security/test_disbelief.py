@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import textwrap
 
-from tests.scenarios.calling import call
-from tests.scenarios.platform_process import until
-from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.evil import EVIL
 from tests.security.grounds import Grounds, changed, grounds, service
+from tests.support.end_to_end.platform_process import until
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.calling import call
 
 PIPES = """
     import os

@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 
 from hotplate.platform.store.store import Store
-from tests.patience import PATIENCE_S
 from tests.security.grounds import WITHOUT, Grounds, _launcher
+from tests.support.patience import PATIENCE_S
 
 HOTPLATE = Path(sys.executable).with_name("hotplate")
 

@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from tests.scenarios.rough_client import Bento
 from tests.security.evil import attack
 from tests.security.grounds import Grounds, grounds
+from tests.support.end_to_end.rough_client import Bento
 
 PAGE = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 NEIGHBOUR = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.evil import SECRET, attack, building
 from tests.security.grounds import Grounds
+from tests.support.end_to_end.rough_client import Bento, RoughClient
 
 PLANT = """
 import os, sysconfig

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.cache.hub import COMMIT, Hub
-from tests.patience import PATIENCE_S
-from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.grounds import Grounds, grounds, service
+from tests.support.cache.hub import COMMIT, Hub
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import PATIENCE_S
 
 PLANTED = b"written by the author of a bento"
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from tests.scenarios.bentos import IMAGE
-from tests.scenarios.calling import call
-from tests.scenarios.rough_client import Bento, RoughClient
 from tests.security.evil import attack
 from tests.security.grounds import Grounds, changed, grounds, service
+from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.services.bentos import IMAGE
+from tests.support.services.calling import call
 
 CHAIN = (
     IMAGE

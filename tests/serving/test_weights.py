@@ -20,15 +20,15 @@ from hotplate.cache import reader
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.origin import FsspecOrigin
+from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.serving import weights
-from hotplate.serving.replica.worker import _wait_for_absent
+from hotplate.serving.replica.inside.worker import _wait_for_absent
+from hotplate.serving.streaming.library import stock_safe_open
 from hotplate.serving.streaming.reader import StreamedFile
 from hotplate.serving.streaming.source import is_placeholder
-from hotplate.serving.streaming.stock import stock_safe_open
-from tests.cache.fakes import OriginServer, PacedOrigin, blob_of, publish
-from tests.serving.arriving import CHUNK_BYTES as PAGE_BYTES
-from tests.serving.arriving import ArrivingTree
+from tests.support.cache.fakes import OriginServer, PacedOrigin, blob_of, publish
+from tests.support.streaming.arriving import CHUNK_BYTES as PAGE_BYTES
+from tests.support.streaming.arriving import ArrivingTree
 
 TENSORS = {"late": torch.arange(4.0), "early": torch.arange(6.0, dtype=torch.float64)}
 """The library puts the wider dtype first."""
@@ -228,7 +228,7 @@ async def test_a_start_that_fails_ends_when_the_next_one_finds_all_files_whole(
     monkeypatch.setenv("HOTPLATE_MODELS", str(path.parent))
     program = """
         import os
-        from hotplate.serving.replica import worker
+        from hotplate.serving.replica.inside import worker
         path = os.path.join(os.environ["HOTPLATE_MODELS"], "model.safetensors")
         worker._leave = lambda status: print(status, os.path.getsize(path))
         worker.run(lambda: open("/nowhere").close())
@@ -269,7 +269,7 @@ def test_install_replaces_what_is_imported_later_and_imports_no_framework() -> N
     run_python(
         """
         import sys
-        from hotplate.serving.streaming.patch import install
+        from hotplate.serving.replica.inside.patches.streamed_safetensors import install
         install()
         install()
         assert "torch" not in sys.modules and "numpy" not in sys.modules
@@ -288,7 +288,7 @@ def test_install_reaches_modules_that_were_imported_before() -> None:
         mine = types.ModuleType("mine")
         mine.safe_open = safetensors.safe_open
         sys.modules["mine"] = mine
-        from hotplate.serving.streaming.patch import install
+        from hotplate.serving.replica.inside.patches.streamed_safetensors import install
         install()
         from hotplate.serving.weights import safe_open as ours
         assert mine.safe_open is safetensors.numpy.safe_open is safetensors.safe_open is ours
@@ -305,7 +305,7 @@ def test_a_forked_worker_waits_on_its_own_and_leaves_its_parents_lease(tmp_path:
         from safetensors.numpy import save
         from hotplate.cache import reader
         from hotplate.serving.weights import safe_open
-        from tests.serving.arriving import ArrivingTree
+        from tests.support.streaming.arriving import ArrivingTree
         folder = Path(os.environ["HOTPLATE_TREES"])
         tree = ArrivingTree(folder)
         reader.open_file = tree.open_file
@@ -329,14 +329,15 @@ def test_a_forked_worker_waits_on_its_own_and_leaves_its_parents_lease(tmp_path:
 def test_an_unmodified_transformers_model_streams(tmp_path: Path) -> None:
     shown = run_python(
         """
-        from hotplate.serving.streaming.patch import install, weights_span
+        from hotplate.serving.replica.inside.patches import streamed_safetensors
+        install, weights_span = streamed_safetensors.install, streamed_safetensors.weights_span
         install()
         import os, sys, threading
         from pathlib import Path
         import torch
         from transformers import BertConfig, BertModel, AutoModel
         from hotplate.cache import reader
-        from tests.serving.arriving import ArrivingTree
+        from tests.support.streaming.arriving import ArrivingTree
 
         torch.manual_seed(0)
         config = BertConfig(vocab_size=500, hidden_size=32, num_hidden_layers=2,

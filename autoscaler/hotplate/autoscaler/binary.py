@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hotplate.autoscaler.claim import count, seconds
 from hotplate.autoscaler.policy import Cause, Decision
+from hotplate.autoscaler.rules.proposal import count, seconds
 
 STALE_S = 60.0
 """A result this old says nothing of now: four fetches were missed."""

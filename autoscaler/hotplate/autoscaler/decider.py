@@ -11,15 +11,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from hotplate.autoscaler.claim import Claim, larger, seconds
 from hotplate.autoscaler.errors import MemoryInvalid
-from hotplate.autoscaler.keepalive import KeepAlive
-from hotplate.autoscaler.levels import Levels
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
-from hotplate.autoscaler.restraint import Restraint
-from hotplate.autoscaler.spare import Spare
-from hotplate.autoscaler.wishes import Wishes
-from hotplate.autoscaler.worth import price_of
+from hotplate.autoscaler.rules.demand import Wishes
+from hotplate.autoscaler.rules.headroom import Spare
+from hotplate.autoscaler.rules.keepalive import KeepAlive
+from hotplate.autoscaler.rules.levels import Levels
+from hotplate.autoscaler.rules.proposal import Claim, larger, seconds
+from hotplate.autoscaler.rules.scale_rate import Restraint
+from hotplate.autoscaler.rules.waiting_cost import price_of
 
 RESTART_S = 60.0
 """How long the count does not fall after the gateway restarted: clients need time to come back."""

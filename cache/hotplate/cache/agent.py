@@ -17,31 +17,32 @@ from pathlib import Path
 
 from aiohttp import web
 
-from hotplate.cache import descriptors, own_token
-from hotplate.cache.arena import Arena, huge_mount, memory_limit_bytes
-from hotplate.cache.chunks import STALL_S
+from hotplate.cache import own_token
+from hotplate.cache.catalog.peer_url_index import PeerLedgers
+from hotplate.cache.catalog.pulls import Pulls
+from hotplate.cache.catalog.trees import Node
+from hotplate.cache.catalog.url_index import Ledger
 from hotplate.cache.control import Control, application
-from hotplate.cache.disk import DiskTier
+from hotplate.cache.copies.blob_table import Holdings
 from hotplate.cache.errors import CacheError
-from hotplate.cache.fetching import Fetcher
-from hotplate.cache.gossip import Gossip
-from hotplate.cache.holdings import Holdings
-from hotplate.cache.ledger import Ledger
-from hotplate.cache.lending import SOCKET_NAME, Lending
+from hotplate.cache.fetching.fetcher import Fetcher
+from hotplate.cache.file_view.agent_side import View
+from hotplate.cache.leases.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
-from hotplate.cache.node import Node
-from hotplate.cache.origin import NoOrigin
-from hotplate.cache.own_hosts import OwnHosts
-from hotplate.cache.peer_client import PeerClient
-from hotplate.cache.peer_ledgers import PeerLedgers
-from hotplate.cache.peer_list import PeerList
-from hotplate.cache.peer_server import PeerServer
+from hotplate.cache.origins.blob_source import NoOrigin
+from hotplate.cache.origins.schemes import Schemes
+from hotplate.cache.peers.chunk_client import PeerClient
+from hotplate.cache.peers.chunk_server import PeerServer
+from hotplate.cache.peers.chunk_source import Shelf
+from hotplate.cache.peers.gossip import Gossip
+from hotplate.cache.peers.seeds import PeerList
 from hotplate.cache.port import Port, listen
-from hotplate.cache.pulls import Pulls
-from hotplate.cache.schemes import Schemes
-from hotplate.cache.shelf import Shelf
-from hotplate.cache.view import View
-from hotplate.cache.web_origin import origin_at
+from hotplate.cache.store.web_origin import origin_at
+from hotplate.cache.swarm.chunks import STALL_S
+from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
+from hotplate.cache.tiers.disk import DiskTier
+from hotplate.machine import descriptors
+from hotplate.machine.access.own_hosts import OwnHosts
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,10 @@ from typing import Any
 
 from aiohttp import web
 
-from hotplate.cache.bearer import bears
+from hotplate.cache.catalog.inventory import Inventory
+from hotplate.cache.catalog.pulls import Pull, Pulls, failure
+from hotplate.cache.catalog.trees import Node, Tree
+from hotplate.cache.catalog.url_index import Ledger, location_json
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -27,17 +30,14 @@ from hotplate.cache.errors import (
     UnknownUrl,
     VersionChanged,
 )
-from hotplate.cache.gossip import Gossip
-from hotplate.cache.inventory import Inventory
-from hotplate.cache.ledger import Ledger, location_json
-from hotplate.cache.lending import Lending
+from hotplate.cache.file_view.agent_side import View
+from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
-from hotplate.cache.node import Node, Tree
-from hotplate.cache.own_hosts import OwnHosts
-from hotplate.cache.pulls import Pull, Pulls, failure
-from hotplate.cache.schemes import is_elsewhere
-from hotplate.cache.strangers import turn_strangers_away
-from hotplate.cache.view import View
+from hotplate.cache.origins.schemes import is_elsewhere
+from hotplate.cache.peers.gossip import Gossip
+from hotplate.machine.access.bearer import bears
+from hotplate.machine.access.middleware import turn_strangers_away
+from hotplate.machine.access.own_hosts import OwnHosts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

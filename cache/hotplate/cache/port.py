@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.peer_server import PREFIX, PeerServer
+from hotplate.cache.peers.chunk_server import PREFIX, PeerServer
 
 _FIRST_BYTES_S = 30.0
 """Who has said nothing for that long is let go."""

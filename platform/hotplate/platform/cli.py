@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotplate.autoscaler.errors import AutoscalerError
-from hotplate.platform import secret_flags
-from hotplate.platform.data_dir import DEFAULT, DataDir
+from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.errors import BadSetting, PlatformError
-from hotplate.platform.flags import LAST_PORT, hosts_of, is_address, mount_of, peers_of, size_of
-from hotplate.platform.privacy import UMASK
+from hotplate.platform.processes.data_dir import DEFAULT, DataDir
+from hotplate.platform.processes.privacy import UMASK
 from hotplate.platform.settings import PlatformSettings, load
 
 if TYPE_CHECKING:
-    from hotplate.deploy.standby_settings import StandbySettings
+    from hotplate.deploy.local.standby.settings import StandbySettings
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -276,14 +275,14 @@ def _add_simulate(commands: Commands) -> None:
 
 
 def _settings(arguments: argparse.Namespace, data: DataDir) -> PlatformSettings:
-    flags = {"host": arguments.host, "port": arguments.port}
+    given = {"host": arguments.host, "port": arguments.port}
     return load(
-        PlatformSettings, "platform", flags=flags, environ=os.environ, file=data.settings_file
+        PlatformSettings, "platform", flags=given, environ=os.environ, file=data.settings_file
     )
 
 
 def _standby_settings(data: DataDir) -> StandbySettings:
-    from hotplate.deploy.standby_settings import StandbySettings
+    from hotplate.deploy.local.standby.settings import StandbySettings
 
     return load(StandbySettings, "standby", flags={}, environ=os.environ, file=data.settings_file)
 
@@ -291,8 +290,8 @@ def _standby_settings(data: DataDir) -> StandbySettings:
 def _up(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from hotplate.platform.ports import reachable
-    from hotplate.platform.up import Supervisor
+    from hotplate.platform.processes.ports import reachable
+    from hotplate.platform.processes.supervisor import Supervisor
 
     data = DataDir.at(arguments.data)
     lock = data.lock()
@@ -313,7 +312,7 @@ def _up(arguments: argparse.Namespace) -> None:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from hotplate.platform.doctor import answer
+    from hotplate.platform.commands.doctor import answer
 
     file = DataDir.named(arguments.data).settings_file
     return answer(
@@ -322,13 +321,13 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from hotplate.platform.console import answer
+    from hotplate.platform.commands.console import answer
 
     return answer(arguments)
 
 
 def _quota(arguments: argparse.Namespace) -> int:
-    from hotplate.platform.quota_page import answer
+    from hotplate.platform.commands.quota import answer
 
     return answer(arguments)
 
@@ -342,7 +341,7 @@ def _control_plane(arguments: argparse.Namespace) -> None:
 
 
 def _standby(arguments: argparse.Namespace) -> int:
-    from hotplate.platform.standby_page import answer
+    from hotplate.platform.commands.standby import answer
 
     return answer(arguments)
 
@@ -352,7 +351,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
 
     compiled.use(os.environ)
 
-    from hotplate.platform.roles import run_gateway
+    from hotplate.platform.processes.entry_points import run_gateway
     from hotplate.serving.gateway.limits import Limits
     from hotplate.serving.gateway.server import GatewaySettings, Linked
 
@@ -379,7 +378,7 @@ def _gateway(arguments: argparse.Namespace) -> None:
             source,
             arguments.admin,
             arguments.replace,
-            limits=Limits(hosts=hosts_of(arguments.hosts)),
+            limits=Limits(hosts=flags.hosts_of(arguments.hosts)),
             metrics_token=secret_flags.metrics(arguments.metrics_token_file),
             token=token,
             access_log=access_log,
@@ -389,12 +388,12 @@ def _gateway(arguments: argparse.Namespace) -> None:
 
 def _cache(arguments: argparse.Namespace) -> int:
     from hotplate.cache import own_token
-    from hotplate.platform.cache_command import answer
+    from hotplate.platform.commands.cache import answer
 
     agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
     if not agent:
         raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
-    if "://" not in agent and not is_address(agent):
+    if "://" not in agent and not flags.is_address(agent):
         raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
     token_file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
     token = (
@@ -405,33 +404,37 @@ def _cache(arguments: argparse.Namespace) -> int:
 
 def _agent(arguments: argparse.Namespace) -> None:
     from hotplate.cache.agent import SPARE_BYTES, AgentSettings
-    from hotplate.platform.roles import run_agent
+    from hotplate.platform.processes.entry_points import run_agent
 
     memory, origin = {}, arguments.origin
     if arguments.origin_file:
         origin = secret_flags.read(arguments.origin_file, "--origin-file")
-    peers = peers_of(arguments.peers)
+    peers = flags.peers_of(arguments.peers)
     if (peers or arguments.peers_from) and not arguments.token_file:
         raise BadSetting(
             "--token-file is missing: agents know each other by the cluster's token, which is in it"
         )
-    if not 0 <= arguments.port <= LAST_PORT:
-        raise BadSetting(f"--port {arguments.port} is no port: write 1 to {LAST_PORT}, or 0 = any")
+    if not 0 <= arguments.port <= flags.LAST_PORT:
+        raise BadSetting(
+            f"--port {arguments.port} is no port: write 1 to {flags.LAST_PORT}, or 0 = any"
+        )
     if arguments.memory is not None:
-        memory["arena_limit_bytes"] = size_of("--memory", arguments.memory)
+        memory["arena_limit_bytes"] = flags.size_of("--memory", arguments.memory)
     run_agent(
         AgentSettings(
             data_dir=DataDir.at(arguments.data).root,
             host=arguments.host,
             port=arguments.port,
-            hosts=hosts_of(arguments.hosts),
+            hosts=flags.hosts_of(arguments.hosts),
             origin_url=origin,
             peers=peers,
             peers_from=arguments.peers_from,
-            mount=mount_of(arguments),
-            spare_bytes=size_of("--spare", arguments.spare) if arguments.spare else SPARE_BYTES,
-            disk_limit_bytes=size_of("--disk", arguments.disk),
-            disk_reserve_bytes=size_of("--disk-reserve", arguments.disk_reserve),
+            mount=flags.mount_of(arguments),
+            spare_bytes=flags.size_of("--spare", arguments.spare)
+            if arguments.spare
+            else SPARE_BYTES,
+            disk_limit_bytes=flags.size_of("--disk", arguments.disk),
+            disk_reserve_bytes=flags.size_of("--disk-reserve", arguments.disk_reserve),
             token=secret_flags.read(arguments.token_file) if arguments.token_file else "",
             metrics_token=secret_flags.metrics(arguments.metrics_token_file),
             **memory,
@@ -440,7 +443,7 @@ def _agent(arguments: argparse.Namespace) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    from hotplate.platform.simulate import run
+    from hotplate.platform.commands.simulate import run
 
     return run(arguments)
 

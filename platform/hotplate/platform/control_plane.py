@@ -19,61 +19,61 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.autoscaler.bentoml_policy import policy_from
-from hotplate.cache import descriptors
-from hotplate.cache.bearer import bears
-from hotplate.cache.blobs import BlobStore
 from hotplate.cache.client import AgentClient
-from hotplate.cache.hubs import Hubs, own_hub
-from hotplate.cache.own_hosts import OwnHosts
-from hotplate.cache.room import Room
-from hotplate.cache.view import VIEWS
-from hotplate.deploy.builds import Builds
-from hotplate.deploy.cgroups import Cgroups
+from hotplate.cache.file_view.agent_side import VIEWS
+from hotplate.cache.origins.hubs import Hubs, own_hub
+from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Resources
-from hotplate.deploy.local import LocalEngine
-from hotplate.deploy.machine import Machine, arena_bytes, detect
+from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.machine import Machine, arena_bytes, detect
+from hotplate.deploy.local.settings import LocalSettings
+from hotplate.deploy.local.standby.settings import StandbySettings
 from hotplate.deploy.quantities import resources_of
-from hotplate.deploy.settings import LocalSettings
-from hotplate.deploy.standby_settings import StandbySettings
-from hotplate.deploy.walls import Walls
+from hotplate.deploy.sandbox.builds import Builds
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.machine import descriptors
+from hotplate.machine.access.bearer import bears
+from hotplate.machine.access.own_hosts import OwnHosts
+from hotplate.machine.free_space import Room
 from hotplate.platform.admin import ADMIN, CALLERS, ORGANIZATION
-from hotplate.platform.api.application import UNPACKING, make_app
-from hotplate.platform.api.deployments import public_url
-from hotplate.platform.api.docs import Docs
-from hotplate.platform.api.listener import Listener
-from hotplate.platform.api.platform_pages import PlatformPages
-from hotplate.platform.api.settings import ApiSettings
-from hotplate.platform.api.tasks import Tasks
-from hotplate.platform.checks import checks
-from hotplate.platform.controller.ceiling import Ceiling
-from hotplate.platform.controller.company import Company
-from hotplate.platform.controller.controller import Controller
-from hotplate.platform.controller.instance_types import sizes
+from hotplate.platform.api.bentocloud.deployments import public_url
+from hotplate.platform.api.hotplate.overview import PlatformPages
+from hotplate.platform.api.hotplate.standbys import StandbyDesk
+from hotplate.platform.api.internal.docs import Docs
+from hotplate.platform.api.internal.tasks import Tasks
+from hotplate.platform.api.web.listener import Listener
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.application import UNPACKING, make_app
+from hotplate.platform.controller.gateways.task_links import TaskLines
+from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.routing import Addresses
+from hotplate.platform.controller.planning.ceiling import Ceiling
+from hotplate.platform.controller.planning.instance_types import sizes
+from hotplate.platform.controller.planning.routing import Addresses
+from hotplate.platform.controller.planning.tenancy import Company
+from hotplate.platform.controller.planning.workloads import Rules
+from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
-from hotplate.platform.controller.sweeper import Sweeper
-from hotplate.platform.controller.task_lines import TaskLines
-from hotplate.platform.controller.workloads import Rules
-from hotplate.platform.data_dir import DataDir
 from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted, Unauthorized
-from hotplate.platform.health import Health, disks_of
-from hotplate.platform.leftovers import end_builds
-from hotplate.platform.origin import Origin
-from hotplate.platform.ports import is_everywhere, is_free
-from hotplate.platform.prometheus import Prometheus
-from hotplate.platform.role_state import role_states
-from hotplate.platform.roles import log_to_stderr
+from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.entry_points import log_to_stderr
+from hotplate.platform.processes.leftovers import end_builds
+from hotplate.platform.processes.ports import is_everywhere, is_free
+from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import Cpus, PlatformSettings
-from hotplate.platform.standby_desk import StandbyDesk
 from hotplate.platform.store.identities import API, ENDPOINT
 from hotplate.platform.store.store import Store
-from hotplate.serving.gateway.meeting import MEETING, top
-from hotplate.serving.replica.compiled import CompiledCode
-from hotplate.serving.replica.environment import Environments
+from hotplate.platform.upkeep.checks import checks
+from hotplate.platform.upkeep.health import Health, disks_of
+from hotplate.platform.upkeep.origin_sweep import Origin
+from hotplate.platform.upkeep.sweeper import Sweeper
+from hotplate.serving.gateway.fleet.discovery import MEETING, top
+from hotplate.serving.replica.compile_cache import CompiledCode
+from hotplate.serving.replica.environments.builder import Environments
+from hotplate.serving.replica.environments.registry import Shelf
 from hotplate.serving.replica.runtime import BentoRuntime
-from hotplate.serving.replica.shelf import Shelf
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

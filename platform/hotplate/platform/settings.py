@@ -23,8 +23,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
-from hotplate.cache.hubs import endpoint_place
-from hotplate.cache.own_hosts import is_host
+from hotplate.cache.origins.hubs import endpoint_place
+from hotplate.machine.access.own_hosts import is_host
 from hotplate.platform.errors import BadSetting
 
 if TYPE_CHECKING:

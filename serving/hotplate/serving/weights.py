@@ -14,10 +14,10 @@ from typing import Any
 from safetensors import SafetensorError
 
 from hotplate.serving.streaming.device import Device
-from hotplate.serving.streaming.plan import WHOLE, Part, Plan, Rule, shard
+from hotplate.serving.streaming.library import check_arguments, stock_safe_open
 from hotplate.serving.streaming.reader import StreamedFile, read_header
+from hotplate.serving.streaming.sharding import WHOLE, Part, Plan, Rule, shard
 from hotplate.serving.streaming.source import open_source
-from hotplate.serving.streaming.stock import check_arguments, stock_safe_open
 
 __all__ = ["WHOLE", "Part", "Plan", "load_file", "safe_open", "shard", "stream"]
 

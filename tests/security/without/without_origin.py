@@ -1,7 +1,7 @@
 """Nobody is asked for whose page a browser sends a request, or by which name."""
 
-from hotplate.cache import cross_site
-from hotplate.cache.own_hosts import OwnHosts
+from hotplate.machine.access import cross_site
+from hotplate.machine.access.own_hosts import OwnHosts
 
 cross_site.is_foreign = lambda *_, **__: False
 OwnHosts.refusal = lambda *_, **__: ""  # type: ignore[method-assign]

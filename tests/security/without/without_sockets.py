@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy import attempt
+from hotplate.deploy.local import attempt
 
 ports: list[int] = []
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hotplate.deploy.walls import Walls
+from hotplate.deploy.sandbox.isolation import Walls
 
 
 def init(self: Walls, *_: Any, **__: Any) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
-from hotplate.autoscaler.windows import WindowMean
+from hotplate.autoscaler.rules.windows import WindowMean
 
 ROUNDING = 1e-9
 """What is so little above a whole number is that number."""

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hotplate.autoscaler.grants import Quota
 from hotplate.autoscaler.policy import Policy
+from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.simulator import peers
 from hotplate.autoscaler.simulator.arrivals import Arrivals
 from hotplate.autoscaler.simulator.fleet import Fleet
 from hotplate.autoscaler.simulator.outcome import Outcome, outcome
-from hotplate.autoscaler.simulator.pool import TYPE
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, Ours, Scaler
 from hotplate.autoscaler.simulator.side_by_side import processes_for, run_side_by_side
 from hotplate.autoscaler.simulator.simulation import Decided, Hardware, Simulation
-from hotplate.autoscaler.standby import StandbyPolicy
+from hotplate.autoscaler.simulator.standby_pool import TYPE
+from hotplate.autoscaler.standby.planner import StandbyPolicy
 
 STANDBY_SHARE = 0.1
 """Of a cold start, what is left on an instance that is ready: a warm process of the environment

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from hotplate.autoscaler.amounts import UNLIMITED, Amounts
-from hotplate.autoscaler.grants import NO_QUOTA, Ask, Grant, Quota, share
 from hotplate.autoscaler.policy import Decision
+from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Ask, Grant, Quota, share
+from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
 from hotplate.autoscaler.simulator.fleet import Begun, Fleet, Replica
-from hotplate.autoscaler.simulator.pool import Pool
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
-from hotplate.autoscaler.standby import StandbyPolicy
+from hotplate.autoscaler.simulator.standby_pool import Pool
+from hotplate.autoscaler.standby.planner import StandbyPolicy
 
 EPSILON_S = 1e-6
 """A decision that asks to be made again at once is made this much later: time must go on."""

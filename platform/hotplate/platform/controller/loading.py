@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from hotplate.deploy.engine import WorkloadKey
-from hotplate.platform.bento_manifest import dependency_services, model_tags
-from hotplate.platform.controller.tracked import Tracked
-from hotplate.platform.controller.workloads import Rules, services_of
+from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.planning.workloads import Rules, services_of
+from hotplate.platform.spec.bento_manifest import dependency_services, model_tags
 from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
 from hotplate.platform.store.store import Store
 

@@ -14,28 +14,28 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from hotplate.autoscaler.grants import Grant
-from hotplate.autoscaler.schedule import Floor, Schedule
+from hotplate.autoscaler.rules.schedule import Floor, Schedule
+from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Engine, Replica, WorkloadKey
-from hotplate.platform.annotations import binary_of
-from hotplate.platform.controller.asking import asks
-from hotplate.platform.controller.chronicle import Chronicle
-from hotplate.platform.controller.gateways import Gateways
-from hotplate.platform.controller.granting import Granting
+from hotplate.platform.controller.deployment_state import UNSETTLED, Tracked
+from hotplate.platform.controller.event_recorder import Chronicle
+from hotplate.platform.controller.gateways.route_links import Gateways
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.plan import Plan, plan
-from hotplate.platform.controller.query_watch import QueryWatch
-from hotplate.platform.controller.routing import Addresses, public_name, routes_of
-from hotplate.platform.controller.scaling import Scaling, Wish, counts
-from hotplate.platform.controller.sentences import failed
-from hotplate.platform.controller.situation import Situation, Verdict
-from hotplate.platform.controller.tracked import UNSETTLED, Tracked
-from hotplate.platform.controller.workloads import Rules, Service
-from hotplate.platform.label_settings import LabelSettings
+from hotplate.platform.controller.planning.messages import failed
+from hotplate.platform.controller.planning.observed import Situation, Verdict
+from hotplate.platform.controller.planning.plan import Plan, plan
+from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
+from hotplate.platform.controller.planning.workloads import Rules, Service
+from hotplate.platform.controller.resource_requests import asks
+from hotplate.platform.controller.scaling.allocations import Granting
+from hotplate.platform.controller.scaling.deciders import Scaling, Wish, counts
+from hotplate.platform.controller.scaling.query_watch import QueryWatch
+from hotplate.platform.spec.annotations import binary_of
+from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
-from hotplate.serving.gateway.routes import TASKS
+from hotplate.serving.gateway.protocol.routes import TASKS
 
 DAY_S = 86_400.0
 """Nothing that is known now is waited for longer than this at once."""

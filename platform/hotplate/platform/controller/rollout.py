@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.tracked import Tracked
+from hotplate.platform.controller.deployment_state import Tracked
 from hotplate.platform.store.records import Outcome
 
 

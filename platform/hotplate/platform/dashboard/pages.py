@@ -6,13 +6,13 @@ import shlex
 
 from aiohttp import web
 
-from hotplate.platform import http_errors
-from hotplate.platform.api import views
-from hotplate.platform.api.auth import TOKEN_HEADER, Auth
-from hotplate.platform.api.deployments import advertised_origin
-from hotplate.platform.api.requests import organization
-from hotplate.platform.api.settings import ApiSettings
-from hotplate.platform.controller.face import ControllerFace
+from hotplate.platform.api.bentocloud import views
+from hotplate.platform.api.bentocloud.auth import TOKEN_HEADER, Auth
+from hotplate.platform.api.bentocloud.deployments import advertised_origin
+from hotplate.platform.api.web import http_errors
+from hotplate.platform.api.web.requests import organization
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.controller.interface import ControllerFace
 from hotplate.platform.dashboard.rendering import page
 from hotplate.platform.dashboard.sample_calls import mounted_paths, plain_call, sample_calls
 from hotplate.platform.dashboard.visitors import is_from_this_machine

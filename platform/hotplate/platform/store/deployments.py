@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from hotplate.autoscaler.amounts import NOTHING, Amounts
+from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.platform.errors import Conflict, NotFound
+from hotplate.platform.spec.system_packages import skipped
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.deployment_ports import (
     AllocatePort,
@@ -26,7 +27,6 @@ from hotplate.platform.store.revisions import (
     revision_record,
 )
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, RevisionRow
-from hotplate.platform.system_packages import skipped
 
 
 class Deployments(Database):

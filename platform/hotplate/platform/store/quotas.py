@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from hotplate.autoscaler.amounts import NOTHING, Amounts, over, said
-from hotplate.autoscaler.grants import NO_QUOTA, Quota
+from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
+from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, over, said
 from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.records import Wanted

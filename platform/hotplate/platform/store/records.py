@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from hotplate.serving.gateway.priority import USUAL_PRIORITY
+from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 
 
 class Kind(StrEnum):

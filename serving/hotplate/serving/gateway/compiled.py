@@ -22,55 +22,55 @@ from pathlib import Path
 PACKAGE = "hotplate.serving.gateway"
 SOURCES = Path(__file__).parent
 MODULES = (
-    "abandoned",
-    "adaptive_limit",
-    "admission",
-    "alarm",
-    "answer_head",
-    "arrivals",
-    "callers",
-    "chances",
-    "changes",
-    "chunk_reader",
-    "cors",
-    "counters",
-    "deadlines",
-    "dialing",
-    "estimate",
-    "exchange",
-    "fairness",
-    "front",
-    "half_close",
-    "hangups",
-    "head_memo",
-    "histogram",
-    "incoming",
+    "admission.cors",
+    "admission.internal_callers",
+    "admission.terms",
+    "callers.connections",
+    "callers.downstream",
+    "callers.half_close",
+    "callers.own_responses",
+    "callers.timeouts",
+    "http1.chunk_reader",
+    "http1.head_cache",
+    "http1.multipart",
+    "http1.request_head",
+    "http1.request_reader",
+    "http1.response_head",
     "limits",
-    "load_times",
-    "multipart",
-    "order",
-    "own_answers",
-    "patience",
-    "phase",
-    "pool",
-    "pools",
-    "queueing",
-    "relay",
-    "request_head",
-    "request_reader",
-    "room",
+    "protocol.routes",
+    "proxy.abandoned",
+    "proxy.alarm",
+    "proxy.body_gate",
+    "proxy.exchange",
+    "proxy.forwarding",
+    "proxy.hangups",
+    "proxy.retry",
+    "proxy.slow_bodies",
+    "proxy.spool",
+    "queue.adaptive_limit",
+    "queue.changes",
+    "queue.deadlines",
+    "queue.discipline",
+    "queue.fairness",
+    "queue.feasibility",
+    "queue.flow",
+    "queue.load_times",
+    "queue.order",
+    "queue.overflow",
+    "queue.replica_slots",
+    "queue.service_time",
+    "queue.ticket",
+    "replicas.connection_pool",
+    "replicas.connection_pools",
+    "replicas.relay_pool",
+    "replicas.response_source",
+    "replicas.upstream",
     "route_server",
-    "routes",
-    "sending",
-    "share",
-    "siblings",
-    "slots",
-    "spool",
-    "tap",
-    "task_exchange",
-    "task_run",
-    "upstream",
-    "waiting",
+    "sockets.dialing",
+    "tasks.control_plane_exchange",
+    "tasks.execution",
+    "telemetry.counters",
+    "telemetry.histogram",
 )
 """What every request passes through, and what shares classes with it."""
 SETTING = "HOTPLATE_GATEWAY__COMPILED"
@@ -82,12 +82,18 @@ def builds() -> Path:
     return Path(sys.prefix, "lib", "hotplate-gateway")
 
 
+def source(module: str) -> Path:
+    """The file of one of `MODULES`."""
+    return SOURCES.joinpath(*module.split(".")).with_suffix(".py")
+
+
 def folder() -> Path:
     """Where the build of these sources for this Python is, if there is one."""
     digest = blake2b(digest_size=12)
     digest.update(f"{sys.version}\n{sysconfig.get_config_var('EXT_SUFFIX')}\n".encode())
-    for path in sorted(SOURCES.glob("*.py")):
-        digest.update(b"%b\n%d\n" % (path.name.encode(), path.stat().st_size))
+    for path in sorted(SOURCES.rglob("*.py")):
+        name = str(path.relative_to(SOURCES))
+        digest.update(b"%b\n%d\n" % (name.encode(), path.stat().st_size))
         digest.update(path.read_bytes())
     return builds() / digest.hexdigest()
 
@@ -108,7 +114,7 @@ def use(environ: Mapping[str, str]) -> None:
 
 def is_used() -> bool:
     """Whether this process runs the compiled modules."""
-    return not (import_module(f"{PACKAGE}.queueing").__file__ or "").endswith(".py")
+    return not (import_module(f"{PACKAGE}.queue.discipline").__file__ or "").endswith(".py")
 
 
 def main() -> int:

@@ -8,41 +8,41 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from hotplate.serving.gateway.access_log import AccessLog
-from hotplate.serving.gateway.admission import Local, Terms, admit_again
-from hotplate.serving.gateway.alarm import Alarm
-from hotplate.serving.gateway.bequest import Bequest
-from hotplate.serving.gateway.callers import Callers
-from hotplate.serving.gateway.changes import NOTHING, Changes, End
-from hotplate.serving.gateway.counters import RouteCounters
+from hotplate.serving.gateway.admission.task_routes import DOCS_PATH, task_call
+from hotplate.serving.gateway.admission.terms import Local, Terms, admit_again
+from hotplate.serving.gateway.callers.connections import Callers
+from hotplate.serving.gateway.callers.downstream import Front
+from hotplate.serving.gateway.callers.route_listener import Peers
 from hotplate.serving.gateway.errors import (
     DeadlineExceeded,
     GatewayError,
     RouteClosed,
     RouteRefused,
 )
-from hotplate.serving.gateway.exchange import Exchange
-from hotplate.serving.gateway.front import Front
-from hotplate.serving.gateway.hangups import Hangups
-from hotplate.serving.gateway.head_memo import HeadMemo
-from hotplate.serving.gateway.incoming import Incoming
+from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.http1.head_cache import HeadMemo
+from hotplate.serving.gateway.http1.multipart import watch_of
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.listener import Peers
-from hotplate.serving.gateway.multipart import watch_of
-from hotplate.serving.gateway.pool import Pool
-from hotplate.serving.gateway.pools import Pools
-from hotplate.serving.gateway.queueing import SlotQueue
-from hotplate.serving.gateway.refusals import RefusalNews, refusal
-from hotplate.serving.gateway.request_head import RequestHead
-from hotplate.serving.gateway.routes import Change, Route, RouteDemand
-from hotplate.serving.gateway.sending import Sending
-from hotplate.serving.gateway.task_calls import DOCS_PATH, task_call
-from hotplate.serving.gateway.task_exchange import TaskExchange
-from hotplate.serving.gateway.task_run import TaskRun
-from hotplate.serving.gateway.waiting import ENDED, WAITING, Ticket
+from hotplate.serving.gateway.protocol.routes import Change, Route, RouteDemand
+from hotplate.serving.gateway.proxy.alarm import Alarm
+from hotplate.serving.gateway.proxy.body_gate import Incoming
+from hotplate.serving.gateway.proxy.exchange import Exchange
+from hotplate.serving.gateway.proxy.forwarding import Sending
+from hotplate.serving.gateway.proxy.hangups import Hangups
+from hotplate.serving.gateway.queue.changes import NOTHING, Changes, End
+from hotplate.serving.gateway.queue.discipline import SlotQueue
+from hotplate.serving.gateway.queue.refusals import RefusalNews, refusal
+from hotplate.serving.gateway.queue.ticket import ENDED, WAITING, Ticket
+from hotplate.serving.gateway.replicas.connection_pool import Pool
+from hotplate.serving.gateway.replicas.connection_pools import Pools
+from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange
+from hotplate.serving.gateway.tasks.execution import TaskRun
+from hotplate.serving.gateway.telemetry.access_log import AccessLog
+from hotplate.serving.gateway.telemetry.counters import RouteCounters
 
 if TYPE_CHECKING:
-    from hotplate.serving.gateway.task_desk import TaskDesk
+    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 log = logging.getLogger(__name__)
 

@@ -17,19 +17,19 @@ from typing import Any, Protocol
 
 import uvloop
 
-from hotplate.cache import descriptors
-from hotplate.serving.gateway.access_log import AccessLog
-from hotplate.serving.gateway.admin import ANY, Admin
+from hotplate.machine import descriptors
+from hotplate.serving.gateway.admin.endpoints import ANY, Admin
+from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.compiled import is_used
-from hotplate.serving.gateway.fleet import Fleet, process_of
-from hotplate.serving.gateway.gateway import Gateway
+from hotplate.serving.gateway.fleet.discovery import MEETING, meeting, shared_secret
+from hotplate.serving.gateway.fleet.membership import Fleet, process_of
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.link import Link
-from hotplate.serving.gateway.meeting import MEETING, meeting, shared_secret
-from hotplate.serving.gateway.routes_file import read
-from hotplate.serving.gateway.routes_watch import RoutesWatch, keys_of
-from hotplate.serving.gateway.table_file import TableFile
-from hotplate.serving.gateway.task_desk import TaskDesk
+from hotplate.serving.gateway.sources.control_plane_link import Link
+from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
+from hotplate.serving.gateway.sources.last_table import TableFile
+from hotplate.serving.gateway.sources.routes_file import read
+from hotplate.serving.gateway.tasks.scheduler import TaskDesk
+from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
 log = logging.getLogger(__name__)
 

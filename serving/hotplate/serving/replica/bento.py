@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.errors import UnknownUrl
-from hotplate.cache.hub_url import HubUrl
-from hotplate.cache.hubs import Hubs
+from hotplate.cache.origins.hub_url import HubUrl
+from hotplate.cache.origins.hubs import Hubs
 from hotplate.serving.replica.description import read_description
 from hotplate.serving.replica.errors import BentoUnusable
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from hotplate.cache.hub_url import HubUrl
+from hotplate.cache.origins.hub_url import HubUrl
 
 LINK_ABOVE_BYTES = 1 << 20
 """Larger files are linked, not copied: they are data, which code reads and does not change."""

@@ -11,31 +11,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hotplate.cache import foreign_folder
 from hotplate.cache.errors import CacheError
-from hotplate.cache.hub_url import HubUrl
-from hotplate.cache.hubs import Hubs
-from hotplate.cache.room import full, is_full
-from hotplate.serving.replica import journal, methods, modules
+from hotplate.cache.origins.hub_url import HubUrl
+from hotplate.cache.origins.hubs import Hubs
+from hotplate.machine import foreign_folder
+from hotplate.machine.free_space import full, is_full
 from hotplate.serving.replica.bento import read_bento
-from hotplate.serving.replica.compiled import CompiledCode, variables
-from hotplate.serving.replica.compiled import key as compiled_key
-from hotplate.serving.replica.environment import Environment, Environments
+from hotplate.serving.replica.compile_cache import CompiledCode, variables
+from hotplate.serving.replica.compile_cache import key as compiled_key
+from hotplate.serving.replica.environments.builder import Environment, Environments
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.faces import Agent, Recorder, ServedBento
 from hotplate.serving.replica.home import add_hub_model, copy_bento
 from hotplate.serving.replica.inherited import certificates, for_replica
-from hotplate.serving.replica.journal import Phase
+from hotplate.serving.replica.inside import journal, methods, modules
+from hotplate.serving.replica.inside.journal import Phase
+from hotplate.serving.replica.inside.patches.readiness import ITSELF
+from hotplate.serving.replica.inside.reserved import is_reserved, not_used
 from hotplate.serving.replica.model_folders import (
     AGENT_SOCKET,
     ModelFolders,
     Models,
     bring_tree,
 )
-from hotplate.serving.replica.parts import make_parts
-from hotplate.serving.replica.readiness import ITSELF
+from hotplate.serving.replica.payload import make_parts
 from hotplate.serving.replica.ready_path import ready_path
-from hotplate.serving.replica.reserved import is_reserved, not_used
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
     COUNTS,
@@ -62,8 +62,8 @@ HUB = "hub"
 own, with the files in it, which it can read only."""
 COMPILED = "compiled"
 """The folder of a replica's own for what torch and Triton compile."""
-WORKER = "hotplate.serving.replica.worker"
-STANDBY = "hotplate.serving.replica.standby"
+WORKER = "hotplate.serving.replica.inside.worker"
+STANDBY = "hotplate.serving.replica.inside.standby"
 
 
 @dataclass(frozen=True)

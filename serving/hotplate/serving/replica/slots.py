@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hotplate.serving.gateway.adaptive_limit import FIRST
+from hotplate.serving.gateway.queue.adaptive_limit import FIRST
 
 AUTO: Final = "auto"
 """In place of a number: as if the bento set none."""

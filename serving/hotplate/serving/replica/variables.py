@@ -11,7 +11,11 @@ from typing import Any
 from hotplate.serving.replica.errors import BentoUnusable
 from hotplate.serving.replica.faces import ServedBento
 from hotplate.serving.replica.inherited import INSTALLER_PREFIXES
-from hotplate.serving.replica.reserved import DEPLOYMENT_PREFIXES, DEPLOYMENT_URL, is_reserved
+from hotplate.serving.replica.inside.reserved import (
+    DEPLOYMENT_PREFIXES,
+    DEPLOYMENT_URL,
+    is_reserved,
+)
 
 NO_TIMEOUT_S = 86400
 """BentoML's own timeout answers without ending the handler; the gateway keeps the deadlines."""

@@ -15,11 +15,11 @@ from hotplate.serving.streaming.header import (
     data_start,
     parse_header,
 )
-from hotplate.serving.streaming.passage import passage
-from hotplate.serving.streaming.plan import Plan
+from hotplate.serving.streaming.library import refuse_name
+from hotplate.serving.streaming.pipeline import passage
+from hotplate.serving.streaming.sharding import Plan
 from hotplate.serving.streaming.source import Source
 from hotplate.serving.streaming.staging import Staging
-from hotplate.serving.streaming.stock import refuse_name
 from hotplate.serving.streaming.tensor import (
     TORCH_DTYPES,
     ForeignTensor,

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from hotplate.serving.streaming.span import clock
+from hotplate.serving.streaming.weights_clock import clock
 
 TREES = "HOTPLATE_TREES"
 """Environment: the folder below which files are the agent's."""
@@ -171,7 +171,7 @@ def _open_url(url: str, only_wanted: bool) -> Source:
     if sys.byteorder != "little":
         raise OSError(f"{url}: only machines with the file's byte order can stream it")
     from hotplate.cache.reader import open_url  # as above
-    from hotplate.serving.streaming.agent import find_door
+    from hotplate.serving.streaming.agent_endpoint import find_door
 
     door = find_door(url)
     return Source(url, lambda: open_url(door.socket_path, url, door.token, only_wanted))

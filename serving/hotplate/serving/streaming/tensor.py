@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hotplate.serving.streaming.header import Entry, elements
-from hotplate.serving.streaming.plan import spans
+from hotplate.serving.streaming.library import read_one
+from hotplate.serving.streaming.sharding import spans
 from hotplate.serving.streaming.source import Source
 from hotplate.serving.streaming.staging import Bytes, Staging
-from hotplate.serving.streaming.stock import read_one
 
 TORCH_DTYPES = {
     "BOOL": "bool",

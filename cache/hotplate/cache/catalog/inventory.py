@@ -1,0 +1,212 @@
+"""What a node has, by the names that people know it by, and what they do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hotplate.cache.catalog.pulls import Pulls
+from hotplate.cache.catalog.trees import Node
+from hotplate.cache.catalog.url_index import Ledger
+from hotplate.cache.copies.blob_table import Holdings
+from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.errors import CacheError, UnknownBlob
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
+from hotplate.cache.origins.blob_source import read_at
+from hotplate.cache.origins.locations import hide
+from hotplate.cache.tiers.arena import Region
+
+
+@dataclass(frozen=True)
+class Item:
+    """A URL or a tree of which this node has something."""
+
+    name: str
+    """The URL, or the manifest's digest."""
+    kind: str
+    """`url` or `tree`."""
+    files: int
+    bytes: int
+    memory_bytes: int
+    disk_bytes: int
+    pinned: bool
+    """Whether a program has one of its files open."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a verification found."""
+
+    blobs: int
+    bytes: int
+    bad: tuple[str, ...]
+    """Names of files that were damaged, and are dropped."""
+
+
+class Inventory:
+    """Lives on the event loop; reads files on threads."""
+
+    def __init__(self, node: Node, pulls: Pulls, holdings: Holdings, ledger: Ledger) -> None:
+        self._node = node
+        self._pulls = pulls
+        self._holdings = holdings
+        self._ledger = ledger
+
+    async def items(self) -> list[Item]:
+        """All that something is here of, or on its way."""
+        manifests = await asyncio.to_thread(self._manifests)
+        held = {one.key: one for one in self._holdings}
+        items = []
+        for location in self._ledger.locations():
+            blobs = [(one, self._ledger.blob(one)) for one in location.versions]
+            keys = [one.key if blob is None else blob.digest for one, blob in blobs]
+            name = hide(location.url)
+            items.append(self._item(name, "url", keys, location.size_bytes, held))
+        for digest, manifest in manifests.items():
+            keys = [blob.digest for blob in manifest.blobs()]
+            items.append(self._item(digest, "tree", keys, manifest.size_bytes, held))
+        return [item for item in items if item is not None]
+
+    def _manifests(self) -> dict[str, Manifest]:
+        """Those that are kept here, and whole."""
+        found = {}
+        for digest in self._node.digests:
+            with contextlib.suppress(CacheError):
+                found[digest] = self._node.kept_manifest(digest)
+        return found
+
+    def _item(
+        self, name: str, kind: str, keys: list[str], size_bytes: int, held: dict[str, Holding]
+    ) -> Item | None:
+        """None for what has gone from here, or never came."""
+        sizes = self._holdings.disk.sizes()
+        known = [held[key] for key in keys if key in held and held[key].error is None]
+        if keys and not known and not any(key in sizes for key in keys):
+            return None
+        return Item(
+            name=name,
+            kind=kind,
+            files=len(keys),
+            bytes=size_bytes,
+            memory_bytes=sum(one.content.size_bytes for one in known if one.in_arena),
+            disk_bytes=sum(sizes.get(key, 0) for key in keys),
+            pinned=any(one.leases for one in known),
+        )
+
+    async def verify(self) -> Verified:
+        """Reads all that is here and complete; what is damaged is dropped, to come anew.
+
+        Raises CacheError when a tree's file is damaged and cannot be had from elsewhere.
+        """
+        held = {one.key: one for one in self._holdings if one.complete}
+        blobs = await self._blobs()
+        count = read_bytes = 0
+        bad = []
+        for digest, (name, blob) in blobs.items():
+            holding = held.get(digest)
+            region = holding.place if holding is not None else None
+            found = [isinstance(region, Region), self._holdings.disk.path(digest).exists()]
+            if not any(found):
+                continue
+            count, read_bytes = count + 1, read_bytes + sum(found) * blob.size_bytes
+            right = not found[1] or await asyncio.to_thread(self._right_on_disk, digest, blob)
+            if isinstance(region, Region):
+                right = await asyncio.to_thread(_right_in_memory, region, blob) and right
+            if not right:
+                bad.append(name)
+                await self._repair(digest, blob, name)
+        return Verified(count, read_bytes, tuple(bad))
+
+    async def _repair(self, digest: str, blob: Blob, name: str) -> None:
+        """A URL's blob comes anew when it is next asked for; a tree's file has other names."""
+        if self._node.naming(digest):
+            await self._holdings.mend(blob, self._node.source(blob), name)
+        else:
+            await self._holdings.drop(digest)
+
+    async def remove(self, name: str) -> int:
+        """Drops a URL's files, a tree, or one blob; the bytes that left the disk and memory.
+
+        What something else here names stays. Raises UnknownBlob, and CacheError for a blob that
+        a tree needs.
+        """
+        before = self._used_bytes()
+        location = self._ledger.location(name.rstrip("/"))
+        if location is not None:
+            await self._pulls.remove(location.url)
+            for version in location.versions:
+                await self._holdings.drop(version.key)
+                blob = self._ledger.blob(version)
+                if blob is not None and blob.digest not in self._node.kept():
+                    await self._holdings.drop(blob.digest)
+        elif name in self._node.digests:
+            await self._node.delete(name)
+        elif name in await self._blobs():
+            if trees := self._node.naming(name):
+                raise CacheError(f"blob {name} belongs to tree {trees[0]}; remove that")
+            await self._holdings.drop(name)
+        else:
+            raise UnknownBlob(f"this node has nothing called {name}; 'hotplate cache ls' lists it")
+        return before - self._used_bytes()
+
+    async def warm(self, name: str) -> int:
+        """Brings a URL's or a tree's files into memory; their bytes. Raises NoSpace."""
+        if name in self._node.digests:
+            holdings = list((await self._node.bring(name)).holdings.values())
+        else:
+            pull = self._pulls.start(name)
+            await self._pulls.ended(pull)
+            holdings = pull.holdings
+        for holding in holdings:
+            await self._holdings.warm(holding)
+        return sum(holding.content.size_bytes for holding in holdings)
+
+    async def _blobs(self) -> dict[str, tuple[str, Blob]]:
+        """What each known blob is called, and its digests, by digest."""
+        found: dict[str, tuple[str, Blob]] = {}
+        for manifest in (await asyncio.to_thread(self._manifests)).values():
+            for entry in manifest.entries:
+                if entry.blob is not None:
+                    found[entry.blob.digest] = (entry.path, entry.blob)
+        for location in self._ledger.locations():
+            for version in location.versions:
+                if (blob := self._ledger.blob(version)) is not None:
+                    found[blob.digest] = (version.name, blob)
+        return found
+
+    def _used_bytes(self) -> int:
+        return self._holdings.disk.used_bytes + self._holdings.arena.used_bytes
+
+    def _right_on_disk(self, digest: str, blob: Blob) -> bool:
+        try:
+            fd = self._holdings.disk.lend(digest)
+        except CacheError:
+            return False
+        try:
+            scratch = memoryview(bytearray(min(CHUNK_BYTES, blob.size_bytes)))
+            return os.fstat(fd).st_size == blob.size_bytes and all(
+                read_at(fd, offset, part) == len(part) and chunk_digest(part) == expected
+                for expected, offset, part in _parts(blob, scratch)
+            )
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+
+
+def _parts(blob: Blob, scratch: memoryview) -> Iterator[tuple[str, int, memoryview]]:
+    for index, expected in enumerate(blob.chunks):
+        offset, length = blob.span(index)
+        yield expected, offset, scratch[:length]
+
+
+def _right_in_memory(region: Region, blob: Blob) -> bool:
+    for index, expected in enumerate(blob.chunks):
+        offset, length = blob.span(index)
+        with region.view[offset : offset + length] as part:
+            if chunk_digest(part) != expected:
+                return False
+    return True

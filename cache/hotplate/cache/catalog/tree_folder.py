@@ -1,0 +1,120 @@
+"""A manifest as a folder that replicas read.
+
+A file that is not streamed is complete before the tree counts as ready. A streamed file is a link
+into the file view until it is complete on disk; then the file itself takes its place atomically.
+Without a view it is a file that nobody may open, or is not there at all where root may open any.
+So a reader that knows nothing of the agent sees right bytes or an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+from hotplate.cache.manifest import Entry, Manifest, for_all
+from hotplate.cache.tiers.disk import DiskTier, disk_error
+
+
+class TreeFolder:
+    """The folder `<trees>/<manifest digest>`. Methods do file I/O; all may be repeated."""
+
+    def __init__(
+        self,
+        trees: Path,
+        digest: str,
+        manifest: Manifest,
+        disk: DiskTier,
+        view: Path | None = None,
+    ) -> None:
+        """`view` is where the file view shows this tree, if there is one."""
+        self.root = trees / digest
+        self.manifest = manifest
+        self.view = view
+        self.absent: set[str] = set()
+        """Paths of files that are not seen here before they are complete."""
+        self._building = trees / f".building-{digest}"
+        self._spare = trees / f".spare-{digest}"
+        self._disk = disk
+
+    def build(self, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
+        """Makes the folder, or repairs what is there; returns the paths that are complete.
+
+        `digests` are those of the blobs by path, `on_disk` those of verified files of the disk
+        tier; every file that is not streamed must be among them. Killed half-way, the folder
+        does not exist under its name. Raises NoSpace.
+        """
+        fresh = not self.root.exists()
+        root = self._building if fresh else self.root
+        try:
+            if fresh:
+                shutil.rmtree(root, ignore_errors=True)
+                _make_folder(root)
+            linked = self._fill(root, digests, on_disk)
+            if fresh:
+                os.rename(root, self.root)
+        except OSError as exc:
+            raise disk_error(self.root, self.manifest.size_bytes, exc) from exc
+        return linked
+
+    def link(self, entry: Entry, digest: str) -> None:
+        """Swaps the complete file for what stood in for it. Raises NoSpace."""
+        try:
+            self._place(self.root / entry.path, entry, digest)
+            self.absent.discard(entry.path)
+            self._stamp_folders(self.root)
+        except OSError as exc:
+            raise disk_error(self.root, 0, exc) from exc
+
+    def _fill(self, root: Path, digests: Mapping[str, str], on_disk: Set[str]) -> set[str]:
+        linked: set[str] = set()
+        for entry in self.manifest.entries:
+            path = root / entry.path
+            if entry.is_folder:
+                _make_folder(path)
+                continue
+            _make_folder(path.parent)
+            if entry.link is not None:
+                self._place_link(path, entry.link)
+            elif digests[entry.path] in on_disk:
+                self._place(path, entry, digests[entry.path])
+                linked.add(entry.path)
+            elif self.view is not None:
+                self._place_link(path, str(self.view / entry.path))
+            elif not self._disk.place_closed(path, entry.mtime):
+                self.absent.add(entry.path)
+        self._stamp_folders(root)
+        return linked
+
+    def _place(self, path: Path, entry: Entry, digest: str) -> None:
+        """A link to the blob; a file that shares its blob with others is a copy of its part."""
+        if entry.part is None:
+            self._disk.link(digest, path, entry.mode, entry.mtime)
+            return
+        with open(self._disk.lend(digest), "rb") as blob, self._spare.open("wb") as copy:
+            blob.seek(entry.span[0])
+            copy.write(blob.read(entry.size_bytes))
+        os.chmod(self._spare, for_all(entry.mode))
+        os.utime(self._spare, (entry.mtime, entry.mtime))
+        os.replace(self._spare, path)
+
+    def _place_link(self, path: Path, target: str) -> None:
+        self._spare.unlink(missing_ok=True)
+        os.symlink(target, self._spare)
+        os.replace(self._spare, path)
+
+    def _stamp_folders(self, root: Path) -> None:
+        """Folders keep their times, which every change inside them moves."""
+        for entry in self.manifest.entries:
+            if entry.is_folder:
+                os.utime(root / entry.path, (entry.mtime, entry.mtime))
+
+
+def _make_folder(path: Path) -> None:
+    """One that every replica that is shown it may enter, whatever the process's umask."""
+    if not path.is_dir():
+        if not path.parent.is_dir():
+            _make_folder(path.parent)
+        path.mkdir()
+        path.chmod(0o755)

@@ -1,0 +1,342 @@
+"""The node: which trees are wanted here, and how far each one has got."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Set
+from pathlib import Path
+
+from hotplate.cache.catalog.tree_folder import TreeFolder
+from hotplate.cache.catalog.url_index import Ledger
+from hotplate.cache.copies.blob_table import Holdings
+from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.errors import CacheError, UnknownManifest
+from hotplate.cache.manifest import Blob, Entry, Manifest
+from hotplate.cache.origins.blob_source import Origin, Source, checked_manifest
+from hotplate.cache.tiers.disk import DiskTier, disk_error
+from hotplate.cache.tiers.durable_folder import Folder
+
+log = logging.getLogger(__name__)
+
+
+class Tree:
+    """A manifest that is being brought here, or is here."""
+
+    def __init__(
+        self, digest: str, manifest: Manifest, folder: TreeFolder, linked: set[str]
+    ) -> None:
+        self.digest = digest
+        self.manifest = manifest
+        self.folder = folder
+        self.entries = {entry.path: entry for entry in manifest.entries}
+        self.digests = _blob_digests(manifest)
+        self.holdings: dict[str, Holding] = {}
+        """What the node has of each file, by path."""
+        self.linked = linked
+        """Paths that are complete files."""
+        self.ready: asyncio.Task[None]
+        """Ends when every file that is not streamed can be read."""
+        self.whole: asyncio.Task[None]
+        """Ends when every file can be read by anybody."""
+
+    @property
+    def bytes_verified(self) -> int:
+        return sum(holding.verified_bytes for holding in set(self.holdings.values()))
+
+    @property
+    def complete(self) -> bool:
+        return self.whole.done() and self.error is None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What it failed with, once it has."""
+        if not self.whole.done():
+            return None
+        return self._gone() if self.whole.cancelled() else self.whole.exception()
+
+    async def until(self, stage: asyncio.Task[None]) -> None:
+        """Waits for `ready` or `whole`. Raises the CacheError that it failed with."""
+        await asyncio.wait({stage})
+        if stage.cancelled():
+            raise self._gone()
+        stage.result()
+
+    def _gone(self) -> CacheError:
+        return CacheError(f"tree {self.digest} is no longer wanted on this node")
+
+
+class _Shown:
+    """A manifest whose files are borrowed one by one."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.entries = {entry.path: entry for entry in manifest.entries}
+
+
+class Node:
+    """The trees of this node. Runs on the event loop."""
+
+    def __init__(
+        self, data: Path, origin: Origin, disk: DiskTier, holdings: Holdings, ledger: Ledger
+    ) -> None:
+        self.trees_root = data / "trees"
+        self.holdings = holdings
+        holdings.disk_room.wanted = lambda: set[str]().union(*self._named.values())
+        self.view_root: Callable[[str], Path | None] = lambda digest: None
+        """Where the file view shows a tree, if there is a view."""
+        self._manifests = data / "manifests"
+        self._origin = origin
+        self._disk = disk
+        self._ledger = ledger
+        self._trees: dict[str, Tree] = {}
+        self._starting: dict[str, asyncio.Task[Tree]] = {}
+        self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
+        self._shown: dict[str, _Shown] = {}
+        self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
+        self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
+        self._began = asyncio.get_running_loop().time()
+        for folder in (self.trees_root, self._manifests):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def trees(self) -> list[Tree]:
+        return list(self._trees.values())
+
+    @property
+    def digests(self) -> list[str]:
+        """Of all manifests kept here, also those of trees that nobody has asked for since."""
+        return list(self._named)
+
+    def kept(self) -> set[str]:
+        """Digests of the blobs that are to stay on this node."""
+        return self._ledger.digests().union(*self._named.values())
+
+    def naming(self, blob_digest: str) -> list[str]:
+        """The manifests kept here that name a blob."""
+        return [digest for digest, blobs in self._named.items() if blob_digest in blobs]
+
+    def kept_manifest(self, digest: str) -> Manifest:
+        """One of `digests`. Raises CacheError when the file is damaged."""
+        try:
+            data = (self._manifests / f"{digest}.json").read_bytes()
+        except OSError as exc:
+            raise CacheError(f"manifest {digest} cannot be read ({exc.strerror})") from exc
+        return checked_manifest(digest, data)
+
+    def source(self, blob: Blob) -> Source:
+        """Where a tree's blob comes from."""
+        return self._origin.source(blob)
+
+    def sweep(self) -> None:
+        """Reads the manifests kept here, and deletes what neither they nor the ledger name.
+
+        A killed agent may have left something half deleted. To be called once, first.
+        """
+        damaged = set()
+        for path in self._manifests.iterdir():
+            if path.suffix != ".json":
+                path.unlink()  # half written
+                continue
+            try:
+                manifest = checked_manifest(path.stem, path.read_bytes())
+                self._named[path.stem] = set(_blob_digests(manifest).values())
+            except CacheError as error:
+                damaged.add(path.stem)
+                log.warning("%s; its tree stays, and is asked of the origin again", error)
+        for folder in self.trees_root.iterdir():
+            if folder.name not in self._named and folder.name not in damaged:
+                shutil.rmtree(folder, ignore_errors=True)
+        if not damaged:  # else nobody knows what it named
+            for digest in set(self._disk.digests()).difference(self.kept()):
+                self._disk.discard(digest)
+
+    def idle_s(self) -> dict[str, float]:
+        """For how long nobody has asked for each tree that is kept here, by digest."""
+        now = asyncio.get_running_loop().time()
+        return {digest: now - self._asked_at.get(digest, self._began) for digest in self._named}
+
+    async def bring(self, digest: str) -> Tree:
+        """Starts to bring a tree here, or joins who did; one that failed is tried again.
+
+        Raises UnknownManifest, ChunkCorrupt, OriginUnavailable, NoSpace.
+        """
+        self._asked_at[digest] = asyncio.get_running_loop().time()
+        tree = self._trees.get(digest)
+        if tree is not None and tree.error is None:
+            return tree
+        task = self._starting.get(digest)
+        if task is None:
+            task = self._starting[digest] = asyncio.create_task(self._start(digest))
+            task.add_done_callback(lambda _: self._starting.pop(digest, None))
+        return await asyncio.shield(task)
+
+    def get(self, digest: str) -> Tree:
+        """Raises UnknownManifest for a tree that nobody asked for."""
+        try:
+            return self._trees[digest]
+        except KeyError:
+            raise UnknownManifest(f"this node has no tree {digest}; PUT it first") from None
+
+    async def locate(self, path: str, allowed: Set[str] | None = None) -> tuple[Tree, Entry]:
+        """The tree and entry of a file below the trees' folder, brought here if need be.
+
+        Raises UnknownManifest for any other path, and for trees that are not `allowed`.
+        """
+        refusal = UnknownManifest(f"{path} is no file of a tree of this node; PUT its tree first")
+        try:
+            digest, *parts = Path(path).relative_to(self.trees_root).parts
+        except ValueError:
+            raise refusal from None
+        if digest not in self._named or (allowed is not None and digest not in allowed):
+            raise refusal
+        tree = await self.bring(digest)
+        entry = tree.entries.get("/".join(parts))
+        if entry is None or entry.blob is None or entry.part is not None:
+            raise refusal
+        return tree, entry
+
+    async def show(self, digest: str) -> Manifest:
+        """Keeps a tree's manifest here, so that its files can be borrowed; brings none of them.
+
+        Raises UnknownManifest, ChunkCorrupt, OriginUnavailable.
+        """
+        self._asked_at[digest] = asyncio.get_running_loop().time()
+        if digest in self._shown:
+            return self._shown[digest].manifest
+        manifest = await asyncio.to_thread(self._manifest, digest)
+        async with self._changing:
+            self._named[digest] = set(_blob_digests(manifest).values())
+            self._shown[digest] = _Shown(manifest)
+        return manifest
+
+    def verified_bytes(self, manifest: Manifest) -> int:
+        """How much of a tree's content this node has."""
+        return self.holdings.verified_bytes(blob.digest for blob in set(manifest.blobs()))
+
+    async def borrow(self, digest: str, path: str) -> Holding:
+        """What this node has of one file of a tree that is kept here; that file alone is brought.
+
+        Raises UnknownManifest for any other path.
+        """
+        if digest not in self._named:
+            raise UnknownManifest(f"this node has no tree {digest}; PUT it first")
+        if digest not in self._shown:
+            self._shown[digest] = _Shown(await asyncio.to_thread(self._manifest, digest))
+        entry = self._shown[digest].entries.get(path)
+        if entry is None or entry.blob is None:
+            raise UnknownManifest(f"tree {digest} has no file {path}")
+        return self._bring_file(entry, entry.blob.digest)
+
+    def _bring_file(self, entry: Entry, key: str) -> Holding:
+        assert entry.blob is not None
+        source = self._origin.source(entry.blob)
+        return self.holdings.bring(entry.blob, source, key, entry.path, entry.streamed)
+
+    async def delete(self, digest: str, idle_s: float = 0.0) -> bool:
+        """Removes a tree, and the blobs that no other tree of this node names.
+
+        One that somebody has asked for in the last `idle_s` stays. Whether it was removed.
+        """
+        if digest not in self._named:
+            raise UnknownManifest(f"this node has no tree {digest}")
+        async with self._changing:
+            asked = self.idle_s().get(digest, 0.0) < idle_s or digest in self._starting
+            if asked or digest not in self._named:
+                return False
+            self._asked_at.pop(digest, None)
+            self._shown.pop(digest, None)
+            unused = self._named.pop(digest) - self.kept()
+            (self._manifests / f"{digest}.json").unlink(missing_ok=True)
+            tree = self._trees.pop(digest, None)
+            if tree is not None:
+                await _cancel(tree)
+            await asyncio.to_thread(shutil.rmtree, self.trees_root / digest, ignore_errors=True)
+            for blob_digest in unused:
+                await self.holdings.drop(blob_digest)
+        return True
+
+    async def close(self, flush_s: float) -> None:
+        await self.holdings.close(flush_s)
+        for tree in self.trees:
+            await _cancel(tree)
+
+    async def _start(self, digest: str) -> Tree:
+        manifest = await asyncio.to_thread(self._manifest, digest)
+        async with self._changing:
+            return await self._hold(digest, manifest)
+
+    async def _hold(self, digest: str, manifest: Manifest) -> Tree:
+        self._named[digest] = set(_blob_digests(manifest).values())
+        old = self._trees.get(digest)
+        if old is not None:
+            await _cancel(old)
+        view = self.view_root(digest)
+        folder = TreeFolder(self.trees_root, digest, manifest, self._disk, view)
+        # Leases taken on the failed tree see the files of the new one.
+        linked = old.linked if old is not None else set()
+        tree = self._trees[digest] = Tree(digest, manifest, folder, linked)
+        files = [entry for entry in manifest.entries if entry.blob is not None]
+        for entry in sorted(files, key=lambda entry: entry.streamed):
+            tree.holdings[entry.path] = self._bring_file(entry, tree.digests[entry.path])
+        tree.ready = asyncio.create_task(self._make_ready(tree))
+        tree.whole = asyncio.create_task(self._make_whole(tree))
+        tree.ready.add_done_callback(_retrieve)
+        tree.whole.add_done_callback(_retrieve)
+        return tree
+
+    async def _make_ready(self, tree: Tree) -> None:
+        for path, holding in tree.holdings.items():
+            if not tree.entries[path].streamed:
+                await holding.until_on_disk()
+        on_disk = {one.key for one in tree.holdings.values() if one.on_disk}
+        linked = await asyncio.to_thread(tree.folder.build, tree.digests, on_disk)
+        tree.linked.clear()
+        tree.linked.update(linked)
+        for path in linked:
+            tree.holdings[path].notify()
+
+    async def _make_whole(self, tree: Tree) -> None:
+        await asyncio.shield(tree.ready)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for path in tree.holdings.keys() - tree.linked:
+                    group.create_task(self._link(tree, path))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _link(self, tree: Tree, path: str) -> None:
+        holding = tree.holdings[path]
+        await holding.until_on_disk()
+        await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.key)
+        tree.linked.add(path)
+        holding.notify()
+
+    def _manifest(self, digest: str) -> Manifest:
+        """The node's own copy, or the origin's, which is then kept."""
+        with contextlib.suppress(CacheError):
+            return self.kept_manifest(digest)
+        manifest = self._origin.manifest(digest)
+        try:
+            Folder(self._manifests).put(f"{digest}.json", manifest.to_bytes())
+        except OSError as exc:
+            raise disk_error(self._manifests, manifest.size_bytes, exc) from exc
+        return manifest
+
+
+def _blob_digests(manifest: Manifest) -> dict[str, str]:
+    return {one.path: one.blob.digest for one in manifest.entries if one.blob is not None}
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Whoever waits is told of the failure; nobody need be waiting."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _cancel(tree: Tree) -> None:
+    for task in (tree.whole, tree.ready):
+        task.cancel()
+    await asyncio.wait({tree.whole, tree.ready})

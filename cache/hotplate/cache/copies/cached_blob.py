@@ -1,0 +1,115 @@
+"""What this node has of one blob, and how its readers learn of news. Lives on the event loop, but
+for `verified`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hotplate.cache.copies.landing import DiskLanding
+from hotplate.cache.errors import CacheError
+from hotplate.cache.fetching.fetch import Fetch
+from hotplate.cache.fetching.traffic import Traffic
+from hotplate.cache.manifest import Content, Draft
+from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.tiers.arena import Region
+
+
+class Holding:
+    """What this node has of one blob."""
+
+    def __init__(self, content: Content, origin: Source, key: str, name: str) -> None:
+        self.content = content
+        self.origin = origin
+        self.key = key
+        """The blob's digest, or a draft's name until its digests are known."""
+        self.swarm = key
+        """What peers that bring it know it by. All of them must, whether or not they know its
+        digests yet."""
+        self.name = name
+        self.whole = True
+        """Whether all of it is to come, or only what its readers ask for."""
+        self.done: list[int] = []
+        """Verified chunks, in the order in which they were verified."""
+        self.verified_bytes = 0
+        self.on_disk = False
+        """Whether the disk tier has it, verified by this process."""
+        self.place: Region | DiskLanding | None = None
+        """Where it is being put, or lies in memory."""
+        self.error: CacheError | None = None
+        """Why it cannot be had."""
+        self.disk_error: CacheError | None = None
+        """Why it cannot be kept on disk, though it is all here."""
+        self.traffic = Traffic()
+        self.leases = 0
+        self.used = 0
+        self.fetch: Fetch | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+
+    @property
+    def complete(self) -> bool:
+        return len(self.done) == len(self.content.chunks)
+
+    @property
+    def in_arena(self) -> bool:
+        return isinstance(self.place, Region)
+
+    def verified(self, index: int) -> bool:
+        """Takes note of a chunk, on a fetcher's thread: one at a time. Whether to `notify` now; to
+        do so for each chunk costs the loop as much as the fetcher's own work on it."""
+        self.done.append(index)
+        self.verified_bytes += self.content.span(index)[1]
+        return self.complete or any(condition() for condition, _ in self._waiting)
+
+    def restart(self) -> None:
+        """Forget what was verified: it comes anew, to another place. Nobody has borrowed it."""
+        self.done.clear()
+        self.verified_bytes = 0
+
+    def settle(self) -> None:
+        """All of it is here: a draft becomes the blob that it turned out to be."""
+        if isinstance(self.content, Draft):
+            self.content = self.content.blob()
+            self.key = self.content.digest
+
+    def notify(self) -> None:
+        """Wakes those in `until` for whom it is time; most wait for the last of many chunks."""
+        still = []
+        for condition, future in self._waiting:
+            if future.done():  # who waited was cancelled
+                continue
+            if self.error is not None or condition():
+                future.set_result(None)
+            else:
+                still.append((condition, future))
+        self._waiting = still  # until now `verified` has seen them all
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns once `condition()` holds, which is asked whenever there is news.
+
+        Raises the error that the blob failed with.
+        """
+        while not condition():
+            if self.error is not None:
+                raise self.error
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append((condition, future))
+            if not condition():  # or it came before `verified` saw that somebody waits
+                await future
+
+    async def until_more(self, told: int) -> None:
+        """Returns once more than `told` chunks are verified. Raises as `until`."""
+        await self.until(lambda: len(self.done) > told)
+
+    async def until_more_landed(self, told: int) -> None:
+        """Returns once all is here, or more than `told` chunks lie in a file of the disk tier.
+
+        Raises as `until`.
+        """
+        await self.until(lambda: self.complete or (len(self.done) > told and not self.in_arena))
+
+    async def until_on_disk(self) -> None:
+        await self.until(lambda: self.on_disk or self.disk_error is not None)
+        if self.disk_error is not None:
+            raise self.disk_error

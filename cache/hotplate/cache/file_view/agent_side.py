@@ -1,0 +1,310 @@
+"""The file view: what the node holds as a file system.
+
+`<mount>/trees/<manifest>/…` are the trees, `<mount>/urls/<scheme>/<host>/<path>` what was pulled.
+Any program reads it as if on disk, also while the bytes still arrive. A daemon of its own
+(`view_daemon.py`) answers the kernel; here it is started and told of files, packet by packet:
+
+    daemon → {"serving": true, "passthrough": bool} once, or {"refused": "<why>"}
+    daemon → {"urls": true}
+    agent  → {"files": [[url, size, version]], "gone": [url], "last": bool}: what is new in them
+    daemon → {"open": number, "tree": manifest, "path": path}; no tree: the path is a version
+    agent  → {"lease": number, "size": n, "complete": bool, "done": [chunks]} + a descriptor
+    agent  → {"lease": number, "done": [chunks]} as they are verified
+    agent  → {"lease": number, "error": sentence, "code": code} if it cannot be had
+    daemon → {"lease": number, "want": [chunks]}: these first; {"close": number}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from hotplate.cache.catalog.pulls import Pulls
+from hotplate.cache.catalog.trees import Node
+from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.errors import CacheError, VersionChanged
+from hotplate.cache.file_view import mounting as view_mount
+from hotplate.cache.file_view.daemon import PACKET_BYTES
+from hotplate.cache.origins.locations import Version
+
+log = logging.getLogger(__name__)
+
+VIEWS = Path("/run/hotplate")
+_START_S = 30.0
+_RESTART_S = 1.0
+"""After a daemon that was killed: its readers have their errors, new ones want a new one."""
+_CHUNKS_PER_PACKET = 8192
+_URLS_PER_PACKET = 32
+"""A packet holds so many numbers of chunks, or the longest of URLs."""
+
+
+def default_mount(data: Path) -> Path:
+    """Where an agent mounts that was not told, by its data folder."""
+    return VIEWS / blake3(bytes(data.resolve())).hexdigest()[:16]
+
+
+class View:
+    """The view of this node. Lives on the event loop."""
+
+    def __init__(self, node: Node, pulls: Pulls, mount: Path | None, data: Path) -> None:
+        """`mount` is the folder to show it in, None for no view; `data` is the agent's own, by
+        which its mounts are known from those of other agents."""
+        self.mount = mount or default_mount(data)
+        self._link = data / "view"
+        """Leads there, so that the agent's folder can be moved and removed like any other."""
+        self.refusal = "it is not mounted yet" if mount is not None else "nobody asked for it"
+        """Why there is none; empty when there is one."""
+        self.passthrough = False
+        """Whether complete files cost what local ones do."""
+        self._node = node
+        self._pulls = pulls
+        self._source = f"hotplate:{data}"
+        self._manifests = data / "manifests"
+        self._wanted = mount is not None
+        self._settled = asyncio.Event()
+        node.view_root = self.tree_root
+        self._running: asyncio.Task[None] | None = None
+
+    def tree_root(self, digest: str) -> Path | None:
+        """Where a tree is seen, if there is a view."""
+        return None if self.refusal else self.mount / "trees" / digest
+
+    def status(self) -> dict[str, Any]:
+        """Where it is, or why there is none and files are made instead."""
+        if self.refusal:
+            return {"mount": None, "refusal": self.refusal}
+        return {"mount": str(self.mount), "passthrough": self.passthrough}
+
+    async def start(self) -> None:
+        """Returns when it is mounted, or it is known why not."""
+        if not self._wanted:
+            return
+        self._running = asyncio.create_task(self._run())
+        try:
+            async with asyncio.timeout(_START_S):
+                await self._settled.wait()
+        except TimeoutError:
+            self.refusal = f"the daemon did not answer in {_START_S:g} s"
+        if self.refusal:
+            log.warning("no file view at %s: %s", self.mount, self.refusal)
+
+    async def close(self) -> None:
+        """Unmounts; whoever still reads gets an error."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        if self.mount.parent == VIEWS:
+            with contextlib.suppress(OSError):
+                self.mount.rmdir()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._serve()
+            except OSError as exc:
+                self.refusal = exc.strerror or str(exc)
+            finally:
+                self._settled.set()
+            if self.refusal:
+                return
+            self.refusal = "its daemon has ended"
+            log.error("the daemon of the file view at %s has ended; another is started", self.mount)
+            await asyncio.sleep(_RESTART_S)
+
+    async def _serve(self) -> None:
+        """Returns when the daemon has ended. Raises OSError where there cannot be a view."""
+        await asyncio.to_thread(self._prepare)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            with theirs:
+                process = await asyncio.create_subprocess_exec(
+                    *(
+                        sys.executable,
+                        "-m",
+                        "hotplate.cache.file_view.daemon",
+                        str(theirs.fileno()),
+                    ),
+                    *(str(self.mount), str(self._manifests), self._source),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+            link = _Link(ours)
+            leases = _Leases(self._node, self._pulls, link)
+            try:
+                while (message := await link.receive()) is not None:
+                    if not self._note(message):
+                        leases.heard(message)
+            finally:
+                await leases.close()
+                ours.close()  # by this the daemon unmounts and ends
+                await asyncio.shield(process.wait())
+
+    def _note(self, message: dict[str, Any]) -> bool:
+        """Takes what is said of the view as a whole; whether it was."""
+        if "serving" in message:
+            self.refusal, self.passthrough = "", message["passthrough"]
+        elif "refused" in message:
+            self.refusal = f"it cannot be mounted ({message['refused']})"
+        else:
+            return False
+        self._settled.set()
+        return True
+
+    def _prepare(self) -> None:
+        """Makes the folder, and removes what killed agents left mounted: of this data folder, and
+        of any other whose daemon has died too."""
+        view_mount.unmount(self._source)
+        for left in map(Path, view_mount.sweep()):
+            if left.parent == VIEWS:
+                with contextlib.suppress(OSError):  # it is mounted there again
+                    left.rmdir()
+        for one in view_mount.mounted_at(self.mount):
+            raise OSError(0, f"{one.source} is mounted there")
+        self.mount.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # it is mounted right there
+            self._link.unlink(missing_ok=True)
+            self._link.symlink_to(self.mount)
+
+
+class _Leases:
+    """What the daemon has on loan, by its numbers."""
+
+    def __init__(self, node: Node, pulls: Pulls, link: _Link) -> None:
+        self._node = node
+        self._pulls = pulls
+        self._link = link
+        self._shown: dict[str, Version] = {}
+        """The files of URLs that the daemon knows of, by their keys."""
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._telling: asyncio.Task[None] | None = None
+        self._holdings: dict[int, Holding] = {}
+
+    def heard(self, message: dict[str, Any]) -> None:
+        if "open" in message:
+            number = message["open"]
+            task = asyncio.create_task(self._lend(number, message["tree"], message["path"]))
+            self._tasks[number] = task
+        elif "want" in message:
+            holding = self._holdings.get(message["lease"])
+            if holding is not None:
+                self._node.holdings.want(holding, message["want"])
+        elif "urls" in message:
+            self._telling = asyncio.create_task(self._tell_urls())  # one is asked for at a time
+        elif (lent := self._tasks.pop(message["close"], None)) is not None:
+            lent.cancel()
+
+    async def close(self) -> None:
+        tasks = [*self._tasks.values(), *([self._telling] if self._telling else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _lend(self, number: int, digest: str, path: str) -> None:
+        """Lends one file until it is given back, and tells what of it is new."""
+        try:
+            holding = await self._find(digest, path)
+            # The kernel reads a file on disk in larger pages than it gives to memory.
+            async with self._node.holdings.lend(holding, disk_first=True) as fd:
+                self._holdings[number] = holding
+                await self._tell(number, holding, fd)
+                await asyncio.get_running_loop().create_future()
+        except CacheError as error:
+            await self._link.send({"lease": number, "error": str(error), "code": error.code})
+        except OSError as error:  # no descriptors left, or no daemon any more
+            with contextlib.suppress(OSError):
+                await self._link.send({"lease": number, "error": str(error), "code": "os_error"})
+        finally:
+            self._holdings.pop(number, None)
+
+    async def _find(self, digest: str, path: str) -> Holding:
+        if digest:
+            return await self._node.borrow(digest, path)
+        if path not in self._shown:
+            raise VersionChanged(f"version {path} is no longer what was pulled; open it again")
+        return self._pulls.bring(self._shown[path])
+
+    async def _tell_urls(self) -> None:
+        known, self._shown = self._shown, self._located()
+        new = [one for key, one in self._shown.items() if key not in known]
+        kept = {one.url for one in self._shown.values()}
+        gone = [one.url for one in known.values() if one.url not in kept]
+        for at in range(0, max(1, len(new), len(gone)), _URLS_PER_PACKET):
+            part = slice(at, at + _URLS_PER_PACKET)
+            files = [[one.url, one.size_bytes, one.key] for one in new[part]]
+            last = part.stop >= max(len(new), len(gone))
+            await self._link.send({"files": files, "gone": gone[part], "last": last})
+
+    def _located(self) -> dict[str, Version]:
+        return {one.key: one for place in self._pulls.locations() for one in place.versions}
+
+    async def _tell(self, number: int, holding: Holding, fd: int) -> None:
+        told, complete = len(holding.done), holding.complete
+        first, *more = _packets([] if complete else holding.done)
+        size_bytes = holding.content.size_bytes
+        opening = {"lease": number, "size": size_bytes, "complete": complete, "done": first}
+        await self._link.send(opening, fd)
+        while not complete:
+            for done in more:
+                await self._link.send({"lease": number, "done": done})
+            complete = told == len(holding.content.chunks)
+            if not complete:
+                await holding.until_more(told)
+            more, told = _packets(holding.done[told:]), len(holding.done)
+
+
+def _packets(chunks: list[int]) -> list[list[int]]:
+    """At least one, though it be empty."""
+    starts: Iterable[int] = range(0, max(1, len(chunks)), _CHUNKS_PER_PACKET)
+    return [chunks[at : at + _CHUNKS_PER_PACKET] for at in starts]
+
+
+class _Link:
+    """Packets of JSON, each with a descriptor or none."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._loop = asyncio.get_running_loop()
+        self._sending = asyncio.Lock()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next one; None when the other side has gone."""
+        try:
+            data = await self._loop.sock_recv(self._socket, PACKET_BYTES)
+        except ConnectionError:
+            return None
+        message: dict[str, Any] | None = json.loads(data) if data else None
+        return message
+
+    async def send(self, message: dict[str, Any], fd: int | None = None) -> None:
+        """Raises OSError when the other side has gone."""
+        data = json.dumps(message).encode()
+        async with self._sending:
+            while True:
+                try:
+                    socket.send_fds(self._socket, [data], [] if fd is None else [fd])
+                    return
+                except BlockingIOError:
+                    await self._writable()
+
+    async def _writable(self) -> None:
+        writable = self._loop.create_future()
+        self._loop.add_writer(self._socket, _set, writable)
+        try:
+            await writable
+        finally:
+            self._loop.remove_writer(self._socket)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

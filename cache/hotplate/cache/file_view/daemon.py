@@ -1,0 +1,305 @@
+"""The file view's daemon: a process of its own that answers the kernel.
+
+    python -m hotplate.cache.file_view.daemon LINK MOUNT MANIFESTS SOURCE
+
+`LINK` is the descriptor of a connection to the agent (`view.py` says what is spoken on it). When
+that ends, however it ends, the mount goes and whoever still reads gets an error. Nothing here
+ever touches what it serves: it would wait for itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import itertools
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hotplate.cache.file_view import fuse as wire
+from hotplate.cache.file_view.fuse import Op, Request
+from hotplate.cache.file_view.fuse_device import Device
+from hotplate.cache.file_view.inodes import Names, Node, Tree, listing
+from hotplate.cache.file_view.mounting import mount, read_ahead, unmount
+from hotplate.cache.file_view.open_files import Files
+from hotplate.cache.manifest import Manifest
+
+THREADS = 3
+"""They only copy: two cores are busy with two, and one more hears what is new."""
+PACKET_BYTES = 256 << 10
+"""The longest message on the link."""
+_NAME_VALID_S = 1
+"""A tree may go; what is in it never changes."""
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
+
+
+class View:
+    """Answers every request; those that take long are parked, or done by another thread."""
+
+    def __init__(self, device: Device, manifests: Path, tell: Any) -> None:
+        self._device = device
+        self._manifests = manifests
+        self._names = Names()
+        self._lock = threading.Lock()
+        self.files = Files(device, tell)
+        self._tell = tell
+        self._loading = ThreadPoolExecutor(1, "load")
+        self._news: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._answers: dict[int, Callable[[Request], None]] = {
+            Op.LOOKUP: self._lookup,
+            Op.GETATTR: self._getattr,
+            Op.READLINK: self._readlink,
+            Op.OPEN: self._open,
+            Op.READ: self._read,
+            Op.STATFS: lambda request: device.reply(request.unique, wire.statistics()),
+            Op.RELEASE: self._release,
+            Op.INIT: self._init,
+            Op.OPENDIR: self._opendir,
+            Op.READDIR: self._readdir,
+            Op.READDIRPLUS: self._readdir,
+            Op.RELEASEDIR: lambda request: device.reply(request.unique),
+            Op.DESTROY: lambda request: device.reply(request.unique),
+            Op.FORGET: self._forget,
+            Op.BATCH_FORGET: self._forget,
+            Op.INTERRUPT: self._interrupt,
+        }
+
+    def serve(self) -> None:
+        """Hears the kernel until the mount has gone."""
+        buffer = self._device.buffer()
+        while (request := self._device.read(buffer)) is not None:
+            answer = self._answers.get(request.op)
+            if answer is None:
+                self._device.refuse(request.unique, errno.ENOSYS)
+            else:
+                answer(request)
+
+    def _init(self, request: Request) -> None:
+        data, self._device.passthrough = wire.greeting(request.body)
+        self._device.reply(request.unique, data)
+        self._tell({"serving": True, "passthrough": self._device.passthrough})
+
+    def _node(self, request: Request) -> Node | None:
+        """The node a request is about; one that is gone is answered here."""
+        node = self._names.get(request.node)
+        if node is None:
+            self._device.refuse(request.unique, errno.ESTALE)
+        return node
+
+    def _lookup(self, request: Request) -> None:
+        parent = self._node(request)
+        if parent is None:
+            return
+        name = request.body.rstrip(b"\0")
+        if parent is self._names.trees:
+            self._loading.submit(self._lookup_tree, request.unique, name)
+        elif parent is self._names.root and name == b"urls":
+            self._loading.submit(self._lookup_urls, request.unique)
+        elif parent.children is None:
+            self._device.refuse(request.unique, errno.ENOTDIR)
+        elif parent.tree is None and name not in parent.children:
+            self._loading.submit(self._lookup_new, request.unique, parent.children, name)
+        else:
+            valid_s = wire.FOREVER_S if parent.tree else _NAME_VALID_S
+            self._found(request.unique, parent.children.get(name), valid_s)
+
+    def _found(self, unique: int, node: Node | None, valid_s: int) -> None:
+        if node is None:
+            self._device.refuse(unique, errno.ENOENT)
+            return
+        with self._lock:
+            self._names.told(node)
+        self._device.reply(unique, wire.entry(node.attributes, valid_s))
+
+    def _lookup_tree(self, unique: int, name: bytes) -> None:
+        tree = self._tree(name) if _DIGEST.fullmatch(name) else None
+        self._found(unique, tree.root if tree else None, _NAME_VALID_S)
+
+    def _lookup_urls(self, unique: int) -> None:
+        self._learn_urls()
+        self._found(unique, self._names.urls, _NAME_VALID_S)
+
+    def _lookup_new(self, unique: int, children: dict[bytes, Node], name: bytes) -> None:
+        """Of a name that nobody knows: it may have been pulled a moment ago."""
+        self._learn_urls()
+        self._found(unique, children.get(name), _NAME_VALID_S)
+
+    def _learn_urls(self) -> None:
+        """Takes from the agent what has been pulled meanwhile, or was forgotten."""
+        with self._lock:
+            self._tell({"urls": True})
+        while not (news := self._news.get())["last"]:
+            self._take(news)
+        self._take(news)
+
+    def _take(self, news: dict[str, Any]) -> None:
+        with self._lock:
+            for url in news["gone"]:
+                self._names.drop_url(url)
+            for url, size_bytes, key in news["files"]:
+                self._names.add_url(url, size_bytes, key)
+
+    def heard(self, message: dict[str, Any], fd: int | None) -> None:
+        """A message of the agent."""
+        if "files" in message:
+            self._news.put(message)
+        else:
+            self.files.heard(message, fd)
+
+    def _tree(self, name: bytes) -> Tree | None:
+        """A tree that the agent keeps now: its manifest is there. It is read only once."""
+        path = self._manifests / f"{name.decode()}.json"
+        known = self._names.tree(name)
+        try:
+            if known is not None:
+                path.stat()
+                return known
+            manifest = Manifest.from_bytes(path.read_bytes())
+        except (OSError, ValueError, KeyError, TypeError):
+            if known is not None:
+                with self._lock:
+                    self._names.drop(known)
+            return None
+        with self._lock:
+            return self._names.add(name.decode(), manifest)
+
+    def _getattr(self, request: Request) -> None:
+        if (node := self._node(request)) is not None:
+            self._device.reply(request.unique, wire.attributes(node.attributes))
+
+    def _readlink(self, request: Request) -> None:
+        if (node := self._node(request)) is not None:
+            self._device.reply(request.unique, node.target)
+
+    def _open(self, request: Request) -> None:
+        node = self._node(request)
+        if node is not None and node.content is not None:
+            self.files.open(request.unique, node)
+        elif node is not None:
+            self._device.refuse(request.unique, errno.EISDIR)
+
+    def _read(self, request: Request) -> None:
+        self.files.read(request.unique, *wire.read_span(request.body))
+
+    def _release(self, request: Request) -> None:
+        self.files.release(wire.number_in(request.body))
+        self._device.reply(request.unique)
+
+    def _opendir(self, request: Request) -> None:
+        node = self._node(request)
+        if node is None:
+            return
+        if node.tree is None:
+            self._loading.submit(self._open_changing, request.unique, node)
+            return
+        flags = wire.OPEN_CACHES_FOLDER | wire.OPEN_KEEPS_CACHE
+        self._device.reply(request.unique, wire.opened(0, flags))
+
+    def _open_changing(self, unique: int, node: Node) -> None:
+        """A listing shows what the agent keeps now."""
+        if node is self._names.trees:
+            for path in self._manifests.glob("*.json"):
+                if _DIGEST.fullmatch(path.stem.encode()):
+                    self._tree(path.stem.encode())
+        elif node is not self._names.root:
+            self._learn_urls()
+        self._device.reply(unique, wire.opened(0, 0))
+
+    def _readdir(self, request: Request) -> None:
+        node = self._node(request)
+        if node is None or node.children is None:
+            return
+        _, position, length = wire.read_span(request.body)
+        plus = request.op == Op.READDIRPLUS
+        parts: list[bytes] = []
+        used = 0
+        with self._lock:
+            names = itertools.islice(listing(node), position, None)
+            for at, (name, child) in enumerate(names, position):
+                mode = child.attributes.mode
+                part = wire.directory_entry(child.number, name, mode, at + 1)
+                looked_up = plus and name not in (b".", b"..")
+                if plus:
+                    valid_s = wire.FOREVER_S if node.tree else _NAME_VALID_S
+                    head = wire.entry(child.attributes, valid_s) if looked_up else wire.UNASKED
+                    part = head + part
+                used += len(part)
+                if used > length:
+                    break
+                parts.append(part)
+                if looked_up:
+                    self._names.told(child)
+        self._device.reply(request.unique, b"".join(parts))
+
+    def _forget(self, request: Request) -> None:
+        with self._lock:
+            for number, times in wire.forgotten(request.op, request.node, request.body):
+                self._names.forget(number, times)
+
+    def _interrupt(self, request: Request) -> None:
+        """One that is parked is answered. Any other is over soon, or not here yet: ask again."""
+        if not self.files.interrupt(wire.number_in(request.body)):
+            self._device.refuse(request.unique, errno.EAGAIN)
+
+
+def main(arguments: list[str]) -> None:
+    link = socket.socket(fileno=int(arguments[0]))
+    folder, manifests, source = Path(arguments[1]), Path(arguments[2]), arguments[3]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is meant by it is the agent
+    gc.set_threshold(200_000)  # the nodes of a tree come at once, and stay
+
+    def tell(message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the agent has gone, which `_hear` learns too
+            link.send(json.dumps(message).encode())
+
+    try:
+        device = Device()
+        mount(device.fd, folder, source)
+    except OSError as exc:
+        tell({"refused": exc.strerror})
+        return
+    try:
+        read_ahead(folder, wire.READ_AHEAD_BYTES)
+        view = View(device, manifests, tell)
+        for number in range(THREADS):
+            _start(f"view-{number}", view.serve)
+        _start("view-age", view.files.keep_ageing)
+        _hear(link, view)
+    finally:
+        unmount(source)
+        os._exit(0)  # which ends every reader's wait, and does not wait for our own threads
+
+
+def _hear(link: socket.socket, view: View) -> None:
+    """Takes the agent's messages until it is gone."""
+    while True:
+        data, fds, _, _ = socket.recv_fds(link, PACKET_BYTES, 1)
+        if not data:
+            return
+        view.heard(json.loads(data), fds[0] if fds else None)
+
+
+def _start(name: str, serve: Callable[[], None]) -> None:
+    """A thread without which the daemon ends: it must not keep readers waiting for nothing."""
+
+    def or_die() -> None:
+        try:
+            serve()
+        finally:
+            os._exit(1)
+
+    threading.Thread(target=or_die, name=name, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,165 @@
+"""A Unix socket of the agent, what may be asked through it, and how much.
+
+The agent's own is the operator's. Each replica gets one in its own folder, which leads to the
+trees of its revision only; so the socket itself says who asks, and no secret need be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hotplate.cache.errors import TooMany
+from hotplate.cache.leases.token_bucket import Allowance
+
+LINE_BYTES = 64 << 10
+"""Longest line that is read. A wish for many chunks is several lines."""
+
+FIRST_LINE_S = 10.0
+"""How long a connection may take to say what it wants."""
+
+_LINES_PER_S, _LINES_BURST = 1000, 5000
+"""Of all connections through one door; a KiB counts as a line, and so does a new connection. A
+replica needs one per chunk of 8 MiB. Who sends more is read later."""
+
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user and group at the other end of a Unix socket."""
+
+
+class Door:
+    """One listening socket, for its owner only."""
+
+    def __init__(self, path: Path, manifests: frozenset[str] | None, limit: int) -> None:
+        """`manifests` are whose files may be opened, None for any; `limit` is of connections."""
+        self.path = path
+        self.manifests = manifests
+        self.limit = limit
+        self.opened = 0
+        self._allowance = Allowance(_LINES_PER_S, _LINES_BURST)
+        # A replica may put a link in the place of anything in its folder: that is opened once.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._folder = os.open(path.parent, flags)
+        try:
+            self.listener = self._listen()
+            self._inode = self._seen()
+        except BaseException:  # also when interrupted: cleaned up, and raised again
+            os.close(self._folder)
+            raise
+
+    @property
+    def there(self) -> bool:
+        """Whether its name still leads to it; a replica's folder goes with the replica."""
+        return self._folder >= 0 and self._seen() == self._inode
+
+    def lets_in(self, connection: socket.socket) -> bool:
+        """Whether it is the replica's user, or the agent's own, that comes."""
+        size_bytes = _CREDENTIALS.size
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size_bytes)
+        _, user, _ = _CREDENTIALS.unpack(found)
+        return user in (os.getuid(), os.fstat(self._folder).st_uid)
+
+    def stop(self) -> None:
+        """Listens no longer; its name stays, for the next run to open it again."""
+        self.listener.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+    def close(self) -> None:
+        if self.there:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path.name, dir_fd=self._folder)
+        self.stop()
+
+    def _listen(self) -> socket.socket:
+        """Raises OSError, also where something came to its name that cannot be removed."""
+        name, folder = self.path.name, self._folder
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # The lock says that no other agent lives here.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            os.fchmod(listener.fileno(), 0o600)  # which its name gets, less the umask
+            listener.bind(f"/proc/self/fd/{folder}/{name}")
+            owner = os.fstat(folder)
+            if owner.st_uid != os.getuid():
+                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=folder, follow_symlinks=False)
+            listener.setblocking(False)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    def _seen(self) -> int:
+        """The number of what its name leads to now; 0 if nothing does."""
+        try:
+            return os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False).st_ino
+        except OSError:
+            return 0
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Counts a connection. Raises TooMany."""
+        self.opened += 1
+        try:
+            if self.opened > self.limit:
+                raise TooMany(
+                    f"{self.limit} files are open at {self.path} already, which is its limit; "
+                    "close some"
+                )
+            yield
+        finally:
+            self.opened -= 1
+
+    async def pace(self, size_bytes: int) -> None:
+        """Waits as long as whoever sends so much has to."""
+        now = asyncio.get_running_loop().time()
+        wait_s = self._allowance.wait_s(1 + size_bytes / 1024, now)
+        if wait_s:
+            await asyncio.sleep(wait_s)
+
+
+class Lines:
+    """JSON lines over one connection."""
+
+    def __init__(self, connection: socket.socket, door: Door) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._door = door
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next line; None when the other side has left. Raises ValueError."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > LINE_BYTES:
+                raise ValueError(f"a line of more than {LINE_BYTES} bytes")
+            data = await self._loop.sock_recv(self._socket, 1 << 16)
+            if not data:
+                return None
+            self._buffer += data
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        await self._door.pace(len(line))
+        try:
+            value = json.loads(line)
+        except RecursionError:
+            raise ValueError("a line that nests too deep") from None
+        if not isinstance(value, dict):
+            raise ValueError("a line that is no JSON object")
+        return value
+
+    async def send(self, value: dict[str, Any], fd: int | None = None) -> None:
+        data = json.dumps(value).encode() + b"\n"
+        if fd is not None:
+            # The first bytes on a fresh connection: its buffer has room for some of them.
+            data = data[socket.send_fds(self._socket, [data], [fd]) :]
+        await self._loop.sock_sendall(self._socket, data)

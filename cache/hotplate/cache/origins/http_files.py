@@ -1,0 +1,280 @@
+"""Files at `http://` and `https://` URLs: one by its URL, or those that a folder's page links."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+from hotplate.cache.errors import CacheError, OriginBusy, OriginUnavailable, UnknownUrl
+from hotplate.cache.origins.blob_source import Came, Source, unheard
+from hotplate.cache.origins.http_client import Answer, HttpClient
+from hotplate.cache.origins.locations import Location, Version, changed, hide
+from hotplate.cache.origins.whole_body import WholeBody
+
+_PAGE_BYTES = 16 << 20
+_FOLDERS = 10_000
+"""More are no folder of a model but a part of the web."""
+
+_FILES = 100_000
+_ASKED_AT_ONCE = 16
+_PACKED = (".gz", ".tgz", ".br", ".zst")
+"""Files that some servers call encoded, though their bytes are what their name says."""
+
+_BUSY = (429, 500, 502, 503, 504)
+
+
+class HttpFiles:
+    """Files of web servers."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    def find(self, url: str) -> Location:
+        one = self._look(url, or_folder=True)
+        if isinstance(one, Version):
+            return Location(url, (one,))
+        found = sorted(self._walk(one))
+        if not found:
+            raise UnknownUrl(f"{hide(url)} is a page that links no file below it; check the URL")
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            versions = list(pool.map(self._look, found))
+        return Location(url, tuple(one for one in versions if isinstance(one, Version)))
+
+    def source(self, version: Version) -> Source:
+        return HttpSource(self._client, version, lambda: version.url)
+
+    def _look(self, url: str, or_folder: bool = False) -> Version | str:
+        """The file at a URL; or the URL of the folder that it turns out to be.
+
+        `or_folder`: also where the folder is known by its name with a slash only.
+        """
+        with self._client.ask("HEAD", url) as answer:
+            status = answer.status
+            if status == 200:
+                if urlsplit(answer.url).path.endswith("/"):
+                    return answer.url
+                _check_plain(answer, url)
+                if answer.length is not None:
+                    return Version(url, answer.length, tag_of(answer.headers))
+        if status in (404, 410):
+            if or_folder and not url.endswith("/"):
+                with contextlib.suppress(CacheError):
+                    folder = self._look(f"{url}/")
+                    if isinstance(folder, str):
+                        return folder
+            raise refusal(url, status)
+        return self._try(url)
+
+    def _try(self, url: str) -> Version | str:
+        """The same where the answer to HEAD is of no use."""
+        with self._client.ask("GET", url, {"Range": "bytes=0-0"}) as answer:
+            tag = tag_of(answer.headers)
+            span = _span(answer.headers)
+            _check_plain(answer, url)
+            if answer.status == 206 and span is not None and span[2] is not None:
+                return Version(url, span[2], tag)
+            if answer.status == 416:
+                return Version(url, 0, tag)
+            if answer.status != 200:
+                raise refusal(url, answer.status)
+            if urlsplit(answer.url).path.endswith("/"):
+                return answer.url
+            return Version(url, answer.skip() if answer.length is None else answer.length, tag)
+
+    def _walk(self, folder: str) -> Iterator[str]:
+        """URLs of all files below a folder's page, which links files and folders by name."""
+        folders, seen, files = [folder], {folder}, 0
+        for at in folders:
+            with self._client.ask("GET", at) as answer:
+                if answer.status != 200:
+                    raise refusal(at, answer.status)
+                page = answer.read_all(_PAGE_BYTES).decode(errors="replace")
+            for link in _links(page, at):
+                if not link.endswith("/"):
+                    files += 1
+                    yield link
+                elif link not in seen:
+                    seen.add(link)
+                    folders.append(link)
+                if len(folders) > _FOLDERS or files > _FILES:
+                    raise UnknownUrl(
+                        f"{hide(folder)} has more than {_FOLDERS} folders or {_FILES} files"
+                    )
+
+
+class HttpSource:
+    """One version of a file at an address that may be another one each time it is asked for."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        version: Version,
+        address: Callable[[], str],
+        headers: Mapping[str, str] | None = None,
+        tagged: bool = True,
+    ) -> None:
+        """`tagged`: whether the server that gives the bytes gives the version's tag too."""
+        self._client = client
+        self._version = version
+        self._address = address
+        self._headers = dict(headers or {})
+        self._conditions = _conditions(version.tag) if tagged else {}
+        self._tagged = tagged and bool(version.tag)
+        self._target: tuple[str, bool] | None = None
+        self._whole: WholeBody | None = None
+
+    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+        whole = self._whole
+        if whole is None and self._read_range(offset, view, came):
+            return
+        if whole is None:
+            whole = self._whole = self._whole or WholeBody(self._stream, self._version.size_bytes)
+        whole.read_into(offset, view, came)
+
+    def _read_range(self, offset: int, view: memoryview, came: Came) -> bool:
+        """Whether the server gave the range, or all of a file that is no longer than that."""
+        last = offset + len(view) - 1
+        span = {"Range": f"bytes={offset}-{last}"}
+        with self._ask(span | self._conditions) as answer:
+            if answer.status == 206:
+                self._check_span(answer, offset, last)
+            elif answer.status == 200:
+                self._check_length(answer)
+                if len(view) < self._version.size_bytes:
+                    return False
+            else:
+                raise self._failure(answer.status)
+            got = answer.read_into(view, came)
+        if got < len(view):
+            error = OriginUnavailable(
+                f"{self._version.name} gave {got} of {len(view)} bytes at {offset}; is it whole?"
+            )
+            error.body_bytes = got
+            raise error
+        return True
+
+    @contextlib.contextmanager
+    def _stream(self) -> Iterator[Answer]:
+        conditions = {name: one for name, one in self._conditions.items() if name != "If-Range"}
+        with self._ask(conditions) as answer:
+            if answer.status != 200:
+                raise self._failure(answer.status)
+            self._check_length(answer)
+            yield answer
+
+    @contextlib.contextmanager
+    def _ask(self, headers: Mapping[str, str]) -> Iterator[Answer]:
+        with self._answer(headers) as answer:
+            if answer.status in (200, 206) and self._tagged:
+                tag = tag_of(answer.headers)
+                if tag and tag != self._version.tag:
+                    raise changed(self._version)
+            yield answer
+
+    @contextlib.contextmanager
+    def _answer(self, headers: Mapping[str, str]) -> Iterator[Answer]:
+        """From where redirects or a signature led last time, as long as that holds."""
+        if self._target is not None:
+            target, public = self._target
+            with self._client.ask("GET", target, headers, public=public) as answer:
+                if answer.status not in (401, 403, 404, 410):
+                    yield answer
+                    return
+            self._target = None  # a signed address has expired
+        address = self._address()
+        with self._client.ask("GET", address, self._headers | dict(headers)) as answer:
+            if answer.status in (200, 206) and _host(answer.url) != _host(self._version.url):
+                self._target = answer.url, answer.public
+            yield answer
+
+    def _check_span(self, answer: Answer, offset: int, last: int) -> None:
+        span = _span(answer.headers)
+        if span is not None and span[2] not in (None, self._version.size_bytes):
+            raise changed(self._version)
+        if span is None or span[:2] != (offset, last):
+            given = answer.headers.get("content-range", "none")
+            raise OriginUnavailable(
+                f"{self._version.name} was asked for bytes {offset}-{last} and answered {given!r}"
+            )
+
+    def _check_length(self, answer: Answer) -> None:
+        if answer.length not in (None, self._version.size_bytes):
+            raise changed(self._version)
+
+    def _failure(self, status: int) -> CacheError:
+        return (
+            changed(self._version) if status in (412, 416) else refusal(self._version.name, status)
+        )
+
+
+def tag_of(headers: Mapping[str, str]) -> str:
+    """What an answer says that changes with the content; "" when it says nothing of the kind."""
+    return headers.get("etag") or headers.get("last-modified", "")
+
+
+def _conditions(tag: str) -> dict[str, str]:
+    """What makes a server answer for that version only. Weak tags cannot be used for ranges."""
+    if tag.startswith('"'):
+        return {"If-Match": tag, "If-Range": tag}
+    if tag and not tag.startswith("W/"):
+        return {"If-Unmodified-Since": tag, "If-Range": tag}
+    return {}
+
+
+def _span(headers: Mapping[str, str]) -> tuple[int, int, int | None] | None:
+    """First byte, last byte and length of the whole, from `Content-Range`."""
+    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", headers.get("content-range", ""))
+    if found is None:
+        return None
+    return int(found[1]), int(found[2]), None if found[3] == "*" else int(found[3])
+
+
+def _host(url: str) -> str:
+    """Whom credentials may be shown to."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def refusal(url: str, status: int) -> CacheError:
+    """What a status means that is none of success."""
+    if status in (404, 410):
+        return UnknownUrl(f"there is nothing at {hide(url)} (status {status}); check the URL")
+    if status in (401, 403):
+        return OriginUnavailable(
+            f"{hide(url)} refuses (status {status}); check the agent's credentials for it"
+        )
+    kind = OriginBusy if status in _BUSY else OriginUnavailable
+    return kind(f"{hide(url)} answered with status {status}; try again later")
+
+
+def _check_plain(answer: Answer, url: str) -> None:
+    """Raises UnknownUrl for bytes that are not the file's own: nobody asked for an encoding."""
+    encoding = answer.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity" and not urlsplit(url).path.endswith(_PACKED):
+        raise UnknownUrl(
+            f"{hide(url)} comes encoded ({encoding[:20]!r}), which nobody asked for; have its "
+            "server send the file as it is"
+        )
+
+
+def _links(page: str, folder: str) -> Iterable[str]:
+    """URLs below the folder that its page links, without what only sorts the page."""
+    parser = _Links()
+    parser.feed(page)
+    found = dict.fromkeys(urldefrag(urljoin(folder, link)).url for link in parser.links)
+    return [
+        link for link in found if link.startswith(folder) and "?" not in link and link != folder
+    ]
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.links += [value for name, value in attrs if name == "href" and value]

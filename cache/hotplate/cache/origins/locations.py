@@ -1,0 +1,81 @@
+"""What lies at a URL: files, each in a version.
+
+A *version* is a file at an origin as it is now: a change gives it another tag. Its key is what
+nodes know its content by while its digests are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from blake3 import blake3
+
+from hotplate.cache.errors import UnknownUrl, VersionChanged
+from hotplate.cache.origins.blob_source import Source
+
+_MOST_BYTES = 1 << 43
+"""Of a file. To keep account of more, which only a mistaken server has, would fill the memory."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One file at an origin, as it is now."""
+
+    url: str
+    """Of the file itself."""
+    size_bytes: int
+    tag: str
+    """What changes with the content: an ETag, or a time of modification."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size_bytes <= _MOST_BYTES:
+            raise UnknownUrl(
+                f"{self.name} is said to have {self.size_bytes} bytes; a file may have 0 to "
+                f"{_MOST_BYTES}"
+            )
+
+    @property
+    def name(self) -> str:
+        """How errors call it."""
+        return hide(self.url)
+
+    @cached_property
+    def key(self) -> str:
+        """The same on every node that sees this version."""
+        return blake3(f"{self.url}\n{self.size_bytes}\n{self.tag}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Location:
+    """The files at a URL: the one file itself, or all of a folder's."""
+
+    url: str
+    versions: tuple[Version, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(version.size_bytes for version in self.versions)
+
+
+class Files(Protocol):
+    """The files behind one kind of URL; synchronous and thread-safe."""
+
+    def find(self, url: str) -> Location:
+        """What is there now. Raises UnknownUrl, OriginUnavailable."""
+
+    def source(self, version: Version) -> Source:
+        """That version's bytes; its reads raise VersionChanged once the file is another."""
+
+
+def changed(version: Version) -> VersionChanged:
+    """What to say of a file that is no longer what was found."""
+    return VersionChanged(f"{version.name} was changed while it was fetched; ask for it again")
+
+
+def hide(url: str) -> str:
+    """The URL without what may be secret in it: the user, and the query of a signed one."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

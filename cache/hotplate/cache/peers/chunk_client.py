@@ -1,0 +1,175 @@
+"""Asking peers for chunks, on a fetcher's threads: connections kept, bytes straight into place."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from urllib.parse import SplitResult
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.origins.http_connection import Connection
+from hotplate.cache.swarm.assignment import Missed
+from hotplate.cache.swarm.chunk_request import PeerAnswer, PeerAsk
+from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S
+
+HOLD_S = 1.0
+"""How long a peer is asked to keep a reader's request whose chunk it does not have yet. Others'
+come back at once: kept, they would all be answered together when it has it, and share its link."""
+
+_CONNECT_S = 1.0
+_LEAST_BYTES = 64 << 10
+"""In each `NO_PROGRESS_S`; less is a trickle, and no progress."""
+
+HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
+URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
+ASKER, OTHERS = "hotplate-asker", "hotplate-others"
+WORD = "hotplate-word"
+
+_HAVE_BITS = 16 << 10
+"""Files of more chunks (128 GiB) have bitmaps that are too long for the head of a request."""
+
+_MISSED = {202: Missed.NOT_YET, 404: Missed.LACKS, 409: Missed.CANNOT, 429: Missed.BUSY}
+
+
+class PeerClient:
+    """Connections to peers, by their `host:port`. Thread-safe."""
+
+    def __init__(self, token: str, clock: Callable[[], float]) -> None:
+        self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        self.clock = clock
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used: peers speak plain HTTP
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[Connection]] = defaultdict(list)
+
+    def ask(self, address: str, ask: PeerAsk) -> Asked:
+        """As `Peers.ask`, of who is at that address."""
+        headers = {ASKER: ask.asker} if ask.asker else {}
+        headers |= {HAVE: f"{ask.have:x}"} if 0 < ask.have.bit_length() <= _HAVE_BITS else {}
+        headers |= {DIGEST: ask.digest} if ask.digest else {}
+        headers |= self._authorization
+        headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if ask.urgent else {}
+        headers |= {WORD: "1"} if ask.word else {}
+        url = SplitResult("http", address, f"/v1/chunks/{ask.key}/{ask.index}", "", "")
+        return Asked(self, url, headers)
+
+    def close(self) -> None:
+        with self._lock:
+            for connections in self._idle.values():
+                for connection in connections:
+                    connection.close()
+            self._idle.clear()
+
+    def kept(self, url: SplitResult) -> Connection | None:
+        """A connection there that is idle."""
+        with self._lock:
+            return self._idle[url.netloc].pop() if self._idle[url.netloc] else None
+
+    def connect(self, url: SplitResult) -> Connection | None:
+        with contextlib.suppress(OSError):
+            return Connection(url, self._tls, NO_PROGRESS_S / 2, _CONNECT_S)
+        return None
+
+    def keep(self, url: SplitResult, connection: Connection) -> None:
+        """It has served a request whole, and may serve another."""
+        connection.used = True
+        with self._lock:
+            self._idle[url.netloc].append(connection)
+
+
+class Asked:
+    """A request to a peer, on its way where a connection was idle. Of one thread."""
+
+    def __init__(self, client: PeerClient, url: SplitResult, headers: Mapping[str, str]) -> None:
+        self._client = client
+        self._url = url
+        self._headers = headers
+        self._connection = self._send(client.kept(url))
+
+    def read(self, view: memoryview, prepare: Callable[[], None], patience_s: float) -> PeerAnswer:
+        """As `Request.read`.
+
+        New memory takes as long to clear as a fast peer takes to fill it, so both are done at once.
+        """
+        connection = self._connection or self._send(self._client.connect(self._url))
+        while connection is not None:
+            try:
+                prepare()
+                head = _patient_head(connection)
+            except OSError as exc:
+                connection.close()
+                if not connection.used or isinstance(exc, TimeoutError):
+                    break
+                # An idle connection that was closed meanwhile says nothing.
+                connection = self._send(self._client.connect(self._url))
+            except CacheError:  # there is no room, and the answer comes all the same
+                connection.close()
+                raise
+            else:
+                return self._body(connection, head, view, patience_s)
+        return PeerAnswer(Missed.LEFT)
+
+    def _send(self, connection: Connection | None) -> Connection | None:
+        """None where there is none, or it has ended."""
+        if connection is not None:
+            try:
+                connection.send("GET", self._url, self._headers)
+            except OSError:
+                connection.close()
+                return None
+        return connection
+
+    def _body(
+        self,
+        connection: Connection,
+        head: tuple[int, str, dict[str, str]],
+        view: memoryview,
+        patience_s: float,
+    ) -> PeerAnswer:
+        status, _, headers = head
+        got = 0
+        try:
+            have = int(headers.get(HAVE, "0"), 16)
+            retry_s = float(headers.get(RETRY, "0"))
+            length = int(headers.get("content-length", "0"))
+            missed = None if status == 200 else _MISSED.get(status, Missed.LEFT)
+            if (length != len(view)) if missed is None else length:
+                raise ValueError(f"{length} bytes for a chunk of {len(view)}")
+            if missed is None:
+                got = self._fill(connection, view, self._client.clock() + patience_s)
+        except (OSError, ValueError):
+            connection.close()
+            return PeerAnswer(Missed.LEFT, body_bytes=got)
+        if got < len(view) and missed is None:
+            connection.close()
+            return PeerAnswer(Missed.LEFT, body_bytes=got)
+        self._client.keep(self._url, connection)
+        others = tuple(headers.get(OTHERS, "").split(","))
+        retry_s = min(max(retry_s, 0.0), 2.0)
+        return PeerAnswer(missed, have, headers.get(DIGEST, ""), retry_s, others, got)
+
+    def _fill(self, connection: Connection, view: memoryview, until: float) -> int:
+        """How many bytes came before the connection ended, trickled, or `until` was over."""
+        got, due = 0, _LEAST_BYTES
+        due_at = self._client.clock() + NO_PROGRESS_S
+        while got < len(view) and (now := self._client.clock()) < until:
+            if got >= due:
+                due, due_at = got + _LEAST_BYTES, now + NO_PROGRESS_S
+            elif now >= due_at:
+                break
+            with contextlib.suppress(TimeoutError):  # silence; the clock tells for how long
+                count = connection.recv_into(view[got:])
+                if count == 0:
+                    break
+                got += count
+        return got
+
+
+def _patient_head(connection: Connection) -> tuple[int, str, dict[str, str]]:
+    """Waits for the head twice as long as a connection may be silent, so NO_PROGRESS_S."""
+    try:
+        return connection.read_head()
+    except TimeoutError:
+        return connection.read_head()

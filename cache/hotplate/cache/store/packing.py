@@ -1,0 +1,135 @@
+"""A folder of many small files as a manifest: links and modes kept, small files packed together.
+
+A tree of 20,000 files would be 20,000 requests to an origin. Files that are read together lie in
+one blob of one chunk: those of one package, and compiled files apart from their sources, which a
+program that imports them never reads.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
+from hotplate.cache.store.blobs import BlobStore
+
+SMALL_BYTES = 1 << 20
+"""A larger file is a blob of its own, which other trees with the same file share."""
+_PACK_BYTES = 1 << 20
+"""A pack that has so much ends with its package, so that the next one's change leaves it alone."""
+_PACKAGE_DEPTH = 4
+"""lib/python3.11/site-packages/NAME."""
+
+
+def pack_tree(root: Path, store: BlobStore) -> Manifest:
+    """Puts all that lies below `root` into the store; blobs that are there are not written again.
+
+    Raises OSError for what cannot be read, and what the store raises.
+    """
+    paths = sorted(_walk(root))
+    entries = {path: _entry(root, path) for path in paths}
+    packs = _Packs(store)
+    for path in sorted((p for p in paths if stat.S_ISREG((root / p).lstat().st_mode)), key=_order):
+        entry = entries[path]
+        size_bytes = (root / path).stat().st_size
+        if size_bytes == 0:
+            entries[path] = _with(entry, Blob(0, ()))
+        elif size_bytes > SMALL_BYTES or PurePosixPath(path).suffix == ".safetensors":
+            entries[path] = _with(entry, _keep(root / path, store))
+        else:
+            packs.add(entry, (root / path).read_bytes())
+    entries.update(packs.finish())
+    if any(entry.blob == Blob(0, ()) for entry in entries.values()):
+        with store.writer() as writer:
+            writer.commit()
+    manifest = Manifest(tuple(entries[path] for path in paths))
+    store.put_manifest(manifest)
+    return manifest
+
+
+class _Packs:
+    """Small files on their way into packs, one after another."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._group = ("", "")
+        self._waiting: list[tuple[Entry, int, int]] = []
+        self._content = bytearray()
+        self._done: dict[str, Entry] = {}
+
+    def add(self, entry: Entry, content: bytes) -> None:
+        group = _group(entry.path)
+        full = len(self._content) + len(content) > CHUNK_BYTES
+        if full or group[0] != self._group[0] or self._ends_package(group):
+            self._end()
+        self._group = group
+        self._waiting.append((entry, len(self._content), len(content)))
+        self._content += content
+
+    def finish(self) -> dict[str, Entry]:
+        """The entries of all files, by path."""
+        self._end()
+        return self._done
+
+    def _ends_package(self, group: tuple[str, str]) -> bool:
+        return group != self._group and len(self._content) >= _PACK_BYTES
+
+    def _end(self) -> None:
+        if not self._waiting:
+            return
+        blob = Blob(len(self._content), (chunk_digest(self._content),))
+        if not self._store.has(blob):
+            with self._store.writer() as writer:
+                writer.write(self._content)
+                writer.commit()
+        for entry, offset, length in self._waiting:
+            self._done[entry.path] = _with(entry, blob, (offset, length))
+        self._waiting, self._content = [], bytearray()
+
+
+def _walk(root: Path, below: str = "") -> Iterator[str]:
+    """Relative paths of folders, files and links; nothing else is part of a tree."""
+    with os.scandir(root / below) as found:
+        for one in found:
+            path = f"{below}/{one.name}" if below else one.name
+            if one.is_symlink() or one.is_file(follow_symlinks=False):
+                yield path
+            elif one.is_dir(follow_symlinks=False):
+                yield path
+                yield from _walk(root, path)
+
+
+def _entry(root: Path, path: str) -> Entry:
+    there = (root / path).lstat()
+    link = os.readlink(root / path) if stat.S_ISLNK(there.st_mode) else None
+    return Entry(path, stat.S_IMODE(there.st_mode), there.st_mtime, link=link)
+
+
+def _with(entry: Entry, blob: Blob, part: tuple[int, int] | None = None) -> Entry:
+    return Entry(entry.path, entry.mode, entry.mtime, blob, part=part)
+
+
+def _keep(path: Path, store: BlobStore) -> Blob:
+    """The file as a blob of its own; read twice rather than uploaded twice."""
+    with path.open("rb") as file:
+        pieces = iter(lambda: file.read(CHUNK_BYTES), b"")
+        blob = Blob(path.stat().st_size, tuple(chunk_digest(piece) for piece in pieces))
+        if store.has(blob):
+            return blob
+        file.seek(0)
+        with store.writer() as writer:
+            while piece := file.read(CHUNK_BYTES):
+                writer.write(piece)
+            return writer.commit()
+
+
+def _group(path: str) -> tuple[str, str]:
+    """Compiled or not, and the package: what one pack holds."""
+    kind = "compiled" if path.endswith(".pyc") else "plain"
+    return kind, "/".join(path.split("/")[:_PACKAGE_DEPTH])
+
+
+def _order(path: str) -> tuple[str, str, str]:
+    return (*_group(path), path)

@@ -1,0 +1,268 @@
+"""Objects under one fsspec URL, each written whole or not at all: a folder or a bucket alike."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, cast
+from urllib.parse import urlsplit
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from hotplate.cache.errors import CacheError, NoSpace, OriginUnavailable
+from hotplate.machine.free_space import Room, is_full
+
+UPLOAD_BLOCK_BYTES = 64 << 20
+"""One part of an upload to a bucket. S3 takes 10,000 parts, so a file may have 640 GiB."""
+
+
+_INCOMING = "incoming"
+
+
+def open_storage(url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -> Storage:
+    """The storage at `url`; the reserve (0 = the usual) is that of a folder's disk.
+
+    Raises ValueError for a chained URL (`simplecache::s3://…`).
+    """
+    if "::" in url:
+        raise ValueError(f"{without_secrets(url)}: give a plain URL, without '::'")
+    # Another process writes there too, so a remembered listing would be wrong.
+    fs, root = url_to_fs(url, **{"use_listings_cache": False, **fsspec_options})
+    if isinstance(fs, LocalFileSystem):
+        return Folder(without_secrets(url), fs, root, disk_reserve_bytes)
+    return Storage(without_secrets(url), fs, root)
+
+
+def without_secrets(url: str) -> str:
+    """The URL without user, password and query, fit for a message."""
+    parts = urlsplit(url)
+    if not parts.netloc:
+        return url
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class Storage:
+    """A bucket, through fsspec. Paths are relative to its URL. Safe to use from many threads.
+
+    Every method raises NoSpace when there is no room, OriginUnavailable when the storage does not
+    do what it is asked.
+    """
+
+    # Drivers let through what their client library raises; only a local disk has just OSError.
+    _foreign_errors: type[Exception] = Exception
+
+    def __init__(self, url: str, fs: Any, root: str) -> None:
+        self.url = url
+        self._fs = fs
+        self._root = root.rstrip("/")
+
+    def create(self) -> Upload:
+        """A new object, which has no name until it is published."""
+        return Upload(self, f"{_INCOMING}/{uuid.uuid4().hex}")
+
+    def drop_unfinished(self) -> None:
+        """Removes what a killed writer left; to be called by the only writer, first.
+
+        Nothing in a bucket, which several may write to: its life-cycle rules are for that.
+        """
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raises NoSpace unless so many bytes more may be written."""
+
+    def size(self, path: str) -> int | None:
+        """Bytes of the object; None when there is none."""
+        with self.asked():
+            try:
+                return int(self._fs.info(self._at(path))["size"])
+            except FileNotFoundError:
+                return None
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes | None:
+        """The bytes asked for, fewer at the object's end; None when there is no such object."""
+        end = None if length is None else offset + length
+        with self.asked():
+            try:
+                return cast(bytes, self._fs.cat_file(self._at(path), start=offset, end=end))
+            except FileNotFoundError:
+                return None
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of each object right below `folder`, by its name there."""
+        with self.asked():
+            try:
+                found = self._fs.ls(self._at(folder), detail=True)
+            except FileNotFoundError:
+                return {}
+            files = (info for info in found if info["type"] == "file")
+            return {info["name"].rpartition("/")[2]: int(info["size"]) for info in files}
+
+    def remove(self, path: str) -> None:
+        """Removes the object; nothing happens when there is none."""
+        with self.asked(), suppress(FileNotFoundError):
+            self._fs.rm_file(self._at(path))
+
+    def remove_folder(self, folder: str) -> None:
+        """Removes all objects right below `folder`."""
+        for name in self.sizes(folder):
+            self.remove(f"{folder}/{name}")
+
+    def used_bytes(self) -> int:
+        """Bytes of everything under the URL; asks for every object's size, so not for every day."""
+        with self.asked():
+            found = self._fs.find(self._root, detail=True)
+            return sum(int(info["size"]) for info in found.values())
+
+    def open_new(self, path: str) -> IO[bytes]:
+        """Opens `path` for writing."""
+        opened = self._fs.open(self._at(path), "wb", block_size=UPLOAD_BLOCK_BYTES)
+        return cast(IO[bytes], opened)
+
+    def finish(self, file: IO[bytes]) -> None:
+        """Closes `file`; afterwards its bytes outlive a loss of power."""
+        file.close()
+
+    def move(self, source: str, target: str) -> None:
+        """Gives the object its new name at once, in place of what had it before."""
+        self._fs.mv(self._at(source), self._at(target))
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Turns what a driver raises into our errors, with the URL and without its secrets."""
+        try:
+            yield
+        except CacheError:
+            raise
+        except self._foreign_errors as exc:
+            if is_full(exc):
+                raise NoSpace(
+                    f"{self.url} is full; free space there or point the store elsewhere"
+                ) from exc
+            reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else None
+            raise OriginUnavailable(
+                f"{self.url} cannot be used ({reason or type(exc).__name__}); "
+                "check the URL, its credentials and the network"
+            ) from exc
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+
+class Folder(Storage):
+    """A folder of this machine: what has been published survives a loss of power."""
+
+    _foreign_errors = OSError
+
+    def __init__(self, url: str, fs: Any, root: str, reserve_bytes: int) -> None:
+        super().__init__(url, fs, root)
+        self._room = Room(Path(root), reserve_bytes)
+
+    def check_room(self, size_bytes: int) -> None:
+        if refusal := self._room.refusal(size_bytes):
+            raise NoSpace(refusal)
+
+    def open_new(self, path: str) -> IO[bytes]:
+        _make_folder(os.path.dirname(self._at(path)))
+        return open(self._at(path), "xb")
+
+    def finish(self, file: IO[bytes]) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+
+    def move(self, source: str, target: str) -> None:
+        folder = os.path.dirname(self._at(target))
+        _make_folder(folder)
+        os.replace(self._at(source), self._at(target))
+        _sync_folder(folder)
+
+    def drop_unfinished(self) -> None:
+        self.remove_folder(_INCOMING)
+
+    def remove_folder(self, folder: str) -> None:
+        with self.asked(), suppress(FileNotFoundError):
+            shutil.rmtree(self._at(folder))
+
+
+class Draft(ABC):
+    """What is being written; used with `with`, it is gone on leaving unless it was kept."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Removes it, unless it was kept."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.discard()
+
+
+class Upload(Draft):
+    """An object being written: `write` … `close`, then `publish`, or it is gone on leaving."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._published = False
+        with storage.asked():
+            self._file: IO[bytes] | None = storage.open_new(path)
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self._file is None:
+            raise ValueError("the upload is closed")
+        self._storage.check_room(len(data))
+        with self._storage.asked():
+            self._file.write(data)
+
+    def close(self) -> None:
+        """Ends the writing; the object waits, whole, to be published or discarded."""
+        if self._file is not None:
+            with self._storage.asked():
+                self._storage.finish(self._file)
+            self._file = None  # thousands of small ones may wait for the end of their archive
+
+    def publish(self, path: str) -> None:
+        """Gives it its name, at once and in place of what had that name."""
+        with self._storage.asked():
+            self._storage.move(self._path, path)
+        self._published = True
+
+    def discard(self) -> None:
+        """Removes it unless it was published. Raises nothing: it follows an error, mostly."""
+        if self._published:
+            return
+        if self._file is not None:
+            with suppress(CacheError), self._storage.asked():
+                self._file.close()
+        with suppress(CacheError):
+            self._storage.remove(self._path)
+
+
+def _make_folder(path: str) -> None:
+    """Makes it and those above it, each known to the disk before something lies in it."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        _make_folder(above)
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        _sync_folder(above)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

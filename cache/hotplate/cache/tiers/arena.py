@@ -1,0 +1,164 @@
+"""The arena: the node's memory of file bytes, shared read-only with replicas.
+
+One file in memory per blob, in the blob's own layout. The agent maps it for writing and lends
+descriptors that can only be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from hotplate.cache.errors import CacheError, NoSpace
+from hotplate.cache.tiers.huge_pages import Pages
+from hotplate.cache.tiers.mapped_file import Memory
+from hotplate.cache.tiers.prefault import Spare
+from hotplate.cache.tiers.protected_file import HugeMount
+
+log = logging.getLogger(__name__)
+
+LARGE_BYTES = 64 << 20
+"""From that size on a file is worth the memory that is ready."""
+
+
+class Region:
+    """A blob's memory in the arena: `view` is the agent's writable map of it."""
+
+    def __init__(
+        self, name: str, size_bytes: int, memory: Memory | None = None, pages: Pages | None = None
+    ) -> None:
+        """In that memory, or in a memfd. Raises NoSpace when the kernel refuses."""
+        self.size_bytes = size_bytes
+        self._memory = memory or Memory(name, size_bytes)
+        self._pages = pages or Pages()
+        try:
+            os.ftruncate(self._memory.file.fd, size_bytes)
+            self._memory.file.protect()
+        except OSError as exc:
+            self._memory.close()
+            raise NoSpace(f"no memory for {name} of {size_bytes} bytes ({exc.strerror})") from exc
+        self.view = self._memory.view[:size_bytes]
+
+    def reserve(self, offset: int, length: int) -> None:
+        """Allocates that part before it is written; without this a full memory kills the agent.
+
+        Done chunk by chunk on the fetching threads, because the kernel zeroes what it gives and
+        a whole model would delay its first byte by seconds. Raises NoSpace.
+        """
+        self._memory.reserve(offset, length, self._pages)
+
+    def lend(self) -> int:
+        """A new descriptor that can only be read; the caller closes it. Raises CacheError."""
+        try:
+            return self._memory.file.lend()
+        except OSError as exc:
+            raise CacheError(f"a file in memory cannot be opened ({exc.strerror})") from exc
+
+    def close(self) -> None:
+        """Lets go. The memory lives on for whoever still maps it, or still writes to a slice."""
+        del self.view
+        self._memory.close()
+
+
+class Arena:
+    """Regions within a limit. Thread-safe."""
+
+    def __init__(
+        self, limit_bytes: int, mount: HugeMount | None = None, spare_bytes: int = 0
+    ) -> None:
+        """Without a mount of huge pages, each region is a memfd.
+
+        `spare_bytes` are made ready for the first large file, before that comes.
+        """
+        self.limit_bytes = limit_bytes
+        self._mount = mount
+        self._pages = Pages()
+        spare_bytes = min(spare_bytes, limit_bytes)
+        memory = Memory("spare", limit_bytes, mount) if spare_bytes else None
+        self._spare = Spare(memory, spare_bytes)
+        self._lock = threading.Lock()
+        self._used_bytes = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes
+
+    def lacks(self, size_bytes: int) -> int:
+        """How many bytes must go before a blob of that size fits (0: it fits)."""
+        return max(0, self._used_bytes + size_bytes - self.limit_bytes)
+
+    def allocate(self, digest: str, size_bytes: int) -> Region:
+        """A sealed region for that blob. Raises NoSpace."""
+        with self._lock:
+            if self.lacks(size_bytes):
+                raise NoSpace(
+                    f"arena: blob {digest} needs {size_bytes} bytes, {self._used_bytes} of "
+                    f"{self.limit_bytes} are used"
+                )
+            region = Region(digest, size_bytes, self._memory(digest, size_bytes), self._pages)
+            self._used_bytes += size_bytes
+            return region
+
+    def _memory(self, digest: str, size_bytes: int) -> Memory:
+        """The spare one for a file that is worth it; it goes when it is in the way of others."""
+        spare = self._spare.take() if size_bytes >= LARGE_BYTES else None
+        if spare is None and self.lacks(size_bytes + self._spare.ready_bytes):
+            self._spare.close()
+        return spare or Memory(digest, size_bytes, self._mount)
+
+    def close(self) -> None:
+        """Regions live on."""
+        self._spare.close()
+
+    def release(self, region: Region) -> None:
+        region.close()
+        with self._lock:
+            self._used_bytes -= region.size_bytes
+
+
+def huge_mount(folder: Path) -> HugeMount | None:
+    """A mount for an arena; None where this process may not make one."""
+    try:
+        return HugeMount(folder)
+    except OSError as exc:
+        log.info("memory comes in small pages: a tmpfs cannot be mounted here (%s)", exc.strerror)
+        return None
+
+
+def memory_limit_bytes(root: Path = Path("/")) -> int:
+    """A quarter of what this process may have: its control groups' memory, or the machine's.
+
+    Replicas are promised what is left. A model that the arena has no room for is read from disk.
+    `root` holds `proc` and `sys`.
+    """
+    limits = [_machine_bytes()]
+    for path in _limit_files(root):
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
+            limits.append(int(path.read_text()))
+    return min(limits) // 4
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    """Of this process's control groups and all above them, in either version of them."""
+    groups = ["0::/", "1:memory:/"]
+    with contextlib.suppress(OSError):
+        groups += (root / "proc/self/cgroup").read_text().splitlines()
+    for line in groups:
+        _, controllers, name = line.split(":", 2)
+        memory = "memory" in controllers.split(",")
+        if controllers and not memory:
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if memory else "")
+        group = top / name.lstrip("/")
+        for folder in (group, *group.parents):
+            yield folder / ("memory.limit_in_bytes" if memory else "memory.max")
+            if folder == top:
+                break
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

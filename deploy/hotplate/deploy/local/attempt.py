@@ -1,0 +1,343 @@
+"""One attempt of a replica: prepared, started, ready, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
+from hotplate.deploy.errors import PrepareFailed, StandbyRefused
+from hotplate.deploy.local.probing import Probe, asking
+from hotplate.deploy.local.records import Record, Records
+from hotplate.deploy.local.settings import LocalSettings
+from hotplate.deploy.local.standby.pools import Standbys
+from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables, view_of
+from hotplate.deploy.phases import PhaseLog, believable, merge, unix_now
+from hotplate.deploy.process import logfile
+from hotplate.deploy.process.detached import Process
+from hotplate.deploy.process.exit_messages import ending
+from hotplate.deploy.sandbox import resource_limits as guard
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure
+from hotplate.machine import foreign_folder
+from hotplate.machine.unix_address import address_of, listen
+
+LISTEN_BACKLOG = 2048
+"""BentoML's own default; the kernel caps it."""
+
+PREPARING = "its environment, files and weights are being prepared"
+BUILDING = "its Python environment is being built"
+"""Why it is not ready before it has a process."""
+
+KEEP_AFTER_S = (60.0, 300.0)
+"""Pauses before what a replica has made is kept: its first requests have compiled most of it."""
+
+HEAR_S = 0.5
+"""Between two looks at what a process that starts says of itself."""
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[ReplicaState, str], None]
+"""Takes a state of the attempt (STARTING, READY, UNREADY) and its reason."""
+
+
+@dataclass(frozen=True)
+class AttemptRecorder:
+    """What the runtime tells of one attempt."""
+
+    begin: Callable[[str], None]
+    end: Callable[[str], None]
+    building: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all replicas of an engine share."""
+
+    runtime: Runtime
+    records: Records
+    cgroups: Cgroups
+    walls: Walls
+    settings: LocalSettings
+    standbys: Standbys
+
+
+class Attempt:
+    """From a place on the machine to the end of one process."""
+
+    def __init__(
+        self, replica: str, workload: Workload, around: Surroundings, noted: PhaseLog
+    ) -> None:
+        self.process: Process | None = None
+        self.address = ""
+        self.ready_path = ""
+        self.spawned_at = 0.0
+        self.ready_at: float | None = None
+        self.build_log = ""
+        """Where the output of the build goes that it waits for."""
+        self._replica = replica
+        self._workload = workload
+        self._around = around
+        self._noted = noted
+        self._cold_start: tuple[Phase, ...] = ()
+        """All its phases, once it is ready."""
+        self._served_until = 0.0
+        """When a readiness check has succeeded last, Unix seconds."""
+        self._enclosure: Enclosure | None = None
+        self._own: Sequence[Phase] = ()
+        """The phases of which its process has told."""
+        self.told: Mapping[str, Any] | None = None
+        """What else it has said of itself, once it was ready."""
+        self.ended_itself = False
+        """Whether it was not killed, as far as is known."""
+        self.verdict = ""
+        """Why it was ended by us, or by the kernel in our name."""
+
+    @classmethod
+    def adopt(
+        cls, record: Record, process: Process, enclosure: Enclosure, around: Surroundings
+    ) -> Attempt:
+        """Go on with a process that an earlier engine has started."""
+        attempt = cls(record.id, record.workload, around, PhaseLog(record.phases))
+        attempt.process = process
+        attempt._enclosure = enclosure
+        attempt.address = record.address
+        attempt.ready_path = record.ready_path
+        attempt.spawned_at = record.spawned_at
+        attempt.ready_at = record.ready_at
+        attempt._cold_start = record.phases if record.ready_at is not None else ()
+        return attempt
+
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases of its cold start so far."""
+        if self._cold_start or self.process is None:
+            return self._cold_start or self._noted.phases()
+        own = believable(self._own, self.spawned_at, unix_now())
+        return merge(self._noted.phases(), own, self.ready_at)
+
+    async def hear(self) -> None:
+        """Read what its process says of itself in its folder; of use once it has one."""
+        work = str(self._around.records.work(self._replica))
+        self._own = await self._around.runtime.phases(work)
+        if self.ready_at is not None:
+            self.told = await self._around.runtime.told(work)
+
+    async def run(self, gpus: tuple[int, ...], report: Report) -> str:
+        """Prepare and start a process unless one was adopted, follow it, return why it ended.
+
+        Raises `PrepareFailed` and `SpawnFailed`. When cancelled, a started process goes on.
+        """
+        late_s = unix_now() - self.spawned_at if self.process else 0.0
+        limit_s = self._workload.cold_start_timeout_s - late_s
+        deadline = asyncio.get_running_loop().time() + limit_s
+        if self.process is None:
+            self._noted.end("instance")
+            self._noted.begin("environment")
+            command = await self._prepare(deadline, report)
+            self._noted.begin("process")
+            self.process = await self._begin(command, gpus)
+            report(ReplicaState.STARTING, "its process runs and is not ready yet")
+        async with asyncio.TaskGroup() as group:
+            watches = [
+                group.create_task(self._watch(self.process, deadline, report)),
+                group.create_task(self._guard(self.process)),
+                group.create_task(guard.keep_short(self._around.records.log_path(self._replica))),
+                group.create_task(self._keep_later()),
+            ]
+            code = await self.process.wait()
+            for watch in watches:
+                watch.cancel()
+        await self._keep(ended=True)
+        assert self._enclosure is not None
+        self.verdict = self.verdict or self._enclosure.excess()
+        self._leave_nothing()
+        self.ended_itself = not self.verdict and (code is None or code >= 0)
+        return self.verdict or ending(code, unix_now() - self.spawned_at)
+
+    async def end(self, grace_s: float) -> None:
+        """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
+        if self.process is not None:
+            await self.process.terminate(grace_s)
+            await self._keep(ended=True)
+        self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
+        """Once its last process is gone."""
+        with suppress(OSError):  # of a full disk, say
+            logfile.trim(self._around.records.log_path(self._replica))
+        if self._enclosure is not None:
+            try:
+                self._enclosure.remove()
+            except OSError as error:  # the next attempt or engine tries again
+                log.warning("replica %s: its control group stays: %s", self._replica, error)
+
+    async def _enclose(self) -> Enclosure:
+        records, cgroups = self._around.records, self._around.cgroups
+        records.note_groups(self._replica, cgroups.folders(self._replica))
+        self._enclosure = await cgroups.make(
+            self._replica, records.work(self._replica), self._workload.resources
+        )
+        return self._enclosure
+
+    async def _prepare(self, deadline: float, report: Report) -> Command:
+        def building(log: str) -> None:
+            self.build_log = log
+            report(ReplicaState.STARTING, BUILDING if log else PREPARING)
+
+        records = self._around.records
+        directory = await foreign_folder.aside_for_long(records.empty_work, self._replica)
+        recorder = AttemptRecorder(self._noted.begin, self._noted.end, building)
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                return await self._around.runtime.prepare(
+                    self._workload, self._replica, str(directory), recorder
+                )
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise PrepareFailed(self._lateness(), retry=True) from None
+
+    async def _begin(self, command: Command, gpus: tuple[int, ...]) -> Process:
+        """Its process, a standby's where one fits, on a socket that accepts from now on."""
+        path = self._around.records.socket(self._replica)
+        with listen(path, LISTEN_BACKLOG) as listener:
+            env = {
+                **command.env,
+                **gpu_variables(gpus),
+                REPLICA_DIR: str(self._around.records.work(self._replica)),
+            }
+            self.address, self.ready_path = address_of(path), command.ready_path
+            self.spawned_at = unix_now()
+            standbys = self._around.standbys
+            process = None
+            if (standby := standbys.take(command.warm, gpus)) is not None:
+                process = await self._become(standby, command, env, listener)
+            organization = self._workload.key.organization
+            standbys.started(command.warm, gpus, organization, hit=process is not None)
+            return process or await self._spawn(command, env, listener)
+
+    async def _become(
+        self,
+        standby: StandbyProcess,
+        command: Command,
+        env: Mapping[str, str],
+        listener: socket.socket,
+    ) -> Process | None:
+        """The standby's process; None if it cannot be had."""
+        around = self._around
+        resources = self._workload.resources
+        with ExitStack() as undo:
+            undo.callback(around.standbys.drop, standby)
+            try:
+                await standby.show(self._replica, command)
+                self._enclosure = await standby.become(
+                    self._replica, env, command.job, listener, around.cgroups, resources
+                )
+            except (StandbyRefused, OSError, ValueError) as error:
+                log.info("replica %s: starts cold, its standby did not: %s", self._replica, error)
+                return None
+            undo.pop_all()
+        return standby.process
+
+    async def _spawn(
+        self, command: Command, env: Mapping[str, str], listener: socket.socket
+    ) -> Process:
+        enclosure = await self._enclose()
+        records = self._around.records
+        work = records.work(self._replica)
+        self._around.walls.claim(work, records.works())
+        with ExitStack() as undo:
+            undo.callback(self._leave_nothing)
+            process = await self._around.walls.spawn(
+                command.argv,
+                {**env, "HOTPLATE_LISTEN_FD": str(listener.fileno())},
+                command.cwd,
+                records.log_path(self._replica),
+                view=view_of(command, work),
+                enclosure=enclosure,
+                stdin_json=command.job,
+                pass_fds=[listener.fileno()],
+            )
+            undo.pop_all()
+        return process
+
+    async def _watch(self, process: Process, deadline: float, report: Report) -> None:
+        """Report readiness for ever, or end the process that is too late."""
+        async with asking(self.address) as http:
+            probe = Probe(http, self.ready_path, self._around.settings.probe)
+            await self._follow(probe, process, deadline, report)
+
+    async def _follow(
+        self, probe: Probe, process: Process, deadline: float, report: Report
+    ) -> None:
+        if self.ready_at is None:
+            hearing = asyncio.create_task(self._keep_hearing())
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await probe.until_ready()
+            except TimeoutError:
+                self.verdict = self._lateness()
+                await process.terminate(0)
+                return
+            finally:
+                hearing.cancel()
+            self.ready_at = unix_now()
+            await self.hear()
+            self._cold_start = self.phases()
+            report(ReplicaState.READY, "")
+        async for health in probe.health():
+            patience_s = (
+                self._workload.request_timeout_s + self._around.settings.probe.silence_margin_s
+            )
+            if health.silent_s > patience_s:
+                self.verdict = self._silence(health.silent_s)
+                await process.terminate(0)
+                return
+            if not health.why_not:
+                self._served_until = unix_now()
+            report(ReplicaState.UNREADY if health.why_not else ReplicaState.READY, health.why_not)
+
+    async def _keep_hearing(self) -> None:
+        while True:
+            await self.hear()
+            await asyncio.sleep(HEAR_S)
+
+    async def _guard(self, process: Process) -> None:
+        """End the process when it has used more than it may."""
+        assert self._enclosure is not None
+        limit_bytes = self._workload.resources.memory_bytes
+        self.verdict = await guard.until_excess(self._enclosure, limit_bytes)
+        await process.terminate(0)
+
+    async def _keep_later(self) -> None:
+        """Not at its end alone: others start meanwhile."""
+        for pause_s in KEEP_AFTER_S:
+            await asyncio.sleep(pause_s)
+            await self._keep(ended=False)
+
+    async def _keep(self, *, ended: bool) -> None:
+        directory = str(self._around.records.work(self._replica))
+        await self._around.runtime.keep(directory, ended=ended)
+
+    def served_s(self) -> float:
+        """For how long it has answered its readiness checks."""
+        return max(0.0, self._served_until - self.ready_at) if self.ready_at else 0.0
+
+    def _silence(self, silent_s: float) -> str:
+        return (
+            f"ended: it answered nothing for {silent_s:.0f} s after it was found unready, longer "
+            f"than its requests may take (traffic.timeout of {self._workload.request_timeout_s:g} "
+            "s); what blocks its event loop belongs into a plain function (def), or raise the limit"
+        )
+
+    def _lateness(self) -> str:
+        return (
+            f"not ready within its cold_start_timeout of {self._workload.cold_start_timeout_s:g} s;"
+            " find out what its start waits for, or raise the limit"
+        )

@@ -1,0 +1,314 @@
+"""The engine of one machine: replicas are processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import string
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hotplate.deploy.engine import (
+    Engine,
+    Node,
+    Replica,
+    ReplicaState,
+    Resources,
+    Runtime,
+    Workload,
+    WorkloadKey,
+)
+from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.local.attempt import Surroundings
+from hotplate.deploy.local.machine import Machine
+from hotplate.deploy.local.orphans import Strays, clear_away
+from hotplate.deploy.local.placement import Applicant, Place, place, sum_of
+from hotplate.deploy.local.plan import Member, make_plan
+from hotplate.deploy.local.records import Records
+from hotplate.deploy.local.replica import LocalReplica
+from hotplate.deploy.local.settings import LocalSettings
+from hotplate.deploy.local.standby.pools import Standbys
+from hotplate.deploy.process import logfile
+from hotplate.deploy.process.detached import Process
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.machine import foreign_folder
+
+_REPAIR_PAUSE_S = 1.0
+"""Until reality is compared with the wishes again after that has failed (a full disk …)."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    workload: Workload
+    count: int
+
+
+class LocalEngine(Engine):
+    """Makes wishes come true with processes of this machine.
+
+    One task compares wishes and reality; calls, deaths and timers wake it, nothing polls.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        runtime: Runtime,
+        machine: Machine,
+        settings: LocalSettings | None = None,
+        rng: random.Random | None = None,
+        cgroups: Cgroups | None = None,
+        walls: Walls | None = None,
+    ) -> None:
+        """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
+        self._records = Records(directory)
+        shared_cpus = machine.cpus if machine.cpu_overcommit else 0.0
+        self._cgroups = cgroups or Cgroups(directory, machine.usable_bytes, shared_cpus=shared_cpus)
+        self._walls = walls or Walls()
+        self._runtime = runtime
+        self._machine = machine
+        self._settings = settings or LocalSettings()
+        self._rng = rng or random.SystemRandom()
+        self._wishes: dict[WorkloadKey, _Wish] = {}
+        self._replicas: dict[str, LocalReplica] = {}
+        self._settled = False
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.standbys = Standbys(
+            self._records,
+            self._cgroups,
+            self._walls,
+            self._settings.standby,
+            machine.capacity.memory_bytes,
+            self._rng,
+            lambda: any(each.starts_lately for each in self._replicas.values()),
+            self._news.set,
+        )
+        """The warm processes of this machine, which become its replicas."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        self._around = Surroundings(
+            self._runtime,
+            self._records,
+            self._cgroups,
+            self._walls,
+            self._settings,
+            self.standbys,
+        )
+        await self._adopt()
+        self.standbys.start()
+        self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
+
+    async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
+        for replica in map(self._replicas.get, remove):
+            if replica is not None and replica.workload.key == workload.key:
+                self._stop(replica, "drained" if replica.serves else "nobody wants it any more")
+        self._wishes[workload.key] = _Wish(workload, count)
+        self._stop_cut_off(workload)
+        self._wake.set()
+
+    async def settle(self) -> None:
+        self._settled = True
+        self._wake.set()
+
+    def replicas(self) -> Sequence[Replica]:
+        return [replica.view() for replica in self._replicas.values()]
+
+    async def changed(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+
+    async def logs(self, replica: str, lines: int) -> list[str]:
+        path = self._records.log(replica)
+        if path is None:
+            raise UnknownReplica(f"There is no replica {replica!r} now, nor was there lately.")
+        return await asyncio.to_thread(logfile.tail, path, lines)
+
+    def capacity(self) -> Mapping[str, Node]:
+        total = self._machine.capacity
+        in_all = Resources(total.promised_cpus, total.memory_bytes, len(total.gpus))
+        taken = sum_of(self._places())
+        memory_bytes = taken.memory_bytes + self.standbys.memory_bytes
+        taken = replace(taken, memory_bytes=memory_bytes)
+        return {self._machine.name: Node(in_all, taken, total.cpus)}
+
+    async def stop_all(self) -> None:
+        self._wishes.clear()
+        self._settled = True
+        for replica in list(self._replicas.values()):
+            self._stop(replica, "everything is being stopped")
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        self._drop_timer()
+        tasks = [self._reconciler, *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
+        await self.standbys.close()
+        self._cgroups.close()
+
+    async def _adopt(self) -> None:
+        """Take over what still runs; clear away the rest.
+
+        Standbys of another engine have ended with it, or end now: they serve nobody.
+        """
+        unknown = set(self._records.ids())
+        kept: set[Path] = set()
+        ending: list[LocalReplica] = []
+        for record in self._records.load():
+            groups = self._records.groups(record.id)
+            enclosure = self._cgroups.adopt(
+                groups, self._records.marks(record.id), record.workload.resources.memory_bytes
+            )
+            if process := Process.adopt(record.pid, record.start_time, enclosure):
+                adopted = LocalReplica.adopt(
+                    record, process, enclosure, self._around, self._changed
+                )
+                self._replicas[record.id] = adopted
+                unknown.discard(record.id)
+                kept.update(groups)
+                if record.stopping:
+                    ending.append(adopted)
+        await asyncio.gather(*(replica.resume() for replica in self._replicas.values()))
+        for adopted in ending:
+            self._stop(adopted, "it was being stopped when the last engine ended")
+        groups = [group for replica in unknown for group in self._records.groups(replica)]
+        groups += self._cgroups.leftovers(kept)
+        if strays := Strays(unknown, self._records.standbys(self._replicas), groups):
+            self._do(clear_away(strays, self._records))
+
+    def _changed(self) -> None:
+        self._news.set()
+        self._wake.set()
+
+    async def _reconcile(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                self._step(loop.time())
+            except Exception:  # a bug must not end the loop that starts and stops all replicas
+                log.exception("wishes and reality could not be compared; again in a second")
+                self._wake_at(loop.time() + _REPAIR_PAUSE_S)
+
+    def _step(self, now: float) -> None:
+        """Compare wishes and reality once, and begin what is to be done."""
+        self._drop_timer()
+        counts = {key: wish.count for key, wish in self._wishes.items()}
+        members = [
+            Member(each.id, each.workload.key, each.state, each.created_at)
+            for each in self._replicas.values()
+        ]
+        plan = make_plan(counts, members, settled=self._settled)
+        for unwanted, reason in plan.stop.items():
+            self._stop(self._replicas[unwanted], reason)
+        for key, count in plan.create.items():
+            for _ in range(count):
+                self._create(self._wishes[key].workload)
+        kept = {member.key for member in members}
+        self._wishes = {k: wish for k, wish in self._wishes.items() if wish.count or k in kept}
+        for replica in self._replicas.values():
+            if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
+                replica.retry()
+        self._place(now)
+        self._make_room()
+        pauses = (
+            each.retry_at
+            for each in self._replicas.values()
+            if each.state in (ReplicaState.BACKOFF, ReplicaState.PENDING) and each.retry_at > now
+        )
+        if (earliest := min(pauses, default=None)) is not None:
+            self._wake_at(earliest)
+
+    def _create(self, workload: Workload) -> None:
+        replica = self._new_id(workload.key)
+        self._records.create(replica)
+        self._replicas[replica] = LocalReplica(replica, workload, self._around, self._changed)
+        self._changed()
+
+    def _place(self, now: float) -> None:
+        """Start the pending replicas that fit, tell the others why they wait."""
+        pending = [
+            each
+            for each in self._replicas.values()
+            if each.state is ReplicaState.PENDING and each.retry_at <= now
+        ]
+        if not pending:
+            return
+        outcome = place(
+            [
+                Applicant(each.id, each.workload.key, each.workload.resources, each.created_at)
+                for each in pending
+            ],
+            self._places(),
+            self._machine.capacity,
+        )
+        for replica, found in outcome.placed.items():
+            self._replicas[replica].start(found)
+        for replica, reason in outcome.waiting.items():
+            self._replicas[replica].wait_for_place(reason)
+
+    def _places(self) -> list[Place]:
+        return [each.place for each in self._replicas.values() if each.place is not None]
+
+    def _make_room(self) -> None:
+        """Standbys have what replicas leave."""
+        free_bytes = self._machine.capacity.memory_bytes - sum_of(self._places()).memory_bytes
+        # One that is being prepared may still take the standby on its GPU.
+        running = [r.place for r in self._replicas.values() if r.place and r.has_process]
+        busy_gpus = {gpu for place in running for gpu in place.gpus}
+        self.standbys.give_way(max(0, free_bytes), busy_gpus)
+
+    def _stop_cut_off(self, workload: Workload) -> None:
+        """Those whose services are no longer reached as they were told, as after another version
+        of the platform, or another cluster's token."""
+        for replica in self._replicas.values():
+            told = replica.workload
+            if told.key == workload.key and dict(told.depends) != dict(workload.depends):
+                self._stop(replica, "the services that it calls have other URLs now")
+
+    def _stop(self, replica: LocalReplica, reason: str) -> None:
+        if replica.state is not ReplicaState.STOPPING:
+            replica.begin_stop(reason)
+            self._do(self._end(replica))
+
+    async def _end(self, replica: LocalReplica) -> None:
+        await replica.stop()
+        try:
+            await foreign_folder.aside_for_long(self._records.end, replica.id)
+        except OSError:  # its folder is cleared away by the next engine
+            log.exception("replica %s: its folder could not be removed", replica.id)
+        del self._replicas[replica.id]
+        self._changed()
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _wake_at(self, when: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(when, self._wake.set)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _new_id(self, key: WorkloadKey) -> str:
+        """A name that is good in paths, host names and to the eye."""
+        words = re.sub(r"[^a-z0-9]+", "-", f"{key.deployment}-{key.revision}-{key.service}".lower())
+        while True:
+            ending = "".join(self._rng.choices(string.ascii_lowercase + string.digits, k=5))
+            replica = f"{words.strip('-')}-{ending}"
+            if self._records.log(replica) is None:
+                return replica

@@ -1,0 +1,248 @@
+"""What is kept on disk of local replicas, so that the next engine can adopt them.
+
+<dir>/replicas/<id>/state.json    the record: workload, process, place, phases
+<dir>/replicas/<id>/log           output of its processes
+<dir>/replicas/<id>/groups        folders of its control groups, one a line
+<dir>/replicas/<id>/born          the standby's folder that its process carries as its marker
+<dir>/replicas/<id>/socket        where it listens; its process has the socket, and not the file
+<dir>/replicas/<id>/work/         the runtime's; empty at the start of each attempt
+<dir>/ended/<id>.log              logs of replicas that are gone
+<dir>/standbys/<id>/              of a standby: log, work/; goes with the replica that it becomes
+<dir>/standbys.json               what standbys are for, and when they were needed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.engine import Model, Phase, Resources, Workload, WorkloadKey
+from hotplate.deploy.local.placement import Place
+from hotplate.machine.foreign_folder import ForeignFolder, remove_tree
+
+ENDED_LOGS_KEPT = 20
+MOST_MOVED = 1000
+"""Files that a standby's process may take along: it has a few."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One replica with a process."""
+
+    id: str
+    pid: int
+    start_time: str
+    workload: Workload
+    place: Place
+    address: str
+    ready_path: str
+    restarts: int
+    created_at: float
+    spawned_at: float
+    ready_at: float | None
+    phases: tuple[Phase, ...]
+    stopping: bool = False
+    """It was told to end: it answers nothing new, whatever its process still does."""
+
+
+class Records:
+    """The state directory of one engine. Private to the user: environments hold secrets."""
+
+    def __init__(self, directory: Path) -> None:
+        self._replicas = directory / "replicas"
+        self._ended = directory / "ended"
+        self._standbys = directory / "standbys"
+        self.standbys_file = directory / "standbys.json"
+        for folder in (self._replicas, self._ended, self._standbys):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def ids(self) -> list[str]:
+        """Replicas that have a folder."""
+        return sorted(os.listdir(self._replicas))
+
+    def create(self, replica: str) -> None:
+        """Make its folder; not on a full disk, but each attempt tries again."""
+        with contextlib.suppress(OSError):
+            (self._replicas / replica).mkdir(mode=0o700)
+
+    def log(self, replica: str) -> Path | None:
+        """Its log, also of one that has ended lately; None if there is no such replica."""
+        if replica in self.ids():
+            return self.log_path(replica)
+        ended = f"{replica}.log"
+        return self._ended / ended if ended in os.listdir(self._ended) else None
+
+    def log_path(self, replica: str) -> Path:
+        return self._replicas / replica / "log"
+
+    def work(self, replica: str) -> Path:
+        """The folder that belongs to the runtime."""
+        return self._replicas / replica / "work"
+
+    def socket(self, replica: str) -> Path:
+        """Where it listens: not in its work, so that its process can neither see nor change it."""
+        return self._replicas / replica / "socket"
+
+    def empty_work(self, replica: str) -> Path:
+        """That folder, with nothing of an earlier attempt in it. Raises OSError."""
+        self.create(replica)
+        folder = self.work(replica)
+        self._end_birth(replica)
+        remove_tree(folder)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def standby(self, standby: str) -> Path:
+        """The folder of a standby."""
+        return self._standbys / standby
+
+    def standbys(self, replicas: Iterable[str] = ()) -> list[Path]:
+        """Markers of standbys that an earlier engine has left, and that none of these replicas has
+        become."""
+        became = {mark for replica in replicas for mark in self.marks(replica)}
+        marks = (folder / "work" for folder in sorted(self._standbys.iterdir()))
+        return [mark for mark in marks if mark not in became]
+
+    def works(self) -> list[Path]:
+        """The folders of all that run here."""
+        return [*map(self.work, self.ids()), *self.standbys()]
+
+    def save_standbys(self, content: Mapping[str, Any]) -> None:
+        """Write the file of what standbys are for; a crash leaves the old one or the new one."""
+        _write(self.standbys_file, content)
+
+    def end_standby(self, standby: str) -> None:
+        _clear_away(self._standbys / standby)
+
+    def take_along(self, standby: str, replica: str, moves: Mapping[str, str]) -> None:
+        """Move files of a standby's folder into its replica's: from which folder, to which.
+
+        Its process runs, and may be hostile: what is not as it should be is left where it is.
+        """
+        for source, target in moves.items():
+            with (
+                contextlib.suppress(OSError),
+                ForeignFolder.open(self._standbys / standby / "work") as theirs,
+                theirs.folder(source) as above,
+                ForeignFolder.open(self.work(replica)) as own,
+                own.folder(target) as below,
+            ):
+                for name in above.names(MOST_MOVED):
+                    with contextlib.suppress(OSError):  # it is open: only its name moves
+                        above.move(name, below)
+
+    def note_birth(self, replica: str, standby: str) -> None:
+        """Its process is the standby's: written before it becomes the replica's."""
+        mark = self._standbys / standby / "work"
+        (self._replicas / replica / "born").write_text(str(mark))
+
+    def _end_birth(self, replica: str) -> None:
+        """Remove the folder of the standby that its last process was, if it was one."""
+        for mark in self.marks(replica)[1:]:
+            self.end_standby(mark.parent.name)
+        (self._replicas / replica / "born").unlink(missing_ok=True)
+
+    def marks(self, replica: str) -> list[Path]:
+        """What processes of the replica may carry as their marker."""
+        try:
+            born = [Path((self._replicas / replica / "born").read_text())]
+        except OSError:
+            born = []
+        return [self.work(replica), *born]
+
+    def note_groups(self, replica: str, folders: Sequence[Path]) -> None:
+        """Keep where its control groups are: written before anything runs in them."""
+        path = self._replicas / replica / "groups"
+        path.write_text("".join(f"{folder}\n" for folder in folders))
+
+    def groups(self, replica: str) -> list[Path]:
+        """Folders of its control groups; none where there are none."""
+        try:
+            text = (self._replicas / replica / "groups").read_text()
+        except OSError:
+            return []
+        return [Path(line) for line in text.splitlines()]
+
+    def save(self, record: Record) -> None:
+        """Write the record; a crash leaves the old one or the new one."""
+        _write(self._replicas / record.id / "state.json", vars(record))
+
+    def load(self) -> Iterator[Record]:
+        """What an earlier engine has written.
+
+        Folders without a record, or with one that another version of us wrote, are passed over.
+        """
+        for replica in self.ids():
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                content = json.loads((self._replicas / replica / "state.json").read_text())
+                yield _record(content)
+
+    def end(self, replica: str) -> None:
+        """Remove the replica's folder, keep its log; only the last logs are kept."""
+        with contextlib.suppress(FileNotFoundError):
+            log = self.log_path(replica).rename(self._ended / f"{replica}.log")
+            os.utime(log)  # sorts it by its end: its last line may be old
+        self._end_birth(replica)
+        _clear_away(self._replicas / replica)
+        logs = sorted(self._ended.iterdir(), key=_ended_at)
+        for log in logs[:-ENDED_LOGS_KEPT]:
+            log.unlink(missing_ok=True)
+
+
+def _clear_away(folder: Path) -> None:
+    """Remove it; what cannot be removed is the next engine's."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed now: %s", folder, error)
+
+
+def _ended_at(log: Path) -> int:
+    try:
+        return log.stat().st_mtime_ns
+    except FileNotFoundError:  # another replica that ends now has just removed it
+        return 0
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    written = path.with_suffix(".new")
+    with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(content, file, default=_plain)
+    written.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else vars(value)
+
+
+def _record(content: dict[str, Any]) -> Record:
+    place = content["place"]
+    return Record(
+        **content
+        | {
+            "workload": _workload(content["workload"]),
+            "place": Place(
+                **place | {"key": WorkloadKey(**place["key"]), "gpus": tuple(place["gpus"])}
+            ),
+            "phases": tuple(Phase(**phase) for phase in content["phases"]),
+        }
+    )
+
+
+def _workload(content: dict[str, Any]) -> Workload:
+    return Workload(
+        **content
+        | {
+            "key": WorkloadKey(**content["key"]),
+            "models": tuple(Model(**model) for model in content["models"]),
+            "resources": Resources(**content["resources"]),
+        }
+    )

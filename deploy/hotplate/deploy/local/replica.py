@@ -1,0 +1,282 @@
+"""One replica on this machine: attempt after attempt to have one process that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hotplate.deploy.engine import Replica, ReplicaState, Workload
+from hotplate.deploy.errors import DeployError, PrepareFailed
+from hotplate.deploy.local.attempt import PREPARING, Attempt, Surroundings
+from hotplate.deploy.local.placement import Place
+from hotplate.deploy.local.records import Record
+from hotplate.deploy.phases import PhaseLog, unix_now
+from hotplate.deploy.process import logfile
+from hotplate.deploy.process.backoff import Backoff
+from hotplate.deploy.process.detached import Process
+from hotplate.deploy.process.printable import printable
+from hotplate.deploy.sandbox.process_scope import Enclosure
+from hotplate.machine.free_space import full, is_full
+
+LAST_LINE_CHARS = 500
+"""So much of a log's last line stands in a reason: enough for an exception's own."""
+
+REASON_CHARS = 4000
+"""A reason may quote a log, a build and an error."""
+
+LONG_START_S = 60.0
+"""A start that takes longer waits for its files more than for a core."""
+
+log = logging.getLogger(__name__)
+
+
+class LocalReplica:
+    """PENDING → STARTING → READY ⇄ UNREADY; when that ends → BACKOFF → PENDING, or FAILED.
+
+    STARTING → PENDING where a disk has no room: that is not counted against it.
+
+    The engine calls `wait_for_place`, `start`, `retry` and `begin_stop`; all else goes by itself.
+    """
+
+    def __init__(
+        self, replica: str, workload: Workload, around: Surroundings, changed: Callable[[], None]
+    ) -> None:
+        self.id = replica
+        self.workload = workload
+        self.created_at = unix_now()
+        self.state = ReplicaState.PENDING
+        self.place: Place | None = None
+        """What it holds of the machine."""
+        self.retry_at = 0.0
+        """Loop time before which it is not started: it pauses in BACKOFF, or PENDING for room."""
+        self._around = around
+        self._changed = changed
+        self._reason = ""
+        self._last_end = ""
+        """Why its last attempt ended: what an operator needs to know until it is ready again."""
+        self._restarts = 0
+        self._backoff = Backoff(around.settings.backoff)
+        self._log_tail: tuple[str, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+        self._unsaved = False
+        """Whether its record lacks what was reported last, because a disk was full."""
+        self._wanted_at = self.created_at
+        self._new_attempt()
+
+    @classmethod
+    def adopt(
+        cls,
+        record: Record,
+        process: Process,
+        enclosure: Enclosure,
+        around: Surroundings,
+        changed: Callable[[], None],
+    ) -> LocalReplica:
+        """A replica whose process an earlier engine has started."""
+        replica = cls(record.id, record.workload, around, changed)
+        replica.created_at = record.created_at
+        replica.place = record.place
+        replica._restarts = record.restarts
+        replica._attempt = Attempt.adopt(record, process, enclosure, around)
+        ready = record.ready_at is not None
+        replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
+        return replica
+
+    async def resume(self) -> None:
+        """Go on with the process that was adopted."""
+        assert self.place is not None
+        await self._attempt.hear()
+        self._follow(self.place)
+
+    def view(self) -> Replica:
+        """What the engine reports of it."""
+        return Replica(
+            id=self.id,
+            key=self.workload.key,
+            state=self.state,
+            reason=self._reason,
+            address=self._attempt.address if self._attempt.process else "",
+            told=self._attempt.told,
+            resources=self.workload.resources,
+            restarts=self._restarts,
+            created_at=self.created_at,
+            ready_at=self._attempt.ready_at,
+            phases=self._attempt.phases(),
+            log_tail=self._log_tail,
+            build_log=self._attempt.build_log,
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether it may have had requests."""
+        return self.state in (ReplicaState.READY, ReplicaState.UNREADY)
+
+    @property
+    def has_process(self) -> bool:
+        return self._attempt.process is not None
+
+    @property
+    def starts_lately(self) -> bool:
+        """Whether a cold start is under way that has not gone on for minutes already."""
+        lasted_s = unix_now() - self._wanted_at
+        return self.state is ReplicaState.STARTING and lasted_s < LONG_START_S
+
+    def wait_for_place(self, reason: str) -> None:
+        """Say why it is still pending."""
+        self._become(ReplicaState.PENDING, reason)
+
+    def start(self, place: Place) -> None:
+        """PENDING → STARTING: begin an attempt on `place`."""
+        self.place = place
+        self._become(ReplicaState.STARTING, self._starting(PREPARING))
+        self._follow(place)
+
+    def retry(self) -> None:
+        """BACKOFF → PENDING: the pause is over."""
+        self._restarts += 1
+        self._wanted_at = unix_now()
+        self._new_attempt()
+        self._become(ReplicaState.PENDING, self._last_end)
+
+    def begin_stop(self, reason: str) -> None:
+        """→ STOPPING, at once; `stop` carries it out."""
+        if self._task is not None:
+            self._task.cancel()
+        self._become(ReplicaState.STOPPING, reason)
+        if self._attempt.process is not None:
+            self._save()
+
+    async def stop(self) -> None:
+        """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
+        await self._end_task()
+        await self._attempt.end(self.workload.stop_grace_s)
+        self.place = None
+
+    async def leave(self) -> None:
+        """Look after it no more; its process goes on."""
+        await self._end_task()
+        if self._attempt.process is not None:
+            self._attempt.process.leave()
+
+    def _new_attempt(self) -> None:
+        noted = PhaseLog()
+        noted.begin("instance", self._wanted_at)
+        self._attempt = Attempt(self.id, self.workload, self._around, noted)
+
+    def _follow(self, place: Place) -> None:
+        self._task = asyncio.create_task(self._see_through(place), name=self.id)
+
+    async def _see_through(self, place: Place) -> None:
+        """Whatever the attempt ends with becomes this replica's state."""
+        try:
+            self._ended(await self._attempt.run(place.gpus, self._report))
+        except PrepareFailed as error:
+            logfile.append(self._around.records.log_path(self.id), error.log)
+            if error.no_room:
+                self._wait_for_room(str(error))
+            else:
+                self._ended(str(error), retry=error.retry)
+        except DeployError as error:
+            self._ended(str(error))
+        except Exception as error:
+            if isinstance(error, OSError) and is_full(error) and self._attempt.process is None:
+                self._wait_for_room(full(error, self._around.records.work(self.id)))
+                return
+            # A bug in the runtime must not cost the other replicas their engine.
+            log.exception("replica %s: the attempt broke", self.id)
+            await self._attempt.end(self.workload.stop_grace_s)
+            self._ended(f"{type(error).__name__}: {error}")
+
+    def _ended(self, reason: str, *, retry: bool = True) -> None:
+        """Give the place back, and pause or give up."""
+        ready_at = self._attempt.ready_at
+        self._pause(self._attempt.served_s())
+        lines = self._around.settings.log_tail_lines
+        self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
+        ended_itself = self._attempt.ended_itself
+        if self._attempt.process is not None and (ready_at is None or ended_itself):
+            # Nothing but the last line says why a program ended at its start, or by itself.
+            last_line = next((line for line in reversed(self._log_tail) if line.strip()), "")
+            reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
+        if self._attempt.verdict:
+            said = f"hotplate: {self._attempt.verdict}"
+            logfile.append(self._around.records.log_path(self.id), [said])
+            self._log_tail = (*self._log_tail, said)[-lines:]
+        self._attempt.process = None
+        self.place = None
+        log.warning("replica %s: %s", self.id, reason)
+        self._last_end = reason
+        self._become(ReplicaState.BACKOFF if retry else ReplicaState.FAILED, reason)
+
+    def _wait_for_room(self, reason: str) -> None:
+        """STARTING → PENDING: give the place back, and try again after a pause."""
+        self._pause(0.0)
+        self._new_attempt()
+        self.place = None
+        self._last_end = reason
+        self._become(ReplicaState.PENDING, reason)
+
+    def _pause(self, ready_for_s: float) -> None:
+        self._backoff, pause_s = self._backoff.failed(ready_for_s)
+        self.retry_at = asyncio.get_running_loop().time() + pause_s
+
+    def _starting(self, stage: str) -> str:
+        return f"{stage}; before, {self._last_end}" if self._last_end else stage
+
+    def _report(self, state: ReplicaState, reason: str) -> None:
+        """Take what the attempt says, and keep it for an engine that comes after us."""
+        if state is ReplicaState.STARTING:
+            reason = self._starting(reason)
+        if self.state is not ReplicaState.STOPPING:
+            changed = self._become(state, reason)
+            if self.has_process and (changed or self._unsaved):
+                self._save()
+
+    def _become(self, state: ReplicaState, reason: str = "") -> bool:
+        """Whether that is a change."""
+        reason = printable(reason)[:REASON_CHARS]
+        if (state, reason) == (self.state, self._reason):
+            return False
+        log.info("replica %s: %s → %s %s", self.id, self.state, state, reason)
+        self.state, self._reason = state, reason
+        self._changed()
+        return True
+
+    def _save(self) -> None:
+        attempt, process = self._attempt, self._attempt.process
+        assert process is not None
+        assert self.place is not None
+        record = Record(
+            id=self.id,
+            pid=process.pid,
+            start_time=process.start_time,
+            workload=self.workload,
+            place=self.place,
+            address=attempt.address,
+            ready_path=attempt.ready_path,
+            restarts=self._restarts,
+            created_at=self.created_at,
+            spawned_at=attempt.spawned_at,
+            ready_at=attempt.ready_at,
+            phases=attempt.phases(),
+            stopping=self.state is ReplicaState.STOPPING,
+        )
+        try:
+            self._around.records.save(record)
+            self._unsaved = False
+        except OSError as error:
+            # It goes on serving; its next readiness check brings us here again.
+            log.warning("replica %s: its record cannot be written now (%s)", self.id, error)
+            self._unsaved = True
+
+    async def _end_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+def shortened(line: str) -> str:
+    """The line without its margins, and no longer than a reason may have it."""
+    text = line.strip()
+    return text if len(text) <= LAST_LINE_CHARS else f"{text[:LAST_LINE_CHARS]} …"

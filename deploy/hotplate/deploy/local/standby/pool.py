@@ -1,0 +1,100 @@
+"""The standbys of one organization's environment on one set of GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hotplate.autoscaler.standby.planner import Stock, TypePlan
+from hotplate.autoscaler.standby.start_history import StartHistory
+from hotplate.deploy.engine import Warm
+from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
+from hotplate.deploy.local.standby.process import StandbyProcess
+from hotplate.deploy.process.backoff import Backoff
+
+
+@dataclass(frozen=True)
+class StandbyView:
+    """What is shown of a pool."""
+
+    pool: str
+    environment: str
+    gpus: tuple[int, ...]
+    ready: int
+    making: int
+    wanted: int
+    reason: str
+    memory_bytes: int
+    """What they take together."""
+    hits: int
+    """Starts of the last seven days that became a standby's."""
+    starts: int
+    """All starts of the last seven days."""
+    refill_s: float
+    """From its birth until a standby is warm."""
+
+
+@dataclass
+class Pool:
+    """Its members by id, the oldest first, and what is wanted of it."""
+
+    warm: Warm
+    """How its members are born; as the last start wanted it."""
+    gpus: tuple[int, ...]
+    ready: dict[str, StandbyProcess] = field(default_factory=dict)
+    making: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    plan: TypePlan | None = None
+    size_bytes: int = 0
+    """Memory of the last one that became warm; 0 before."""
+    backoff: Backoff = field(default_factory=Backoff)
+    retry_at: float = 0.0
+    """Loop time before which none is made, because one has failed."""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.warm, self.gpus)
+
+    @property
+    def count(self) -> int:
+        return len(self.ready) + len(self.making)
+
+    @property
+    def each_bytes(self) -> int:
+        return self.size_bytes or DEFAULT_MEMORY_BYTES
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.count * self.each_bytes
+
+    def stock(self) -> Stock:
+        return Stock(tuple(self.ready), tuple(self.making), self.each_bytes)
+
+    def take(self) -> StandbyProcess | None:
+        """The youngest that is ready: it has the latest list of modules."""
+        return self.ready.popitem()[1] if self.ready else None
+
+    def failed(self, now: float) -> None:
+        """One did not become warm, or died: pause."""
+        self.backoff, pause_s = self.backoff.failed(0.0)
+        self.retry_at = now + pause_s
+
+    def view(self, history: StartHistory, now: float) -> StandbyView:
+        return StandbyView(
+            pool=self.name,
+            environment=self.warm.environment,
+            gpus=self.gpus,
+            ready=len(self.ready),
+            making=len(self.making),
+            wanted=self.plan.wanted if self.plan else 0,
+            reason=self.plan.reason if self.plan else "its GPUs are a replica's",
+            memory_bytes=self.memory_bytes,
+            hits=history.hits(now),
+            starts=history.starts(now),
+            refill_s=history.refill_s,
+        )
+
+
+def name_of(warm: Warm, gpus: Sequence[int]) -> str:
+    where = "gpu " + ",".join(map(str, gpus)) if gpus else "cpu"
+    return " ".join(filter(None, (warm.environment[:12], where, warm.variant, warm.organization)))

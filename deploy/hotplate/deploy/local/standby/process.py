@@ -1,0 +1,230 @@
+"""One standby: a warm process that becomes a replica when it is given its job.
+
+It writes `{"warm": …}` to its channel once it is ready. Its job is one byte and three descriptors
+(document with `env` and `job`, listening socket, log); it answers `{"taken": true}`, or
+`{"refused": why}` and ends. It ends, too, when its channel does: with this engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.engine import Command, Resources, Warm
+from hotplate.deploy.errors import StandbyRefused
+from hotplate.deploy.local.records import Records
+from hotplate.deploy.process import logfile
+from hotplate.deploy.process.detached import Process, document
+from hotplate.deploy.process.printable import printable
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Door, Walls
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, oom_score, private_bytes
+from hotplate.deploy.sandbox.visible_files import View
+from hotplate.machine import foreign_folder
+
+ANSWER_S = 5.0
+"""Until a process that only waits has answered: far more than it needs, less than a cold start."""
+
+LAYERS = "layers"
+"""The folder of its own directory for what a process writes where others only read."""
+LINE_BYTES = 64 << 10
+REFUSAL_CHARS = 500
+"""Of what it says, at most: code of its environment may speak in its place."""
+
+
+class StandbyProcess:
+    """Made by `start`; then `until_warm`, and `become` or `end`."""
+
+    def __init__(
+        self,
+        standby: str,
+        process: Process,
+        channel: socket.socket,
+        enclosure: Enclosure,
+        groups: Sequence[Path],
+        records: Records,
+        walls: Walls,
+        door: Door,
+        takes_along: Mapping[str, str],
+    ) -> None:
+        self.id = standby
+        self.process = process
+        self.groups = groups
+        self.watch: asyncio.Task[None] | None = None
+        """Whoever waits for its end as a standby."""
+        self._channel = channel
+        self._enclosure = enclosure
+        self._records = records
+        self._walls = walls
+        self._door = door
+        self._takes_along = takes_along
+        self._said = b""
+
+    @classmethod
+    async def start(
+        cls,
+        standby: str,
+        warm: Warm,
+        gpus: Sequence[int],
+        records: Records,
+        cgroups: Cgroups,
+        walls: Walls,
+    ) -> StandbyProcess:
+        """Raises `SpawnFailed` and OSError."""
+        folder = records.standby(standby)
+        work = folder / "work"
+        work.mkdir(parents=True, mode=0o700)
+        walls.claim(work, records.works())
+        groups = cgroups.folders(standby)
+        enclosure = await cgroups.make(standby, work, Resources())
+        ours, theirs = socket.socketpair()
+        door = walls.door()
+        try:
+            with theirs, door:
+                env = {
+                    **warm.env,
+                    **gpu_variables(gpus),
+                    "HOTPLATE_STANDBY_FD": str(theirs.fileno()),
+                    REPLICA_DIR: str(work),
+                }
+                process = await walls.spawn(
+                    warm.argv,
+                    env,
+                    work,
+                    folder / "log",
+                    view=view_of(warm, work),
+                    enclosure=enclosure,
+                    stdin_json={**warm.job, "folder": str(work)},
+                    pass_fds=[theirs.fileno()],
+                    door=door,
+                )
+        except BaseException:  # also when interrupted: cleaned up, and raised again
+            ours.close()
+            door.close()
+            enclosure.remove()
+            raise
+        ours.setblocking(False)
+        there = groups if cgroups.enforced else ()
+        return cls(standby, process, ours, enclosure, there, records, walls, door, warm.takes_along)
+
+    async def until_warm(self) -> None:
+        """Raises `StandbyRefused` if it ends before."""
+        await self._line()
+
+    def used_bytes(self) -> int:
+        """Memory that nobody else shares."""
+        return private_bytes(self.process.pid)
+
+    async def show(self, replica: str, command: Command) -> None:
+        """Have it see what its replica needs, and own what is the replica's.
+
+        Raises `StandbyRefused`.
+        """
+        records = self._records
+        work = records.work(replica)
+        waits = self._door.waits
+        try:
+            own = records.standby(self.id) / "work"
+            await self._walls.hand_over(work, records.log_path(replica), own)
+            async with asyncio.timeout(ANSWER_S):
+                await self._door.show(command.reads, [*command.writes, str(work)])
+            self.process.beside.pop(waits, None)
+        except (OSError, TimeoutError) as error:
+            raise StandbyRefused(f"its files cannot be shown to it: {error}") from error
+
+    async def become(
+        self,
+        replica: str,
+        env: Mapping[str, str],
+        job: Mapping[str, Any],
+        listener: socket.socket,
+        cgroups: Cgroups,
+        resources: Resources,
+    ) -> Enclosure:
+        """Make its process the replica's. When this fails or is cancelled, `end` it.
+
+        Raises `StandbyRefused` and OSError.
+        """
+        if self.watch is not None:
+            self.watch.cancel()
+        records = self._records
+        records.note_birth(replica, self.id)
+        records.note_groups(replica, self.groups)
+        self._enclosure = cgroups.hand_over(self.groups, records.marks(replica), resources)
+        self.process.others = self._enclosure
+        self.process.set_oom_score(oom_score(resources.memory_bytes))
+        log_path = records.log_path(replica)
+        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        told = document({"env": dict(env), "job": dict(job)})
+        try:
+            socket.send_fds(self._channel, [b"j"], [told, listener.fileno(), log])
+        finally:
+            os.close(told)
+            os.close(log)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = await self._line()
+        except TimeoutError:
+            raise StandbyRefused(f"it did not answer within {ANSWER_S:g} s") from None
+        if not answer.get("taken"):
+            raise StandbyRefused(printable(str(answer.get("refused")))[:REFUSAL_CHARS])
+        self._channel.close()
+        # Its folder stays until the replica's goes: what it has there of its own is in use.
+        await foreign_folder.aside(records.take_along, self.id, replica, self._takes_along)
+        return self._enclosure
+
+    async def end(self) -> None:
+        """SIGKILL: it serves nobody; return when nothing of it is left."""
+        await self.process.terminate(0)
+        self._channel.close()
+        self._door.close()
+        with suppress(OSError):
+            self._enclosure.remove()
+        await foreign_folder.aside_for_long(self._records.end_standby, self.id)
+
+    def last_words(self) -> str:
+        """The last line of its log, "" if there is none."""
+        lines = logfile.tail(self._records.standby(self.id) / "log", 5)
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+    async def _line(self) -> dict[str, Any]:
+        """What it says next. Raises `StandbyRefused`."""
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._said:
+            if len(self._said) > LINE_BYTES:
+                raise StandbyRefused(f"it said a line of more than {LINE_BYTES} bytes")
+            try:
+                said = await loop.sock_recv(self._channel, 1 << 16)
+            except OSError as error:
+                raise StandbyRefused(f"it cannot be heard: {error}") from error
+            if not said:
+                raise StandbyRefused(f"it ended; its log ends with: {self.last_words()}")
+            self._said += said
+        line, _, self._said = self._said.partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise StandbyRefused("it said what is no JSON object")
+        return answer
+
+
+def view_of(command: Command | Warm, work: Path) -> View:
+    """What its process sees, with this folder as its own."""
+    layers = ((folder, str(work / LAYERS / str(n))) for n, folder in enumerate(command.layers))
+    return View(command.reads, command.writes, tuple(layers), str(work))
+
+
+def gpu_variables(gpus: Sequence[int]) -> dict[str, str]:
+    """Which GPUs a process sees, in the order in which NVML counts them."""
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+    }

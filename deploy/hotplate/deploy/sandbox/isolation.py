@@ -1,0 +1,332 @@
+"""What keeps a program from the platform, from this machine and from other programs.
+
+A replica of an ordinary user's platform runs as that user, so namespaces of its own (Linux 5.14,
+and that this user may make some) are all that does. `entrance` puts the walls up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hotplate.deploy.errors import SpawnFailed
+from hotplate.deploy.process.detached import Process, launch, until_done, until_reaped
+from hotplate.deploy.sandbox import syscall_filter
+from hotplate.deploy.sandbox.ids import BUILDS, SHARED, free_range, give, range_of, take
+from hotplate.deploy.sandbox.launch import Entering
+from hotplate.deploy.sandbox.launcher import instructions as plan
+from hotplate.deploy.sandbox.launcher.mount_helper import SHOWN
+from hotplate.deploy.sandbox.private_places import hidden_places, needed_of_them
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, entrance
+from hotplate.deploy.sandbox.visible_files import View
+from hotplate.machine.foreign_folder import ForeignFolder
+
+_LIMIT_S = 10.0
+"""For a try that takes milliseconds, on a machine that is busy."""
+_ANSWER_BYTES = 1 << 12
+_HARMLESS = ("/bin/sh", "-c", ":")
+_TEMPORARY = "tmp"
+
+
+class Walls:
+    """Around each program of one engine."""
+
+    def __init__(
+        self,
+        hidden: Sequence[Path] = (),
+        *,
+        reads: Sequence[str] = (),
+        writes: Sequence[str] = (),
+    ) -> None:
+        """`hidden` are folders, by their real paths, of which a program sees what it needs only, as
+        of homes and the like. `reads` and `writes` are shown to every program, if they are there.
+
+        Tries once what this user may do here.
+        """
+        self._hidden = [path for path in hidden if path.is_absolute() and path != Path("/")]
+        self._reads, self._writes = list(reads), list(writes)
+        self._rng = random.SystemRandom()
+        self.up: frozenset[str] = frozenset()
+        """The walls that are put up, by their names (`entrance.plan.WALLS`)."""
+        self.refusals: dict[str, str] = {}
+        """Why the others of those that this user could have are not, by their names."""
+        self.refusal = "nothing is to be hidden"
+        """Why no files are hidden; empty when they are."""
+        if self._hidden:
+            self._find_out()
+            self.refusal = self.refusals.get(plan.FILES, "")
+
+    @property
+    def missing(self) -> str:
+        """Why walls of those that this user could have are not put up; empty when all are."""
+        if not self.refusals:
+            return self.refusal
+        return "; ".join(f"{wall}: {why}" for wall, why in self.refusals.items())
+
+    def door(self) -> Door:
+        """One to pass to `spawn`; where there are no walls, it leads nowhere."""
+        return Door(wanted=plan.FILES in self.up)
+
+    def claim(self, own: Path, others: Iterable[Path]) -> None:
+        """Have ids that are nobody else's for the program with that folder, which becomes theirs;
+        `others` are the folders of all other programs. Raises OSError."""
+        if plan.USERS in self.up:
+            owners = (about.st_uid for about in map(_about, others) if about is not None)
+            first = free_range(owners, self._rng)
+            os.chown(own, first, first)
+
+    async def give_builds(self, folder: Path) -> None:
+        """Have builds, whichever they are, write a folder and all that is in it. Raises OSError."""
+        if plan.USERS in self.up:
+            await asyncio.to_thread(give, folder, BUILDS)
+
+    async def take(self, folder: Path) -> None:
+        """Make what a program has made there the platform's. Raises OSError."""
+        if plan.USERS in self.up:
+            await asyncio.to_thread(take, folder)
+
+    async def hand_over(self, folder: Path, log: Path, to: Path) -> None:
+        """Give a folder and a log to the program with the folder `to`. Raises OSError."""
+        if first := self._first_id(to):
+            await asyncio.to_thread(_furnish, folder, log, (), first)
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | Path,
+        log_path: str | Path,
+        *,
+        view: View,
+        enclosure: Enclosure,
+        stdin_json: Any = None,
+        pass_fds: Collection[int] = (),
+        door: Door | None = None,
+    ) -> Process:
+        """Start `argv` in the enclosure and within walls, as `Process.spawn` does.
+
+        `view.own` becomes the program's user's, with all that is in it. At the door it may be shown
+        more later. Raises `SpawnFailed` and OSError.
+        """
+        if not self.up:
+            words = [*enclosure.entrance, "", "", "", *argv]
+            return Process.spawn(words, env, cwd, log_path, stdin_json, pass_fds, enclosure)
+        if view.own:
+            layers = [Path(own) for _, own in view.layers]
+            first = self._first_id(Path(view.own))
+            await asyncio.to_thread(_furnish, Path(view.own), Path(log_path), layers, first)
+        entering = self.entering(view, env)
+        at_door = door.descriptors if door is not None else []
+        try:
+            us = launch(
+                [*enclosure.entrance, *entering.words(at_door), *argv],
+                {REPLICA_DIR: env[REPLICA_DIR]} if REPLICA_DIR in env else {},
+                cwd,
+                log_path,
+                stdin_json,
+                [*pass_fds, *at_door, *entering.descriptors],
+            )
+        finally:
+            entering.begun()
+        through = asyncio.ensure_future(_through(us, entering, enclosure, door))
+        try:
+            return await asyncio.shield(through)
+        except asyncio.CancelledError:
+            await until_done(_end(through))
+            raise
+
+    def entering(self, view: View, env: Mapping[str, str]) -> Entering:
+        """A way in for one program that sees this and has these variables."""
+        variables = [(plan.VARIABLE, name, value) for name, value in env.items()]
+        first = self._first_id(Path(view.own))
+        return Entering([*self._lines(view, first, self.up), *variables])
+
+    def _first_id(self, own: Path) -> int:
+        """Of the range that the folder's owner is in; 0 where programs are ourselves."""
+        if plan.USERS not in self.up:
+            return 0
+        about = _about(own)
+        return (about and range_of(about.st_uid)) or BUILDS
+
+    def _lines(self, view: View, first: int, up: Iterable[str]) -> list[plan.Line]:
+        places = hidden_places()
+        ours = ((plan.READ, "", self._reads), (plan.WRITE, plan.SHARED, self._writes))
+        lines = [(plan.WALL, wall, "") for wall in up]
+        lines += [(plan.HIDE, str(path), "") for path in (*self._hidden, *places)]
+        lines += [(plan.READ, path, "") for path in needed_of_them()]
+        lines += [
+            (verb, path, whose)
+            for verb, whose, paths in ours
+            for path in paths
+            if os.path.exists(path)
+        ]
+        lines += [(plan.READ, path, "") for path in view.reads]
+        lines += [(plan.WRITE, path, "") for path in view.writes]
+        lines += [(plan.LAYER, folder, own) for folder, own in view.layers]
+        lines += [(plan.OWN, view.own, "")] if view.own else []
+        lines += [(plan.IDS, str(first), str(SHARED))] if first and plan.USERS in up else []
+        if plan.CALLS in up:
+            lines.append((plan.FILTER, _filter(plan.USERS in up), _filter_call()))
+        return lines
+
+    def _find_out(self) -> None:
+        """Which walls can be put up: all, or those of them that can one after the other."""
+        wanted = [wall for wall in plan.WALLS if wall != plan.USERS or os.geteuid() == 0]
+        try:
+            _filter(False)
+        except LookupError as error:
+            wanted.remove(plan.CALLS)
+            self.refusals[plan.CALLS] = str(error)
+        if not self._try(wanted):
+            self.up = frozenset(wanted)
+            return
+        up: list[str] = []
+        for wall in wanted:
+            if why := self._try([*up, wall]):
+                self.refusals[wall] = why
+            else:
+                up.append(wall)
+        self.up = frozenset(up)
+
+    def _try(self, up: Collection[str]) -> str:
+        """Why these cannot be put up together; empty when they can."""
+        if plan.FILES not in up and {plan.PROCESSES, plan.USERS, plan.DEVICES}.intersection(up):
+            return self.refusals.get(plan.FILES, "")
+        entering = Entering(self._lines(View(), BUILDS, up))
+        try:
+            argv = [*entrance((), 0), *entering.words(), *_HARMLESS]
+            fds = entering.descriptors
+            # Where we are may be hidden, and a program without a folder of its own is nowhere else.
+            tried = subprocess.Popen(argv, env={}, cwd="/", stderr=subprocess.PIPE, pass_fds=fds)
+        except OSError as error:
+            return str(error)
+        finally:
+            entering.begun()
+        try:
+            said = tried.communicate(timeout=_LIMIT_S)[1].decode(errors="replace").strip()
+        except subprocess.TimeoutExpired as error:
+            tried.kill()
+            tried.communicate()
+            return str(error)
+        try:
+            entered = entering.entered_now()
+        except SpawnFailed as error:
+            return said or str(error)
+        ended_well = not _ended(entered.program) and not entered.why_not
+        if entered.first:
+            os.kill(entered.first, signal.SIGKILL)
+            _ended(entered.first)
+        return "" if ended_well else entered.why_not or said.partition("\n")[0]
+
+
+class Door:
+    """In the walls around one process: shows it more, once. Within the block, its other side too
+    is open here, for the process to inherit."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.waits = 0
+        """The child of ours that waits there; 0 = none."""
+        self._sides = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if wanted else ()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What the process has to inherit."""
+        return [side.fileno() for side in self._sides[1:]]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        for side in self._sides[1:]:
+            side.close()
+
+    async def show(self, reads: Iterable[str], writes: Iterable[str]) -> None:
+        """Returns when nobody is at the door any more. Raises OSError."""
+        lines = [(plan.READ, path, "") for path in reads]
+        lines += [(plan.WRITE, path, "") for path in writes]
+        for side in self._sides[:1]:
+            side.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(side, plan.written(lines))
+            answer = await loop.sock_recv(side, _ANSWER_BYTES)
+            if answer != SHOWN:
+                raise OSError(os.fsdecode(answer) or "nobody is at its door")
+            side.close()
+            await until_reaped(self.waits)
+            self.waits = 0
+
+    def close(self) -> None:
+        for side in self._sides:
+            side.close()
+
+
+async def _through(us: int, entering: Entering, enclosure: Enclosure, door: Door | None) -> Process:
+    """The program that the entrance, which is the process `us`, has made. Raises `SpawnFailed`."""
+    try:
+        entered = await entering.entered()
+    finally:
+        await until_reaped(us)
+    beside = [pid for pid in (entered.first, entered.at_door) if pid]
+    if entered.why_not:
+        for pid in beside:
+            os.kill(pid, signal.SIGKILL)
+            await until_reaped(pid)
+        raise SpawnFailed(f"Its walls cannot be put up: {entered.why_not}.")
+    if door is not None:
+        door.waits = entered.at_door
+    return Process.of_child(entered.program, enclosure, beside)
+
+
+async def _end(through: asyncio.Future[Process]) -> None:
+    """What comes through, if anything does, and all beside it."""
+    with contextlib.suppress(SpawnFailed):
+        await (await through).terminate(0)
+
+
+def _furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
+    """A program's folder as it finds it: with one for temporary files, and its own user's."""
+    with ForeignFolder.open(own) as theirs:
+        # An earlier program, such as a build's step before, may have put anything in its place.
+        owner = theirs.make_folder(_TEMPORARY, 0o1777, unless_owned_by=first or None)
+    if first and owner == first:
+        return  # as an earlier program of this folder's has found it
+    for folder in (layer / each for layer in layers for each in ("upper", "work")):
+        folder.mkdir(parents=True, exist_ok=True)
+    if first:
+        give(own, first)
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        os.fchown(descriptor, first, first)
+        os.close(descriptor)
+
+
+@functools.cache
+def _filter(own_users: bool) -> str:
+    """In hex. Raises LookupError where the machine's calls are not known."""
+    return syscall_filter.program(own_users=own_users).hex()
+
+
+def _filter_call() -> str:
+    """How a filter is installed: the call, its mode and its flags."""
+    call = syscall_filter.SECCOMP[os.uname().machine]
+    return f"{call} {syscall_filter.SET_MODE} {syscall_filter.SPEC_ALLOW}"
+
+
+def _about(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except OSError:
+        return None
+
+
+def _ended(child: int) -> int:
+    """What it ended with; 127 for none."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 127

@@ -1,0 +1,87 @@
+"""One way through the entrance: what it is told, and what it says of the processes it has made."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotplate.deploy.errors import SpawnFailed
+from hotplate.deploy.sandbox.launcher.instructions import Line, written
+
+_REPORT_BYTES = 1 << 12
+
+
+@dataclass(frozen=True)
+class Entered:
+    """Numbers of our new children; 0 for those that there are not."""
+
+    program: int
+    first: int
+    """The first process of the program's namespace: what is in there ends with it."""
+    at_door: int
+    why_not: str
+    """Why there is no program, if so."""
+
+
+class Entering:
+    """Used once. The sides that the entrance inherits are open until `begun`."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self._plan = os.memfd_create("plan")
+        os.write(self._plan, written(lines))
+        os.lseek(self._plan, 0, os.SEEK_SET)
+        self._heard, self._said = os.pipe()
+
+    def words(self, door: Sequence[int] = ()) -> list[str]:
+        """What stands between an enclosure's entrance and the program."""
+        return [str(self._plan), str(self._said), "".join(map(str, door))]
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What the entrance has to inherit."""
+        return [self._plan, self._said]
+
+    def begun(self) -> None:
+        """It has inherited them, or will not."""
+        os.close(self._plan)
+        os.close(self._said)
+
+    async def entered(self) -> Entered:
+        """As soon as the program runs, or cannot. Raises `SpawnFailed` where nothing is said."""
+        loop = asyncio.get_running_loop()
+        said = b""
+        try:
+            while more := await _read(loop, self._heard):
+                said += more
+        finally:
+            os.close(self._heard)
+        return _entered(said)
+
+    def entered_now(self) -> Entered:
+        """The same, for who may wait."""
+        with open(self._heard, "rb") as file:
+            return _entered(file.read())
+
+
+async def _read(loop: asyncio.AbstractEventLoop, descriptor: int) -> bytes:
+    readable = loop.create_future()
+
+    def on_readable() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(descriptor, on_readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _REPORT_BYTES)
+
+
+def _entered(said: bytes) -> Entered:
+    if not said:
+        raise SpawnFailed("The entrance to a program's walls has ended without a word.")
+    program, first, at_door, why_not = os.fsdecode(said).split(" ", 3)
+    return Entered(int(program), int(first), int(at_door), why_not)

@@ -1,0 +1,205 @@
+"""Becomes a replica's program, inside its control groups and walls from the first instruction on.
+
+Started by the engine with OOM_SCORE GROUP… -- PLAN REPORT DOOR PROGRAM ARGUMENT…, where each GROUP
+is a folder of the cgroup file system, and the next three are descriptors or empty. Nothing but the
+interpreter and this folder is loaded.
+
+Without a PLAN we become the program, with the environment that we have. With one (`plan.py`) the
+program is a new child of our own parent; so are the first process of its namespace, with which all
+that is in there ends, and a copy of us that waits at the DOOR. REPORT is told their numbers, 0 for
+what there is not, and why there is no program if so; then we end.
+
+A plan has the program's environment too. Ours has what processes are found by and nothing else:
+variables can have the loader of libraries do anything, before a wall is up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hotplate.deploy.sandbox.launcher.instructions import FILES, LIMITS, PROCESSES, Plan
+from hotplate.deploy.sandbox.launcher.kernel import (
+    NEWIPC,
+    NEWNS,
+    NEWPID,
+    NEWUSER,
+    NODEV,
+    NOEXEC,
+    NOSUID,
+    READ_ONLY,
+    Kernel,
+)
+from hotplate.deploy.sandbox.launcher.mount_helper import wait_at
+from hotplate.deploy.sandbox.launcher.mounts import Files
+from hotplate.deploy.sandbox.launcher.privileges import confine, separate_users
+
+_SLEEPS = ("/bin/sleep", "/usr/bin/sleep", "/run/current-system/sw/bin/sleep")
+_FOR_EVER_S = "2147483647"
+
+
+def main() -> None:
+    """Exits with 127 and a sentence when the program cannot be started."""
+    split = sys.argv.index("--")
+    score, *groups = sys.argv[1:split]
+    plan, report, door, *program = sys.argv[split + 1 :]
+    try:
+        _write("/proc/self/oom_score_adj", score)  # raising one's own is always allowed
+        for group in groups:
+            _write(f"{group}/cgroup.procs", "0")
+        if not plan:
+            _become(program, _environment())
+    except OSError as error:
+        _give_up(program, error)
+    walled = Walled(_told(int(plan)), int(door) if door else -1)
+    os.set_inheritable(int(report), False)
+    why = ""
+    try:
+        walled.start(program)
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+    numbers = (walled.program, walled.first, walled.at_door)
+    os.write(int(report), os.fsencode(f"{' '.join(map(str, numbers))} {why}"))
+    os._exit(0)
+
+
+class Walled:
+    """A program and those beside it, by the numbers of their processes; 0 = there is none."""
+
+    def __init__(self, plan: Plan, door: int) -> None:
+        """`door` is a descriptor, or -1."""
+        self.program = self.first = self.at_door = 0
+        self._plan = plan
+        self._door = door
+        self._marks = _environment()
+        self._kernel = Kernel()
+        self._users = -1
+        self._groups: list[int] = []
+
+    def start(self, program: list[str]) -> None:
+        """Raises OSError where the kernel refuses any part of it."""
+        os.umask(0o022)  # whatever the platform's is
+        if FILES in self._plan.walls:
+            self._put_up_files()
+        if PROCESSES in self._plan.walls:
+            self._separate_processes()
+        self.program = self._kernel.fork_sibling()
+        if self.program == 0:
+            try:
+                os.setsid()
+                confine(self._kernel, self._plan, self._users, self._groups)
+                _become(program, self._plan.environment)
+            except OSError as error:
+                _give_up(program, error)
+
+    def _put_up_files(self) -> None:
+        kernel, plan = self._kernel, self._plan
+        here = os.getcwd()
+        if plan.first_id:
+            self._users = separate_users(kernel, plan.first_id, limited=LIMITS in plan.walls)
+            kernel.unshare(NEWNS)
+        else:
+            _leave_as_we_are(kernel)
+        kernel.set_attributes("/", private=True)
+        files = Files(kernel, plan)
+        files.make(self._users, self._sharers())
+        if PROCESSES not in plan.walls:  # processes change there what is theirs
+            kernel.set_attributes("/proc", 0, READ_ONLY)
+        os.chdir(here)  # else "..", from where we stood before, would lead behind the walls
+        self._groups = files.groups
+        if self._door >= 0:
+            self._leave_at_door(files)
+
+    def _sharers(self) -> int:
+        """The namespace for what all programs write, a descriptor; -1 = there is none."""
+        plan = self._plan
+        if not plan.first_shared_id or not plan.shared:
+            return -1
+        try:
+            return separate_users(self._kernel, plan.first_id, plan.first_shared_id)
+        except OSError:
+            return -1  # our own ids are too few: then what each has made is its own
+
+    def _leave_at_door(self, files: Files) -> None:
+        os.set_inheritable(self._door, False)
+        self.at_door = self._kernel.fork_sibling()
+        if self.at_door == 0:
+            try:
+                wait_at(self._door, self._kernel, files)
+            finally:
+                os._exit(0)
+
+    def _separate_processes(self) -> None:
+        self._kernel.unshare(NEWPID | NEWIPC)
+        answer, said = os.pipe()
+        self.first = self._kernel.fork_sibling()
+        if self.first == 0:
+            try:
+                os.setsid()
+                self._kernel.mount("proc", "/proc", NOSUID | NODEV | NOEXEC)
+                os.write(said, b"\0")
+                self._look_on()
+            except OSError as error:
+                os.write(said, bytes([error.errno or 1]))
+            os._exit(1)
+        os.close(said)
+        number = int.from_bytes(os.read(answer, 1) or b"\1", "big")
+        os.close(answer)
+        if number:
+            raise OSError(number, os.strerror(number), "/proc")
+
+    def _look_on(self) -> None:
+        """Live, and leave no child of others unburied, until we are killed."""
+        self._kernel.leave_children()
+        confine(self._kernel, self._plan, self._users, [], guards=True)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for each in range(3):
+            os.dup2(nothing, each)
+        os.closerange(3, 1 << 20)
+        for sleep in filter(os.path.exists, _SLEEPS):
+            os.execve(sleep, [sleep, _FOR_EVER_S], self._marks)
+        while True:
+            self._kernel.pause()
+
+
+def _leave_as_we_are(kernel: Kernel) -> None:
+    """For namespaces of our own, with the one user that we are."""
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(NEWUSER | NEWNS)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
+
+
+def _told(descriptor: int) -> Plan:
+    with open(descriptor, "rb") as file:
+        return Plan(file.read())
+
+
+def _environment() -> dict[bytes, bytes]:
+    """What we were started with, without what the interpreter has added (LC_CTYPE)."""
+    with open("/proc/self/environ", "rb") as file:
+        entries = file.read().split(b"\0")
+    return dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
+
+
+def _become(program: list[str], environment: dict[bytes, bytes] | dict[str, str]) -> None:
+    try:
+        os.execve(program[0], program, environment)
+    except OSError as error:
+        error.filename = None
+        raise
+
+
+def _give_up(program: list[str], error: OSError) -> None:
+    where = f"{error.filename}: " if error.filename else ""
+    print(
+        f"{program[0]} cannot be started in {os.getcwd()}: {where}{error.strerror}", file=sys.stderr
+    )
+    sys.stderr.flush()
+    os._exit(127)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

@@ -1,0 +1,37 @@
+"""Who waits within the walls of a program that is shown more of this machine's files later.
+
+A process of its own: the program has no power to show anything and cannot look into it, for it is
+outside of the program's processes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hotplate.deploy.sandbox.launcher.instructions import Plan
+from hotplate.deploy.sandbox.launcher.kernel import PR_SET_DUMPABLE, Kernel
+from hotplate.deploy.sandbox.launcher.mounts import Files
+
+SHOWN = b"shown "
+"""Said at the door when a request was carried out, and by which process, which ends then; anything
+else is why it was not."""
+_REQUEST_BYTES = 1 << 20
+_DESCRIPTORS_MAX = 1 << 20
+
+
+def wait_at(door: int, kernel: Kernel, files: Files) -> None:
+    """Show what is asked for there, once, and say so or why that could not be."""
+    kernel.prctl(PR_SET_DUMPABLE, 0)
+    last = -1
+    for kept in (*sorted([door, *files.descriptors]), _DESCRIPTORS_MAX):
+        os.closerange(last + 1, kept)
+        last = kept
+    request = os.read(door, _REQUEST_BYTES)
+    if not request:
+        return
+    answer = SHOWN
+    try:
+        files.show(Plan(request).shown)
+    except OSError as error:
+        answer = os.fsencode(f"{error.filename}: {error.strerror}")
+    os.write(door, answer)

@@ -1,0 +1,55 @@
+"""What a request costs: 1 KiB there, 1 KiB back, 64 connections over 16 slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
+from loadtests.harness.route_plan import Plan
+from loadtests.systems.load import saturate
+from loadtests.systems.proxies import (
+    AIOHTTP,
+    BENTOML,
+    DIRECT,
+    HAPROXY,
+    OURS,
+    RAY,
+    RAY_HAPROXY,
+    Front,
+)
+
+CONNECTIONS = 64
+"""Four times the slots, so that the queue is in use."""
+SLOTS = 16
+
+
+async def sample(front: Front, folder: Path, quick: bool) -> Mapping[str, float]:
+    if not quick:
+        await saturate(front, "/work/0", CONNECTIONS, 1, folder)
+    before_s = front.cpu_s()
+    load = await saturate(front, "/work/0", CONNECTIONS, 1 if quick else 3, folder)
+    figures = {"requests": load.answers_per_s, "failed": float(load.failed + load.refused)}
+    if front.process is not None and load.answered:
+        figures["cpu"] = (front.cpu_s() - before_s) / load.answered * 10_000
+    return figures
+
+
+TRIAL = Trial(
+    "cost",
+    Plan(SLOTS, weights={"acme": 1, "other": 2}),
+    (DIRECT, OURS, HAPROXY, AIOHTTP),
+    sample,
+    {
+        "cpu": Figure(
+            "CPU s per 10k requests",
+            3,
+            "≤ 1.3 x haproxy",
+            lambda ours, haproxys: haproxys is None or ours <= 1.3 * haproxys,
+        ),
+        "requests": Figure("requests/s on one core", 0),
+        "failed": Figure("of them failed", 0, "0", lambda ours, _: ours == 0, max),
+    },
+    heavy=(BENTOML, RAY, RAY_HAPROXY),
+    pinned=True,
+)

@@ -1,0 +1,103 @@
+"""Whether all that a platform runs belongs to something: no orphan, no port that nobody serves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.end_to_end.census import ROLES
+from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform, until
+
+_TCP_LISTEN = "0A"
+_SESSION = 3
+"""Field of /proc/<pid>/stat after the name."""
+
+
+async def settled(platform: Platform, ports: Mapping[str, int], limit_s: float) -> str:
+    """Wait until all is accounted for; what is not, in a sentence, after `limit_s`.
+
+    `ports` are those of the deployments that are to be there, by name.
+    """
+    trouble = ""
+
+    async def fine() -> bool:
+        nonlocal trouble
+        trouble = await unaccounted(platform, ports)
+        return not trouble
+
+    with suppress(TimeoutError):
+        await until(fine, limit_s)
+    return trouble
+
+
+async def unaccounted(platform: Platform, ports: Mapping[str, int]) -> str:
+    """The first thing that belongs to nothing in the platform's status; empty if all does."""
+    roles = {role: platform.pid(role) for role in ROLES}
+    if dead := [role for role, pid in roles.items() if _session_of(pid) is None]:
+        return f"{dead[0]} does not run"
+    leaders = dict.fromkeys(roles.values(), "a role")
+    for name in ports:
+        for replica in await platform.replicas(name):
+            if pid := leader_of(platform, replica["id"]):
+                leaders[pid] = replica["id"]
+    # The first process of a replica's namespace is in no session of its leader's.
+    namespaces = {_namespace_of(pid) for pid in leaders} - {_namespace_of(os.getpid()), ""}
+    for pid in platform.processes():
+        session = _session_of(pid)
+        known = pid in leaders or session in leaders or _namespace_of(pid) in namespaces
+        if session is not None and not known:
+            return f"process {pid} belongs to no role and no replica: {_command(pid)}"
+    first = platform.port + 1
+    listening = {port for port in _listening() if first <= port < first + DEPLOYMENT_PORTS}
+    if strange := listening - set(ports.values()):
+        return f"port {min(strange)} belongs to no deployment"
+    if missing := set(ports.values()) - listening:
+        return f"port {min(missing)} of a deployment is not listened on"
+    return ""
+
+
+def leader_of(platform: Platform, replica: str) -> int | None:
+    """The process of a replica, as the engine has noted it."""
+    record = platform.data / "engine" / "replicas" / replica / "state.json"
+    with suppress(OSError, ValueError):
+        pid: int = json.loads(record.read_text())["pid"]
+        return pid
+    return None
+
+
+def children_of(parent: int) -> list[int]:
+    with suppress(OSError):
+        return [
+            int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        ]
+    return []
+
+
+def _session_of(pid: int) -> int | None:
+    """None for a process that is no more, or a zombie."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else int(fields[_SESSION])
+    return None
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+    return "it has just ended"
+
+
+def _listening() -> set[int]:
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _TCP_LISTEN}
+
+
+def _namespace_of(pid: int) -> str:
+    """Of processes; "" if it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""

@@ -1,0 +1,116 @@
+"""`hotplate agent` as a process, here or on a node of a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotplate.cache import own_token
+from hotplate.cache.client import AgentClient
+from hotplate.platform.processes.ports import free_port
+from hotplate.serving.streaming.agent_endpoint import ADDRESS, TOKEN_FILE
+from loadtests.harness.child_process import (
+    START_S,
+    BenchmarkFailed,
+    Child,
+    clean_environ,
+    module,
+    running,
+)
+from loadtests.harness.network import HERE, Node
+
+PULL_S = 240.0
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One that is ready."""
+
+    address: str
+    data: Path
+    process: Child
+    token_file: Path
+    node: Node = HERE
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What leads a program there."""
+        return {ADDRESS: self.address, TOKEN_FILE: str(self.token_file)}
+
+    def client(self) -> AgentClient:
+        """To be closed by the caller."""
+        return AgentClient(f"http://{self.address}", self.token_file.read_text().strip())
+
+    @asynccontextmanager
+    async def puller(self, url: str, log: Path) -> AsyncIterator[Puller]:
+        """Who is about to pull a URL there."""
+        flags = ("--token-file", self.token_file)
+        command = module("loadtests.programs.puller", self.address, url, *flags)
+        async with running(*self.node.enter, *command, log=log, listened=True) as child:
+            await child.said()
+            yield Puller(child)
+
+    async def pull(self, url: str, log: Path) -> dict[str, Any]:
+        """`bytes`, `seconds`, `from_origin_bytes`, `from_peers_bytes`."""
+        async with self.puller(url, log) as puller:
+            return await puller.pull()
+
+
+@dataclass(frozen=True)
+class Puller:
+    _child: Child
+
+    async def pull(self) -> dict[str, Any]:
+        self._child.tell("go")
+        said: dict[str, Any] = await self._child.said(PULL_S)
+        return said
+
+    async def digest(self) -> str:
+        """Of the bytes that a replica there reads."""
+        self._child.tell("digest")
+        said: str = (await self._child.said())["digest"]
+        return said
+
+
+@asynccontextmanager
+async def agent(
+    data: Path,
+    *,
+    memory_bytes: int,
+    node: Node = HERE,
+    port: int = 0,
+    peers: Sequence[str] = (),
+    token_file: Path | None = None,
+    origin: str = "",
+    view: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    grace_s: float = 0.0,
+) -> AsyncIterator[Agent]:
+    """An agent for the time of the block, with its files shown at `view`, if that is given.
+
+    Without a token file it makes one; peers have one between them. At its end it has `grace_s` to
+    write to disk what it has, which mostly nobody needs any more. Raises BenchmarkFailed.
+    """
+    port = port or free_port(node.host)
+    address = f"{node.host}:{port}"
+    command = module(
+        "hotplate.platform.cli",
+        *("agent", "--data", data, "--host", node.host, "--port", port, "--memory", memory_bytes),
+        *(("--peers", ",".join(peers)) if peers else ()),
+        *(("--token-file", token_file) if token_file else ()),
+        *(("--origin", origin) if origin else ()),
+        *("--mount", view or "no"),
+    )
+    log = data.with_name(f"{data.name}.log")
+    environ = {**clean_environ(), **(environ or {})}
+    async with running(*node.enter, *command, log=log, environ=environ, grace_s=grace_s) as child:
+        ends_at = asyncio.get_running_loop().time() + START_S
+        while f"http://{address}" not in child.messages:
+            if not child.alive or asyncio.get_running_loop().time() > ends_at:
+                raise BenchmarkFailed(f"the agent on {address} is not ready: {child.last_words}")
+            await asyncio.sleep(0.02)
+        yield Agent(address, data, child, token_file or data / own_token.FILE, node)

@@ -1,0 +1,53 @@
+"""Origins as processes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadtests.harness.child_process import Child, module, running
+from loadtests.harness.network import HERE, Node
+from loadtests.systems.model_file import BUCKET, ModelFile
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One that runs."""
+
+    url: str
+    process: Child
+
+    def url_of(self, model: ModelFile) -> str:
+        return f"{self.url}/{model.key}"
+
+    @property
+    def s3(self) -> dict[str, str]:
+        """Environment of a client for which it is S3."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "nobody",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0",
+        }
+
+    async def sent_bytes(self, folder: str = BUCKET) -> int:
+        """Of files below that one of its folders, so far."""
+        self.process.tell("")
+        sent: int = (await self.process.said()).get(folder, 0)
+        return sent
+
+
+@asynccontextmanager
+async def origin(
+    root: Path, log: Path, bytes_per_s: float = 0.0, node: Node = HERE
+) -> AsyncIterator[Origin]:
+    """Of the files below `root`; each connection has that speed (0: any)."""
+    command = module(
+        "loadtests.programs.origin", root, "--host", node.host, "--bytes-per-s", bytes_per_s
+    )
+    async with running(*node.enter, *command, log=log, listened=True) as child:
+        yield Origin(f"http://{node.host}:{(await child.said())['port']}", child)

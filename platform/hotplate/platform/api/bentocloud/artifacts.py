@@ -1,0 +1,117 @@
+"""Versions of bentos and models: made, read, changed, listed."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from hotplate.platform.api.bentocloud import views
+from hotplate.platform.api.web.requests import (
+    COUNT_MAX,
+    body,
+    organization,
+    query_labels,
+    query_number,
+)
+from hotplate.platform.errors import NotFound
+from hotplate.platform.spec.fields import Fields
+from hotplate.platform.spec.manifests import checked_manifest
+from hotplate.platform.spec.names import check_name
+from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.records import Artifact, Kind
+from hotplate.platform.store.store import Store
+
+
+class Artifacts:
+    """Those of one kind."""
+
+    def __init__(self, kind: Kind, store: Store) -> None:
+        self._kind = kind
+        self._store = store
+
+    def routes(self) -> list[web.RouteDef]:
+        root = collection_path(self._kind)
+        return [
+            web.post(root, self.create),
+            web.get(root, self.list_versions),
+            web.get(root + "/{version}", self.get),
+            web.patch(root + "/{version}", self.update),
+            web.get(f"/api/v1/{self._kind}s", self.list_all),
+        ]
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Answers the version that is there, too: of clients that push at once one makes it."""
+        fields = await body(request)
+        draft = ArtifactDraft(
+            version=check_name("version", fields.text("version")),
+            description=fields.text("description", ""),
+            manifest=checked_manifest(self._kind, fields),
+            labels=fields.pairs("labels", "key"),
+            build_at=fields.text("build_at", ""),
+        )
+        artifact = await self._store.run(
+            self._store.create_artifact,
+            organization(request).id,
+            self._kind,
+            request.match_info["name"],
+            draft,
+        )
+        return web.json_response(views.artifact(artifact))
+
+    async def get(self, request: web.Request) -> web.Response:
+        return web.json_response(views.artifact(await named(self._kind, self._store, request)))
+
+    async def update(self, request: web.Request) -> web.Response:
+        """A push of a version that was never finished, or is forced. Null leaves a field."""
+        artifact = await named(self._kind, self._store, request)
+        fields = await body(request)
+        artifact = await self._store.run(
+            self._store.update_artifact,
+            artifact.id,
+            fields.text("description", "") if fields.has("description") else None,
+            checked_manifest(self._kind, fields) if fields.has("manifest") else None,
+            _labels(fields),
+        )
+        return web.json_response(views.artifact(artifact))
+
+    async def list_versions(self, request: web.Request) -> web.Response:
+        """Newest first. The client takes the first without looking: none at all is a 404."""
+        name = request.match_info["name"]
+        items, start, total = await self._page(request, name)
+        if not total:
+            raise NotFound(f"{self._kind} {name!r}: there is no version in this organization")
+        return web.json_response(views.listed(items, start, total))
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        items, start, total = await self._page(request, "")
+        return web.json_response(views.listed(items, start, total))
+
+    async def _page(self, request: web.Request, name: str) -> tuple[list[views.Json], int, int]:
+        tenant, labels = organization(request).id, query_labels(request)
+        start, count = query_number(request, "start", 0), query_number(request, "count", COUNT_MAX)
+        if not labels:
+            found, total = await self._store.run(
+                self._store.artifacts, tenant, self._kind, name, start, count
+            )
+            return [views.artifact(artifact) for artifact in found], start, total
+        found, _ = await self._store.run(
+            self._store.artifacts, tenant, self._kind, name, 0, COUNT_MAX
+        )
+        chosen = [a for a in found if labels.items() <= {(p["key"], p["value"]) for p in a.labels}]
+        shown = chosen[start : start + count]
+        return [views.artifact(artifact) for artifact in shown], start, len(chosen)
+
+
+def collection_path(kind: Kind) -> str:
+    """Where the versions of a repository are."""
+    return f"/api/v1/{kind}_repositories/{{name}}/{kind}s"
+
+
+async def named(kind: Kind, store: Store, request: web.Request) -> Artifact:
+    """The version that the request's path names. Raises NotFound."""
+    path = request.match_info
+    tenant = organization(request).id
+    return await store.run(store.artifact, tenant, kind, path["name"], path["version"])
+
+
+def _labels(fields: Fields) -> list[dict[str, str]] | None:
+    return fields.pairs("labels", "key") if fields.has("labels") else None

@@ -1,0 +1,235 @@
+"""The v2 deployments of BentoCloud: made, changed, stopped, deleted, looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aiohttp import web
+
+from hotplate.platform.api.bentocloud import views
+from hotplate.platform.api.bentocloud.deployment_source import Source
+from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, Onlookers
+from hotplate.platform.api.bentocloud.unbuilt import CODE
+from hotplate.platform.api.web.requests import (
+    COUNT_MAX,
+    body,
+    caller,
+    organization,
+    query_labels,
+    query_number,
+)
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.errors import Invalid, NotThereYet
+from hotplate.platform.processes.ports import is_everywhere
+from hotplate.platform.spec.annotations import check_annotations
+from hotplate.platform.spec.deployment_config import deployment_config
+from hotplate.platform.spec.fields import Fields
+from hotplate.platform.spec.label_settings import check_label_settings
+from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
+from hotplate.platform.store.records import Deployment
+from hotplate.platform.store.store import Store
+
+CLIENT_HEADER = "X-Bentoml-Version"
+"""The stock client sends it with every call."""
+
+
+class Deployments:
+    def __init__(
+        self,
+        store: Store,
+        source: Source,
+        controller: ControllerFace,
+        onlookers: Onlookers,
+        settings: ApiSettings,
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._controller = controller
+        self._onlookers = onlookers
+        self._settings = settings
+
+    def routes(self) -> list[web.RouteDef]:
+        root = "/api/v2/deployments"
+        one = root + "/{name}"
+        return [
+            web.post(root, self.create),
+            web.get(root, self.list_all),
+            web.get(one, self.get),
+            web.put(one, self.update),
+            web.delete(one, self.delete),
+            web.post(one + "/terminate", self.terminate),
+            web.put(one + "/void_update", self.roll_out_again),
+        ]
+
+    async def create(self, request: web.Request) -> web.Response:
+        """A name that is taken is a conflict, never an update: `deploy` is always a POST."""
+        self._check_cluster(request)
+        await self._controller.admit(organization(request).name)
+        fields = await body(request)
+        bento = await self._source.bento(organization(request), fields.text("bento"))
+        config = deployment_config(fields, bento.manifest, self._instance_types())
+        if fields.has("name"):
+            name = check_deployment_name("name", fields.text("name"))
+        else:
+            name = invent_deployment_name(bento.repository.name)
+        labels = _checked_labels(fields)
+        deployment = await self._store.run(
+            self._store.create_deployment,
+            caller(request),
+            name,
+            bento.id,
+            config,
+            labels,
+            self._controller.least(bento.manifest, config, labels),
+            request.url.host or "",
+            self._controller.notes(bento.manifest, config),
+        )
+        return self._rolled_out(request, deployment)
+
+    async def update(self, request: web.Request) -> web.Response:
+        """The whole config anew; it starts a terminated deployment. Labels null = unchanged."""
+        deployment = await self._named(request)
+        await self._controller.admit(organization(request).name)
+        fields = await body(request)
+        bento = await self._source.bento(organization(request), fields.text("bento"))
+        config = deployment_config(fields, bento.manifest, self._instance_types())
+        labels = _checked_labels(fields) if fields.has("labels") else None
+        deployment, begins = await self._store.run(
+            self._store.update_deployment,
+            deployment.id,
+            bento.id,
+            config,
+            labels,
+            least=self._controller.least(
+                bento.manifest, config, deployment.labels if labels is None else labels
+            ),
+            host=request.url.host or "",
+            notes=self._controller.notes(bento.manifest, config),
+        )
+        if not begins:
+            self._controller.poke(deployment.id)
+            return self._answer(request, deployment)
+        return self._rolled_out(request, deployment)
+
+    async def roll_out_again(self, request: web.Request) -> web.Response:
+        """The same bento and config as a new revision: replicas are replaced one by one."""
+        deployment = await self._named(request)
+        await self._controller.admit(organization(request).name)
+        latest = deployment.latest
+        deployment, _ = await self._store.run(
+            self._store.update_deployment,
+            deployment.id,
+            latest.bento.id,
+            latest.config,
+            None,
+            force=True,
+            least=self._controller.least(latest.bento.manifest, latest.config, deployment.labels),
+            host=request.url.host or "",
+            notes=self._controller.notes(latest.bento.manifest, latest.config),
+        )
+        return self._rolled_out(request, deployment)
+
+    async def terminate(self, request: web.Request) -> web.Response:
+        deployment = await self._named(request)
+        deployment = await self._store.run(self._store.terminate_deployment, deployment.id)
+        self._onlookers.forget(deployment.id)
+        self._controller.poke(deployment.id)
+        return self._answer(request, deployment)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Answers the deployment, which the client insists on."""
+        deployment = await self._named(request)
+        deployment = await self._store.run(self._store.delete_deployment, deployment.id)
+        self._onlookers.forget(deployment.id)
+        self._controller.poke(deployment.id)
+        return self._answer(request, deployment)
+
+    async def get(self, request: web.Request) -> web.Response:
+        """The first question after a roll-out began is held until it ended: the client asks
+        every 10 s only, and a warm start takes less than one."""
+        deployment = await self._named(request)
+        stock = CLIENT_HEADER in request.headers
+        builds = await self._onlookers.hold(deployment.id, stock=stock)
+        return self._answer(request, await self._named(request), BUILDING if builds else "")
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        """Newest first; `search` is part of a name, `q` names labels.
+
+        `bentoml code` asks for its own first, and would build for minutes before the next call.
+        """
+        if "is:dev" in request.query.get("q", "").split():
+            raise NotThereYet(CODE)
+        found = await self._store.run(self._store.deployments, organization(request).id)
+        wanted, search = query_labels(request), request.query.get("search", "")
+        found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]
+        start = query_number(request, "start", 0)
+        shown = found[start : start + query_number(request, "count", COUNT_MAX)]
+        origin = self._origin(request)
+        items = [self._view(origin, deployment) for deployment in shown]
+        return web.json_response(views.listed(items, start, len(found)))
+
+    def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
+        """The answer to what began a roll-out; it does not wait for it."""
+        self._onlookers.begun(deployment.id)
+        self._controller.poke(deployment.id)
+        return self._answer(request, deployment)
+
+    def _answer(
+        self, request: web.Request, deployment: Deployment, status: str = ""
+    ) -> web.Response:
+        return web.json_response(self._view(self._origin(request), deployment, status))
+
+    def _view(self, origin: str, deployment: Deployment, status: str = "") -> views.Json:
+        shown = status or self._onlookers.status(deployment)
+        return views.deployment(replace(deployment, status=shown), origin, self._settings.cluster)
+
+    def _origin(self, request: web.Request) -> str:
+        return advertised_origin(request, self._settings)
+
+    async def _named(self, request: web.Request) -> Deployment:
+        self._check_cluster(request)
+        return await named_deployment(self._store, request)
+
+    def _instance_types(self) -> list[str]:
+        return [item["display_name"] for item in self._controller.instance_types()]
+
+    def _check_cluster(self, request: web.Request) -> None:
+        asked, ours = request.query.get("cluster", ""), self._settings.cluster
+        if asked not in ("", ours):
+            raise Invalid(f"cluster: there is no {asked!r}; this installation is {ours!r}")
+
+
+async def named_deployment(store: Store, request: web.Request) -> Deployment:
+    """The deployment that the request's path names. Raises NotFound."""
+    name = request.match_info["name"]
+    return await store.run(store.find_deployment, organization(request).id, name)
+
+
+def advertised_origin(request: web.Request, settings: ApiSettings) -> str:
+    """Where callers reach deployments, but for the port: as told, else where this caller did us."""
+    return _origin(settings, request.url.host or "")
+
+
+def public_url(deployment: Deployment, settings: ApiSettings) -> str:
+    """What a deployment itself is told of where its callers reach it: what `urls` said to whoever
+    asked for its latest revision."""
+    return views.deployment_url(deployment, _origin(settings, deployment.host))
+
+
+def _origin(settings: ApiSettings, reached: str) -> str:
+    told = settings.advertise_host
+    return views.origin_of(
+        settings.scheme, (reached or "localhost") if is_everywhere(told) else told
+    )
+
+
+def _checked_labels(fields: Fields) -> list[dict[str, str]]:
+    labels = fields.pairs("labels", "key")
+    check_annotations(labels, fields.at("labels"))
+    check_label_settings(labels, fields.at("labels"))
+    return labels
+
+
+def _labels(deployment: Deployment) -> dict[str, str]:
+    return {label["key"]: label["value"] for label in deployment.labels}

@@ -1,0 +1,58 @@
+"""What the builder's log says of one roll-out: why it waits, what its builds print, how it ends."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+from hotplate.deploy.process.printable import printable
+from hotplate.platform.api.bentocloud.logs.growing_file import GrowingFile
+from hotplate.platform.controller.rollout import Rollout
+
+REMEMBERED_LINES = 100
+
+
+class RolloutText:
+    """The text between two looks at a roll-out, line by line."""
+
+    def __init__(self, lines: int) -> None:
+        """`lines` is how many of a log that is there already are told."""
+        self._lines = lines
+        self._files: dict[str, GrowingFile] = {}
+        self._reason = ""
+        self._ends_line = True
+        self._shown: deque[str] = deque(maxlen=REMEMBERED_LINES)
+        """The last lines that builds have printed."""
+
+    def next(self, rollout: Rollout) -> str:
+        """What is new; "" where nothing is. Reads files."""
+        pieces = [self._printed(file, whole=rollout.over) for file in self._files.values()]
+        if rollout.reason and rollout.reason != self._reason:
+            self._reason = rollout.reason
+            pieces.append(self._own_line(f"hotplate: {rollout.reason}"))
+        for log in rollout.build_logs:
+            if log not in self._files:
+                self._files[log] = GrowingFile(Path(log), self._lines)
+        if rollout.failed:
+            known = set(self._shown)
+            lines = [line for line in rollout.log_tail if line not in known]
+            pieces += [self._own_line(f"  | {line}") for line in lines]
+        return "".join(pieces)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _printed(self, file: GrowingFile, *, whole: bool) -> str:
+        text = file.read()
+        while whole and (more := file.read()):
+            text += more
+        if text:
+            self._ends_line = text.endswith("\n")
+            self._shown.extend(text.splitlines())
+        return text
+
+    def _own_line(self, text: str) -> str:
+        before = "" if self._ends_line else "\n"
+        self._ends_line = True
+        return f"{before}{printable(text)}\n"

@@ -1,0 +1,155 @@
+"""The WebSocket over which the client follows a log: of a roll-out, or of a replica."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from aiohttp import WSMsgType, web
+
+from hotplate.deploy.process.printable import printable
+from hotplate.platform.api.bentocloud.logs.pods import BUILDER
+from hotplate.platform.api.bentocloud.logs.rollout_text import RolloutText
+from hotplate.platform.api.bentocloud.logs.sockets import PARTING_S, message, opened, parted
+from hotplate.platform.api.bentocloud.rollout_watchers import Onlookers
+from hotplate.platform.api.web.requests import COUNT_MAX, organization
+from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.rollout import UNSEEN, Rollout
+from hotplate.platform.errors import Invalid, NotFound, PlatformError
+from hotplate.platform.log_lines import fresh
+from hotplate.platform.spec.fields import Fields
+from hotplate.platform.store.store import Store
+
+LOOK_S = 0.3
+"""Between two looks at a log."""
+ASK_S = 30.0
+"""Within which the client says what it wants."""
+FOLLOWED_MAX = 64
+"""Logs that are followed at a time: each is read again and again."""
+ITEM_CHARS = 32 << 10
+USUAL_LINES = 50
+
+
+@dataclass(frozen=True)
+class LogSource:
+    deployment_id: int
+    replica: str
+    """`builder` = not a replica, but its roll-out."""
+    lines: int
+    """How many of those that are there already."""
+
+
+class Tail:
+    def __init__(self, store: Store, controller: ControllerFace, onlookers: Onlookers) -> None:
+        self._store = store
+        self._controller = controller
+        self._onlookers = onlookers
+        self._open = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/ws/v1/clusters/{cluster}/tail", self.tail)]
+
+    async def tail(self, request: web.Request) -> web.WebSocketResponse:
+        """What is there, and what comes, until there is no more or the client leaves."""
+        socket = await opened(request)
+        self._open += 1
+        try:
+            if self._open > FOLLOWED_MAX:
+                raise Invalid(f"{FOLLOWED_MAX} logs are followed already; try again later")
+            source = await self._asked(request, socket)
+            if source.replica == BUILDER:
+                with self._onlookers.follows(source.deployment_id):
+                    await self._send(socket, self._rollout(source))
+            else:
+                await self._send(socket, self._replica(source))
+        except PlatformError as error:
+            await socket.send_json(message("error", str(error)))
+            await parted(socket)
+        except ConnectionError:
+            pass  # the client has left
+        finally:
+            self._open -= 1
+        return socket
+
+    async def _asked(self, request: web.Request, socket: web.WebSocketResponse) -> LogSource:
+        """Raises Invalid and NotFound."""
+        name, _, replica = request.query.get("pod_name", "").partition("/")
+        try:
+            async with asyncio.timeout(ASK_S):
+                asked = Fields(json.loads(await socket.receive_str()))
+        except (TimeoutError, TypeError, ValueError) as error:
+            raise Invalid(f"the first message is to say which log: {error}") from error
+        fields = asked.fields("payload")
+        lines = fields.number("tail_lines", USUAL_LINES) or USUAL_LINES
+        tenant = organization(request).id
+        deployment = await self._store.run(self._store.find_deployment, tenant, name)
+        replicas = self._controller.live(deployment.id)["replicas"]
+        if replica != BUILDER and replica not in (one["id"] for one in replicas):
+            raise NotFound(f"pod_name: deployment {name!r} has no replica {replica!r} now")
+        return LogSource(deployment.id, replica, min(lines, COUNT_MAX))
+
+    async def _send(self, socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:
+        """Text by text; what the client sends meanwhile are heartbeats."""
+        leaving = asyncio.create_task(_left(socket))
+        sending = asyncio.create_task(_sent(socket, texts))
+        try:
+            await asyncio.wait((leaving, sending), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not leaving.done():
+                sending.result()
+                await asyncio.wait((leaving,), timeout=PARTING_S)
+        finally:
+            for task in (leaving, sending):
+                task.cancel()
+            await asyncio.gather(leaving, sending, return_exceptions=True)
+
+    async def _rollout(self, source: LogSource) -> AsyncGenerator[str, None]:
+        text = RolloutText(source.lines)
+        try:
+            while True:
+                rollout = self._controller.rollout(source.deployment_id)
+                yield await asyncio.to_thread(text.next, rollout)
+                if rollout.over or await self._is_gone(source.deployment_id, rollout):
+                    return
+                await asyncio.sleep(LOOK_S)
+        finally:
+            text.close()
+
+    async def _is_gone(self, deployment_id: int, rollout: Rollout) -> bool:
+        if rollout is not UNSEEN:
+            return False
+        return await self._store.run(self._store.deployment, deployment_id) is None
+
+    async def _replica(self, source: LogSource) -> AsyncGenerator[str, None]:
+        """Until it is gone."""
+        before: list[str] = []
+        while True:
+            logs = await self._controller.logs(source.deployment_id, source.replica, source.lines)
+            lines = logs.get(source.replica, [])
+            yield "".join(f"{printable(line)}\n" for line in fresh(before, lines))
+            before = lines
+            replicas = self._controller.live(source.deployment_id)["replicas"]
+            if source.replica not in [one["id"] for one in replicas]:
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def _sent(socket: web.WebSocketResponse, texts: AsyncGenerator[str, None]) -> None:
+    async with aclosing(texts):
+        async for text in texts:
+            # The client decodes each item alone: none may end within a character.
+            items = [text[at : at + ITEM_CHARS] for at in range(0, len(text), ITEM_CHARS)]
+            if items:
+                coded = [base64.b64encode(item.encode(errors="replace")).decode() for item in items]
+                payload = {"items": coded, "type": "append"}
+                await socket.send_json(message("success", payload=payload))
+    await socket.send_json(message("success", "EOF"))
+
+
+async def _left(socket: web.WebSocketResponse) -> None:
+    with suppress(RuntimeError):
+        while (await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
+            pass

@@ -1,0 +1,128 @@
+"""What clients that wait for a roll-out are told, so that their terminals show why they wait.
+
+The stock client prints nothing of a deployment but its status. While that is `image-building` it
+also follows the builder's log, until the first answer that says anything else, and whatever it was
+answered it asks again only 10 s later. So its first question is held until the roll-out is over, as
+most are within seconds; what takes longer, and a failure, it learns from the log first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.rollout import UNSEEN
+from hotplate.platform.store.records import Deployment
+
+BUILDING = "image-building"
+ASKS_WITHIN_S = 2.0
+"""A client that waits asks as soon as its call is answered; another one has to start first."""
+FOLLOWS_WITHIN_S = 15.0
+"""One that was told to follow the log does so; whoever does not by then has left."""
+LOOK_S = 1.0
+LAST_WORDS_S = 5.0
+"""How long an answer that ends the client's reading waits until all of the log is read."""
+
+
+class Onlookers:
+    def __init__(self, controller: ControllerFace, settings: ApiSettings) -> None:
+        self._controller = controller
+        self._settings = settings
+        self._begun: dict[int, float] = {}
+        """Roll-outs that nobody has asked about yet, and when they began, loop seconds."""
+        self._told: dict[int, float] = {}
+        """Those of which somebody was told to follow the log, and when."""
+        self._asked: dict[int, None] = {}
+        """Deployments by when they were asked for last, the latest at the end."""
+        self._following: Counter[int] = Counter()
+        self._left = asyncio.Event()
+        """Set whenever somebody has stopped following."""
+
+    def begun(self, deployment_id: int) -> None:
+        """A roll-out has been asked for, and was acknowledged."""
+        self._begun[deployment_id] = _now()
+        self._told.pop(deployment_id, None)
+
+    def forget(self, deployment_id: int) -> None:
+        """It is not wanted any more."""
+        for kept in (self._begun, self._told, self._asked):
+            kept.pop(deployment_id, None)
+
+    async def hold(self, deployment_id: int, *, stock: bool) -> bool:
+        """Return when the question about a deployment may be answered, and whether its answer is
+        to be `image-building`, whatever has become of the deployment: to the `stock` client."""
+        self._asked.pop(deployment_id, None)
+        self._asked[deployment_id] = None
+        begun_at = self._begun.pop(deployment_id, None)
+        if begun_at is None:
+            await self._last_words(deployment_id)
+            return False
+        if not stock or _now() - begun_at > ASKS_WITHIN_S:
+            await self._controller.outcome(deployment_id, self._settings.outcome_wait_s)
+            return False
+        await self._outcome_or_reason(deployment_id)
+        rollout = self._controller.rollout(deployment_id)
+        if rollout.over and not rollout.failed:
+            return False
+        self._told[deployment_id] = _now()
+        return True
+
+    def status(self, deployment: Deployment) -> str:
+        """What the client is told of a deployment as the store has it."""
+        if deployment.status != "deploying":
+            return deployment.status
+        rollout = self._controller.rollout(deployment.id)
+        builds = bool(rollout.build_logs) or self._is_followed(deployment.id)
+        return BUILDING if builds and not rollout.over else deployment.status
+
+    def latest_first(self, deployments: list[Deployment]) -> list[Deployment]:
+        """By when they were asked for: the client looks for a builder by its bento, right after a
+        question about its deployment."""
+        order = {key: number for number, key in enumerate(self._asked)}
+        return sorted(deployments, key=lambda each: order.get(each.id, -1), reverse=True)
+
+    @contextmanager
+    def follows(self, deployment_id: int) -> Iterator[None]:
+        """Somebody reads the builder's log."""
+        self._following[deployment_id] += 1
+        try:
+            yield
+        finally:
+            self._following -= Counter({deployment_id: 1})
+            self._left.set()
+
+    def _is_followed(self, deployment_id: int) -> bool:
+        told_at = self._told.get(deployment_id)
+        if told_at is None:
+            return False
+        return self._following[deployment_id] > 0 or _now() - told_at < FOLLOWS_WITHIN_S
+
+    async def _outcome_or_reason(self, deployment_id: int) -> None:
+        """Until the roll-out is over, or something holds it up that the user should know of."""
+        loop = asyncio.get_running_loop()
+        until, pause_s = loop.time() + self._settings.outcome_wait_s, self._settings.held_up_s
+        while (left_s := until - loop.time()) > 0:
+            await self._controller.outcome(deployment_id, min(pause_s, left_s))
+            rollout = self._controller.rollout(deployment_id)
+            if rollout.over or rollout.held_up or rollout is UNSEEN:
+                return
+            pause_s = LOOK_S
+
+    async def _last_words(self, deployment_id: int) -> None:
+        """After a roll-out: until nobody reads of it any more."""
+        if not self._controller.rollout(deployment_id).over:
+            return
+        self._told.pop(deployment_id, None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                while self._following[deployment_id] > 0:
+                    self._left.clear()
+                    await self._left.wait()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,214 @@
+"""The JSON that the bentoml client parses; pure.
+
+The client turns null into the word "None" where it expects a string, so strings that are unused
+are empty. A bento's `name` is its version: `deployment update` builds the tag from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hotplate.platform.spec.reason_note import with_reason
+from hotplate.platform.store.identities import API
+from hotplate.platform.store.records import (
+    Artifact,
+    Deployment,
+    Kind,
+    Organization,
+    Outcome,
+    Repository,
+    Revision,
+    Token,
+    User,
+)
+
+Json = dict[str, Any]
+
+STRATEGIES = {Kind.BENTO: "proxy", Kind.MODEL: "presigned_url"}
+"""Bentos are small: one request. Models go up in parts, in parallel, each tried again."""
+
+
+def user(user: User) -> Json:
+    return {
+        "uid": user.uid,
+        "name": user.name,
+        "email": user.email,
+        "first_name": "",
+        "last_name": "",
+    }
+
+
+def organization(organization: Organization) -> Json:
+    created = organization.created_at
+    head = _resource("organization", organization.uid, organization.name, created, created)
+    return head | {"description": ""}
+
+
+def token(token: Token) -> Json:
+    """Without the token itself."""
+    created, ends = token.created_at, token.expires_at
+    head = _resource("api_token", token.uid, token.name, created, created)
+    return head | {
+        "description": token.description,
+        "scopes": list(token.scopes),
+        "user": user(token.user),
+        "organization": organization(token.user.organization),
+        "expired_at": _moment(ends),
+        # When one was used is not written down.
+        "last_used_at": None,
+        "is_expired": ends is not None and ends <= datetime.now(UTC),
+        "is_api_token": API in token.scopes,
+        "is_organization_token": False,
+        "is_global_access": False,
+    }
+
+
+def cluster(name: str, deployment: Deployment) -> Json:
+    """The installation, as the cluster of one deployment."""
+    tenant = deployment.organization
+    head = _resource("cluster", f"cluster-{name}", name, tenant.created_at, tenant.created_at)
+    return head | {
+        "description": "",
+        "organization_name": tenant.name,
+        "creator": user(deployment.creator),
+        # Anything else makes the client add query parameters to the dashboard's address.
+        "is_first": True,
+    }
+
+
+def repository(repository: Repository, latest: Artifact | None) -> Json:
+    head = _resource(
+        f"{repository.kind}_repository",
+        repository.uid,
+        repository.name,
+        repository.created_at,
+        repository.updated_at,
+    )
+    return head | {
+        "description": repository.description,
+        f"latest_{repository.kind}": None if latest is None else artifact(latest),
+    }
+
+
+def artifact(
+    artifact: Artifact, upload_url: str = "", download_url: str = "", upload_id: str = ""
+) -> Json:
+    """A bento or model with its repository."""
+    kind = artifact.repository.kind
+    head = _resource(kind, artifact.uid, artifact.version, artifact.created_at, artifact.updated_at)
+    return head | {
+        "labels": list(artifact.labels),
+        "description": artifact.description,
+        "version": artifact.version,
+        # No image is built for a deploy.
+        "image_build_status": "success",
+        "upload_status": artifact.upload_status,
+        "upload_finished_reason": artifact.upload_finished_reason,
+        "presigned_upload_url": upload_url,
+        "presigned_download_url": download_url,
+        "manifest": artifact.manifest,
+        "transmission_strategy": STRATEGIES[kind],
+        "upload_id": upload_id,
+        "upload_started_at": _moment(artifact.upload_started_at),
+        "upload_finished_at": _moment(artifact.upload_finished_at),
+        "build_at": _build_moment(artifact),
+        "repository": repository(artifact.repository, None),
+    }
+
+
+def listed(items: Sequence[Json], start: int, total: int) -> Json:
+    return {"start": start, "count": len(items), "total": total, "items": list(items)}
+
+
+def deployment(deployment: Deployment, origin: str, cluster_name: str) -> Json:
+    """The full form; also what `deployment list` and `delete` parse."""
+    head = _resource(
+        "deployment",
+        deployment.uid,
+        deployment.name,
+        deployment.created_at,
+        deployment.updated_at,
+    )
+    return head | {
+        "labels": list(deployment.labels),
+        "status": deployment.status,
+        "reason": deployment.reason,
+        "log_tail": list(deployment.latest.log_tail),
+        "kube_namespace": cluster_name,
+        "creator": user(deployment.creator),
+        "cluster": cluster(cluster_name, deployment),
+        "latest_revision": revision(deployment.latest, deployment),
+        "manifest": {"dev": False},
+        "urls": [deployment_url(deployment, origin)],
+    }
+
+
+def origin_of(scheme: str, host: str) -> str:
+    return f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
+
+
+def deployment_url(deployment: Deployment, origin: str) -> str:
+    """One origin per deployment, never a path: the client's task calls drop prefixes. `origin` is
+    that of all of them but for the port."""
+    return f"{origin}:{deployment.port}"
+
+
+def revision(revision: Revision, deployment: Deployment) -> Json:
+    name = str(revision.number)
+    head = _resource(
+        "deployment_revision", revision.uid, name, revision.created_at, revision.created_at
+    )
+    target = _resource(
+        "deployment_target", revision.uid, "main", revision.created_at, revision.created_at
+    )
+    target |= {
+        "creator": user(deployment.creator),
+        "config": {
+            **revision.config,
+            "services": with_reason(revision.config.get("services") or {}, deployment.reason),
+            "labels": list(deployment.labels),
+            "canary": None,
+        },
+        "bento": artifact(revision.bento),
+    }
+    return head | {
+        "creator": user(deployment.creator),
+        "status": "inactive" if revision.outcome is Outcome.FAILED else "active",
+        "targets": [target],
+    }
+
+
+def instance_type(described: Mapping[str, Any]) -> Json:
+    """A size of instance as the controller describes it, with the fields that every object has."""
+    name = described["display_name"]
+    epoch = datetime.fromtimestamp(0, UTC)
+    return _resource("resource_instance", f"instance-type-{name}", name, epoch, epoch) | dict(
+        described
+    )
+
+
+def _resource(kind: str, uid: str, name: str, created: datetime, updated: datetime) -> Json:
+    return {
+        "uid": uid,
+        "created_at": created.isoformat(),
+        "updated_at": updated.isoformat(),
+        "deleted_at": None,
+        "name": name,
+        "resource_type": kind,
+        "labels": [],
+    }
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _build_moment(artifact: Artifact) -> str:
+    """The client sends UTC without saying so, and compares what it gets with aware moments."""
+    try:
+        at = datetime.fromisoformat(artifact.build_at)
+    except ValueError:
+        at = artifact.created_at
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()

@@ -1,0 +1,148 @@
+"""Our own routes: what a deployment does now, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from hotplate.platform.api.bentocloud import views
+from hotplate.platform.api.bentocloud.deployments import advertised_origin, named_deployment
+from hotplate.platform.api.web.requests import organization, query_number, query_time
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.store.records import Deployment, Revision
+from hotplate.platform.store.store import Store
+
+RECENT = 20
+"""Decisions, events and revisions on the page of one deployment."""
+LINES = 200
+DECISIONS_KEPT = 1000
+
+
+class Hotplate:
+    def __init__(self, store: Store, controller: ControllerFace, settings: ApiSettings) -> None:
+        self._store = store
+        self._controller = controller
+        self._settings = settings
+
+    def routes(self) -> list[web.RouteDef]:
+        root = "/api/v1/hotplate/deployments"
+        one = root + "/{name}"
+        return [
+            web.get("/healthz", self.healthz),
+            web.get(root, self.list_all),
+            web.get(one, self.get),
+            web.get(one + "/decisions", self.decisions),
+            web.get(one + "/log", self.log),
+            web.get(one + "/events", self.events),
+            web.get(one + "/cold_starts", self.cold_starts),
+            web.get(one + "/logs", self.logs),
+        ]
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        """200 when the store answers, and a gateway is there to serve what is deployed."""
+        await self._store.run(self._store.learnt, "healthz")
+        if not self._controller.ready.is_set():
+            return web.json_response({"status": "starting"}, status=503)
+        return web.json_response({"status": "ok"})
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        found = await self._store.run(self._store.deployments, organization(request).id)
+        return web.json_response([self._summary(request, deployment) for deployment in found])
+
+    async def get(self, request: web.Request) -> web.Response:
+        """The summary, its revisions, and what was decided and what happened lately."""
+        deployment = await named_deployment(self._store, request)
+        key = deployment.id
+        revisions = await self._store.run(self._store.revisions, key, RECENT)
+        decisions = await self._store.run(self._store.decisions, key, RECENT)
+        events = await self._store.run(self._store.events, key, RECENT)
+        detail = {
+            "config": deployment.latest.config,
+            "revisions": [_revision(revision, deployment) for revision in revisions],
+            "decisions": plain(decisions),
+            "events": plain(events),
+            "tasks": await self._store.run(self._store.task_counts, key),
+        }
+        return web.json_response(self._summary(request, deployment) | detail)
+
+    async def decisions(self, request: web.Request) -> web.Response:
+        """Why there are, or were at `until`, as many replicas as there are; newest first."""
+        key = (await named_deployment(self._store, request)).id
+        limit, until = query_number(request, "count", 100), query_time(request, "until")
+        decisions = await self._store.run(self._store.decisions, key, limit, until)
+        return web.json_response(plain(decisions))
+
+    async def log(self, request: web.Request) -> web.Response:
+        """All that is kept of demand and decisions, the oldest first, to be simulated again."""
+        deployment = await named_deployment(self._store, request)
+        of = {"organization": deployment.organization.name, "deployment": deployment.name}
+        recent = self._controller.demands(deployment.id)
+        demands = await self._store.run(self._store.demands, deployment.id)
+        # What was recent may have been written since.
+        demands = [*reversed([one for one in recent if one not in demands]), *demands]
+        decisions = await self._store.run(self._store.decisions, deployment.id, DECISIONS_KEPT)
+        entries = [{"kind": "demand", **of, **one} for one in plain(reversed(demands))]
+        entries += [{"kind": "decision", **of, **one} for one in plain(reversed(decisions))]
+        return web.json_response(sorted(entries, key=lambda one: str(one["at"])))
+
+    async def events(self, request: web.Request) -> web.Response:
+        key = (await named_deployment(self._store, request)).id
+        limit = query_number(request, "count", 100)
+        return web.json_response(plain(await self._store.run(self._store.events, key, limit)))
+
+    async def cold_starts(self, request: web.Request) -> web.Response:
+        key = (await named_deployment(self._store, request)).id
+        limit = query_number(request, "count", 100)
+        return web.json_response(plain(await self._store.run(self._store.cold_starts, key, limit)))
+
+    async def logs(self, request: web.Request) -> web.Response:
+        """The last lines per replica; `replica` empty = of all."""
+        deployment = await named_deployment(self._store, request)
+        replica = request.query.get("replica", "")
+        lines = query_number(request, "lines", LINES)
+        return web.json_response(await self._controller.logs(deployment.id, replica, lines))
+
+    def _summary(self, request: web.Request, deployment: Deployment) -> dict[str, Any]:
+        return {
+            "name": deployment.name,
+            "status": deployment.status,
+            "reason": deployment.reason,
+            "wanted": deployment.wanted,
+            "url": views.deployment_url(deployment, advertised_origin(request, self._settings)),
+            "bento": deployment.latest.bento.tag,
+            "revision": deployment.latest.number,
+            "serving": deployment.serving.number if deployment.serving else None,
+            "labels": list(deployment.labels),
+            "created_at": deployment.created_at.isoformat(),
+            "live": self._controller.live(deployment.id),
+        }
+
+
+def _revision(revision: Revision, deployment: Deployment) -> dict[str, Any]:
+    serving = deployment.serving
+    return {
+        "number": revision.number,
+        "bento": revision.bento.tag,
+        "outcome": revision.outcome,
+        "reason": revision.reason,
+        "log_tail": list(revision.log_tail),
+        "serving": serving is not None and serving.id == revision.id,
+        "created_at": revision.created_at.isoformat(),
+    }
+
+
+def plain(records: Iterable[object]) -> list[dict[str, Any]]:
+    """Records as JSON: moments in ISO 8601."""
+    return [
+        {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in asdict(record).items()
+        }
+        for record in records
+        if is_dataclass(record) and not isinstance(record, type)
+    ]

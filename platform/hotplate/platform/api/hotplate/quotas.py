@@ -1,0 +1,114 @@
+"""Our own routes about quotas: what organizations may have, and what they have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aiohttp import web
+
+from hotplate.autoscaler.sharing.allocation import Quota
+from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.platform.admin import is_operator
+from hotplate.platform.api.web.requests import body, caller
+from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.errors import Forbidden, Invalid
+from hotplate.platform.spec.fields import Fields, suggestion
+from hotplate.platform.store.quotas import LIMITS
+from hotplate.platform.store.store import Store
+
+WEIGHT_MOST = 1e6
+"""Weights are compared with each other, so a larger one says nothing that this does not."""
+
+PRIORITY_LAST = 7
+
+
+class Quotas:
+    """Everyone may see the quota of their own organization; the operator sees and sets all."""
+
+    def __init__(self, store: Store, controller: ControllerFace) -> None:
+        self._store = store
+        self._controller = controller
+
+    def routes(self) -> list[web.RouteDef]:
+        root = "/api/v1/hotplate/quotas"
+        return [
+            web.get(root, self.list_all),
+            web.get(root + "/{organization}", self.get),
+            web.put(root + "/{organization}", self.change),
+        ]
+
+    async def list_all(self, request: web.Request) -> web.Response:
+        names = [caller(request).organization.name]
+        if is_operator(caller(request)):
+            names = await self._store.run(self._store.organizations)
+        return web.json_response([await self._shown(name) for name in names])
+
+    async def get(self, request: web.Request) -> web.Response:
+        name, user = request.match_info["organization"], caller(request)
+        if name != user.organization.name and not is_operator(user):
+            raise Forbidden(
+                f"organization {name!r} is not yours ({user.organization.name!r}): "
+                "only the operator of this installation sees others"
+            )
+        return web.json_response(await self._shown(name))
+
+    async def change(self, request: web.Request) -> web.Response:
+        """Members that are not there stay as they are; null = unlimited."""
+        if not is_operator(caller(request)):
+            raise Forbidden("quotas are set by the operator of this installation: ask there")
+        name = request.match_info["organization"]
+        changes = _changes(await body(request))
+        await self._store.run(self._store.set_quota, name, changes)
+        self._controller.quotas_changed()
+        return web.json_response(await self._shown(name))
+
+    async def _shown(self, name: str) -> dict[str, Any]:
+        quota = await self._store.run(self._store.quota, name)
+        return quota_json(name, quota, self._controller.usage(name))
+
+
+def quota_json(organization: str, quota: Quota, used: Amounts) -> dict[str, Any]:
+    """`limit` null = unlimited. `used` has no standby: what is ready and empty is not used."""
+    limits = quota.limit._asdict() | {"standby": quota.standby}
+    return {
+        "organization": organization,
+        "weight": quota.weight,
+        "priority": quota.priority,
+        "limit": {name: limits[name] if math.isfinite(limits[name]) else None for name in LIMITS},
+        "used": used._asdict(),
+    }
+
+
+def _changes(fields: Fields) -> dict[str, float]:
+    changes: dict[str, float] = {}
+    for name, value in fields.mapping("limit").items():
+        if name not in LIMITS:
+            raise Invalid(f"limit.{name}: there is no such limit{suggestion(name, LIMITS)}")
+        changes[name] = math.inf if value is None else _number(f"limit.{name}", value)
+    if fields.has("weight"):
+        changes["weight"] = _weight(fields.amount("weight"))
+    if fields.has("priority"):
+        changes["priority"] = _priority(fields.number("priority"))
+    if not changes:
+        known = ", ".join(LIMITS)
+        raise Invalid(f"body: it changes nothing; give weight, priority or limit (of {known})")
+    return changes
+
+
+def _number(path: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
+        raise Invalid(f"{path}: {value!r:.80} is not a number from 0 on, or null for unlimited")
+    return float(value)
+
+
+def _weight(value: float | None) -> float:
+    if value is None or value > WEIGHT_MOST:
+        raise Invalid(f"weight: {value!r} is above {WEIGHT_MOST:g}")
+    return value
+
+
+def _priority(value: int | None) -> int:
+    if value is None or value > PRIORITY_LAST:
+        raise Invalid(f"priority: {value!r} is not 0 (first) to {PRIORITY_LAST} (last)")
+    return value

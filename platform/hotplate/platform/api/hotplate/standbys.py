@@ -1,0 +1,115 @@
+"""What an operator sets about standbys while the platform runs, and what is shown of them.
+
+What is set here is kept in the store and goes before environment and file, until it is reset.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any
+
+from aiohttp import web
+
+from hotplate.autoscaler.sharing.allocation import Quota
+from hotplate.deploy.local.standby.pools import Standbys
+from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.platform.admin import is_operator
+from hotplate.platform.api.web.requests import body, caller
+from hotplate.platform.errors import Forbidden, Invalid
+from hotplate.platform.store.store import Store
+
+KEY = "standby"
+"""Under which it is kept in the store."""
+PATH = "/api/v1/hotplate/standby"
+
+log = logging.getLogger("hotplate.standby")
+
+
+class StandbyDesk:
+    def __init__(
+        self, store: Store, standbys: Standbys, configured: StandbySettings, machine_bytes: int
+    ) -> None:
+        """`configured` is by environment and file; `machine_bytes` is there for all replicas."""
+        self._store = store
+        self._standbys = standbys
+        self._configured = configured
+        self._machine_bytes = machine_bytes
+        self._kept: Mapping[str, Any] = {}
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get(PATH, self.show), web.put(PATH, self.put)]
+
+    async def recall(self) -> None:
+        """Follow what was set before the platform was started anew."""
+        kept = await self._store.run(self._store.learnt, KEY)
+        try:
+            self._follow(kept or {})
+        except Invalid as error:  # another version of us has written it
+            log.warning("what was set about standbys is not followed: %s", error)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Settings, and per environment and set of GPUs what there is and why."""
+        settings = self._standbys.settings
+        return web.json_response(
+            {
+                "settings": asdict(settings),
+                "set": sorted(self._kept),
+                "budget_bytes": settings.budget_bytes(self._machine_bytes),
+                "memory_bytes": self._standbys.memory_bytes,
+                "pools": [asdict(view) for view in self._standbys.views()],
+            }
+        )
+
+    async def put(self, request: web.Request) -> web.Response:
+        """Set `settings` (an object, some or all of them) beside what was set; null = reset."""
+        if not is_operator(caller(request)):
+            raise Forbidden("standbys are set by the operator of this installation: ask there")
+        given = await body(request)
+        settings = given.mapping("settings")
+        kept = {**self._kept, **settings} if given.has("settings") else {}
+        before = self._kept
+        self._follow(kept)
+        try:
+            await self._store.run(self._store.put_learnt, KEY, kept)
+        except BaseException:
+            self._follow(before)
+            raise
+        return await self.show(request)
+
+    def allow(self, quotas: Mapping[str, Quota]) -> None:
+        """Hold to what organizations may have standby."""
+        self._standbys.allow(
+            {name: int(quota.standby) for name, quota in quotas.items() if isfinite(quota.standby)}
+        )
+
+    def _follow(self, kept: Mapping[str, Any]) -> None:
+        """Raises Invalid, with everything as before."""
+        settings = overlaid(self._configured, kept)
+        self._kept = kept
+        self._standbys.set(settings)
+
+
+def overlaid(configured: StandbySettings, values: Mapping[str, Any]) -> StandbySettings:
+    """`configured` with some values replaced. Raises Invalid."""
+    kinds = {field.name: type(getattr(configured, field.name)) for field in fields(configured)}
+    taken: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in kinds:
+            near = get_close_matches(name, kinds, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(kinds)}"
+            raise Invalid(f"settings.{name}: no such setting; {hint}")
+        wanted = float if kinds[name] is float else int if kinds[name] is int else str
+        numeric = wanted is float and isinstance(value, int)
+        if isinstance(value, bool) or not (isinstance(value, wanted) or numeric):
+            raise Invalid(f"settings.{name}: {value!r} is not a {wanted.__name__}")
+        taken[name] = wanted(value)
+    if taken.get("mode") in list(StandbyMode):
+        taken["mode"] = StandbyMode(taken["mode"])
+    try:
+        return replace(configured, **taken)
+    except ValueError as error:
+        raise Invalid(f"settings: {error}") from error

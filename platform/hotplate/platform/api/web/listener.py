@@ -1,0 +1,82 @@
+"""The HTTP server in front of an application, with limits on what its callers may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+
+from aiohttp import web
+
+from hotplate.platform.api.web.connection import Connection, ConnectionLimits
+from hotplate.serving.gateway.callers.route_listener import LOOPBACKS
+
+log = logging.getLogger("hotplate.api")
+
+GRACE_S = 3.0
+"""How long calls may go on at the end; an upload that is cut is sent again."""
+
+
+class Listener:
+    """Serves one application on one address."""
+
+    def __init__(self, app: web.Application, limits: ConnectionLimits | None = None) -> None:
+        self._limits = limits or ConnectionLimits()
+        self._runner = web.AppRunner(app, shutdown_timeout=GRACE_S)
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens, at the other loopback address too where it can; returns the port, the system's
+        choice for 0. Raises OSError."""
+        await self._runner.setup()
+        await self._listen(host or None, port)
+        bound: int = self._servers[0].sockets[0].getsockname()[1]
+        if other := LOOPBACKS.get(host):
+            try:
+                await self._listen(other, bound)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    log.warning("somebody else listens on %s:%s", other, bound)
+        return bound
+
+    async def stop(self) -> None:
+        """Accepts nothing more."""
+        for server in self._servers:
+            server.close()
+
+    async def close(self) -> None:
+        """Ends every connection, in order, and the application."""
+        await self.stop()
+        await self._runner.cleanup()
+
+    async def _listen(self, host: str | None, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._admit, host, port, reuse_address=True)
+        self._servers.append(server)
+
+    def _admit(self) -> asyncio.Protocol:
+        server = self._runner.server
+        assert server is not None, "it is set up before it listens"
+        limits = self._limits
+        if len(server.connections) >= limits.connections:
+            return _Full(limits.connections)
+        return Connection(server, limits)
+
+
+class _Full(asyncio.Protocol):
+    """A connection too many."""
+
+    def __init__(self, connections: int) -> None:
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        message = f"{self._connections} connections are open; close some or come back later"
+        body = json.dumps({"error": {"code": "too_many_connections", "message": message}}).encode()
+        transport.write(
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\nRetry-After: 5\r\nConnection: close\r\n\r\n%b"
+            % (len(body), body)
+        )
+        transport.close()

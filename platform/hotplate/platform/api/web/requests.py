@@ -1,0 +1,81 @@
+"""What handlers take from a request: its caller, body and query, checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from aiohttp import web
+
+from hotplate.platform.errors import BodySlow, Invalid
+from hotplate.platform.spec.fields import Fields
+from hotplate.platform.store.records import Organization, User
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+CALLER = web.RequestKey("caller", User)
+"""Set by the authentication for every path under `/api/` and `/ws/`."""
+
+COUNT_MAX = 1000
+BODY_S = web.AppKey("body_s", float)
+"""How long a JSON body may take to arrive."""
+
+
+def caller(request: web.Request) -> User:
+    return request[CALLER]
+
+
+def organization(request: web.Request) -> Organization:
+    """The tenant that the caller acts for: every query is about it alone."""
+    return request[CALLER].organization
+
+
+async def body(request: web.Request) -> Fields:
+    """The request's JSON object. Raises Invalid and BodySlow."""
+    coding = request.headers.get("Content-Encoding", "identity")
+    if coding != "identity":
+        raise Invalid(f"Content-Encoding: {coding!r} is not taken; send the body as it is")
+    limit_s = request.app[BODY_S]
+    try:
+        async with asyncio.timeout(limit_s):
+            data = await request.read()
+    except TimeoutError as exc:
+        raise BodySlow(f"body: not all of it came in {limit_s:g} s; send it again") from exc
+    try:
+        value = json.loads(data or "{}")
+        # Neither a half surrogate nor NaN can be kept by every database.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as exc:
+        raise Invalid(f"body: it is not JSON ({exc})") from exc
+    return Fields(value)
+
+
+def query_number(request: web.Request, name: str, default: int) -> int:
+    """A whole number of the query; the client sends an empty string for one that is not set."""
+    text = request.query.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise Invalid(f"{name}: {text!r} is not a whole number")
+    return min(int(text), COUNT_MAX)
+
+
+def query_time(request: web.Request, name: str) -> datetime | None:
+    """A moment of the query in ISO 8601, UTC where it has no zone; None where it is not there."""
+    text = request.query.get(name, "")
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter: in UTC it is before the year 1
+        raise Invalid(f"{name}: {text!r} is not a time in ISO 8601") from None
+
+
+def query_labels(request: web.Request) -> dict[str, str]:
+    """The `label:key=value` terms of `q`."""
+    query = request.query.get("q", "").split()
+    terms = [term.removeprefix("label:") for term in query if term.startswith("label:")]
+    return {key: value for key, _, value in (term.partition("=") for term in terms)}

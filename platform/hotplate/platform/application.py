@@ -1,0 +1,103 @@
+"""The control plane's HTTP application, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.machine.access.middleware import turn_strangers_away
+from hotplate.platform.api.bentocloud import unbuilt
+from hotplate.platform.api.bentocloud.archives.downloads import Downloads
+from hotplate.platform.api.bentocloud.archives.transfers import Transfers
+from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
+from hotplate.platform.api.bentocloud.archives.uploads import Uploads
+from hotplate.platform.api.bentocloud.artifacts import Artifacts
+from hotplate.platform.api.bentocloud.auth import Auth, answer_errors
+from hotplate.platform.api.bentocloud.deployment_source import Source
+from hotplate.platform.api.bentocloud.deployments import Deployments
+from hotplate.platform.api.bentocloud.hub_models import HubModels
+from hotplate.platform.api.bentocloud.instance_types import InstanceTypes
+from hotplate.platform.api.bentocloud.logs.pods import Pods
+from hotplate.platform.api.bentocloud.logs.tail import Tail
+from hotplate.platform.api.bentocloud.repositories import Repositories
+from hotplate.platform.api.bentocloud.rollout_watchers import Onlookers
+from hotplate.platform.api.bentocloud.tokens import Tokens
+from hotplate.platform.api.hotplate.deployments import Hotplate
+from hotplate.platform.api.hotplate.quotas import Quotas
+from hotplate.platform.api.web.requests import BODY_S
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.dashboard.pages import Pages
+from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store.records import Kind
+from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.api")
+
+UNPACKING = web.AppKey("unpacking", Unpacking)
+
+
+def make_app(
+    store: Store, blobs: BlobStore, controller: ControllerFace, settings: ApiSettings
+) -> web.Application:
+    """Everything that the bentoml client calls, and our own routes beside it.
+
+    The caller keeps the store and the blobs, and closes them after the application is cleaned up.
+    """
+    auth = Auth(store)
+    unpacking = Unpacking(store, blobs, settings.archive)
+    transfers = Transfers(store, blobs, settings)
+    source = Source(store, unpacking, HubModels(blobs, settings.hubs), settings.unpack_wait_s)
+    app = web.Application(
+        middlewares=[turn_strangers_away(settings.own), answer_errors, auth.middleware()],
+        client_max_size=settings.json_limit_bytes,
+    )
+    app[BODY_S] = settings.body_s
+    app[UNPACKING] = unpacking
+    app.add_routes(auth.routes())
+    app.add_routes(transfers.routes())
+    for kind in Kind:
+        app.add_routes(Repositories(kind, store).routes())
+        app.add_routes(Artifacts(kind, store).routes())
+        app.add_routes(Uploads(kind, store, blobs, unpacking, transfers, settings).routes())
+        app.add_routes(Downloads(kind, store, transfers).routes())
+    onlookers = Onlookers(controller, settings)
+    app.add_routes(Deployments(store, source, controller, onlookers, settings).routes())
+    app.add_routes(Pods(store, controller, onlookers, settings).routes())
+    app.add_routes(Tail(store, controller, onlookers).routes())
+    app.add_routes(Tokens(store, controller).routes())
+    app.add_routes(unbuilt.routes())
+    app.add_routes(InstanceTypes(controller).routes())
+    app.add_routes(Quotas(store, controller).routes())
+    app.add_routes(Hotplate(store, controller, settings).routes())
+    app.add_routes(Pages(store, auth, controller, settings).routes())
+
+    async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
+        sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings))
+        yield
+        sweep.cancel()
+        await asyncio.wait({sweep})
+        await unpacking.close()
+
+    app.cleanup_ctx.append(uploads_under_way)
+    return app
+
+
+async def _drop_old_uploads(store: Store, unpacking: Unpacking, settings: ApiSettings) -> None:
+    """Removes the parts of uploads that nobody goes on with, or that a kill left when it was done:
+    at the start, and from time to time."""
+    while True:
+        try:
+            before = datetime.now(UTC) - timedelta(seconds=settings.upload_life_s)
+            for upload in await store.run(store.uploads_over, before):
+                if not unpacking.busy(upload.artifact.id):
+                    await unpacking.drop(upload)
+        except (CacheError, StoreFailed, OSError) as error:
+            log.warning("parts of uploads that nobody finished stay until the next try: %s", error)
+        await asyncio.sleep(settings.upload_sweep_s)

@@ -1,0 +1,105 @@
+"""`hotplate standby`: the warm processes that become replicas, and how many there may be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+
+from hotplate.platform.commands.console import Asker
+from hotplate.platform.errors import BadSetting
+
+FLAGS = ("memory_share", "unused_s", "min_starts", "calm_s")
+"""Of `hotplate standby set`, each named like its setting."""
+
+
+def answer(arguments: argparse.Namespace) -> int:
+    """Ask the platform, or tell it, and print what holds now.
+
+    Raises BadSetting, `Unreachable` and `NotFound`.
+    """
+    ask = Asker.of(arguments)
+    path = "/standby"
+    wish = wish_of(arguments)
+    shown = ask.put(path, {"settings": wish}) if arguments.action else ask(path)
+    if arguments.json:
+        print(json.dumps(shown))
+    else:
+        show_standbys(Console(highlight=False, soft_wrap=True), shown)
+    return 0
+
+
+def wish_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The settings that `set` asks for; None = back to file and environment, or there is no `set`.
+
+    Raises BadSetting.
+    """
+    flags = {name: getattr(arguments, name) for name in FLAGS}
+    wish = {name: value for name, value in flags.items() if value is not None}
+    how = arguments.how
+    if not arguments.action:
+        if wish:
+            raise BadSetting("standby shows what there is: change it with hotplate standby set …")
+        return None
+    for name, value in wish.items():
+        if not math.isfinite(value):
+            raise BadSetting(
+                f"standby set --{name.replace('_', '-')} {value} is not a finite number"
+            )
+    if how == "default":
+        if wish:
+            raise BadSetting("standby set default takes no flags: it takes back all that was set")
+        return None
+    if how is None and not wish:
+        raise BadSetting("standby set: say off, automatic, a number, or default")
+    if how in ("off", "automatic"):
+        wish["mode"] = how
+    elif how is not None:
+        if not (how.isascii() and how.isdigit()):
+            raise BadSetting(
+                f"standby set {how}: say off, automatic, a number per environment, or default"
+            )
+        wish |= {"mode": "fixed", "count": int(how)}
+    return wish
+
+
+def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:
+    """What the API's `/standby` answers, for people."""
+    settings = shown["settings"]
+    console.print(
+        f"[bold]{escape(mode_sentence(settings))}[/]; {decimal(shown['memory_bytes'])} of "
+        f"{decimal(shown['budget_bytes'])} taken ({settings['memory_share']:.0%} of the memory)"
+    )
+    for pool in shown["pools"]:
+        where = f"GPU {', '.join(map(str, pool['gpus']))}" if pool["gpus"] else "CPU"
+        making = f" and {pool['making']} on the way" if pool["making"] else ""
+        misses = pool["starts"] - pool["hits"]
+        console.print(
+            f"\nenvironment [bold]{pool['environment'][:12]}[/] on {where}: "
+            f"{pool['ready']} ready{making}, {decimal(pool['memory_bytes'])}"
+        )
+        console.print(f"  {escape(pool['reason'])}")
+        console.print(
+            f"  {pool['hits']} of {pool['starts']} starts in 7 days had one, {misses} had none; "
+            f"one is warm {pool['refill_s']:.1f} s after it was begun"
+        )
+    if not shown["pools"]:
+        console.print("no replica has been started yet, so there is nothing to keep ready")
+
+
+def mode_sentence(settings: Mapping[str, Any]) -> str:
+    """`standbys: automatic, from 2 starts on, for 30 min after the last`."""
+    if settings["mode"] == "off":
+        return "standbys: off"
+    if settings["mode"] == "fixed":
+        return f"standbys: {settings['count']} per environment"
+    return (
+        f"standbys: automatic, from {settings['min_starts']} starts on, "
+        f"for {settings['unused_s'] / 60:g} min after the last"
+    )

@@ -1,0 +1,218 @@
+"""What the controller remembers of one deployment between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.planning.gateway_reports import Traffic
+from hotplate.platform.controller.planning.plan import ended_attempts
+from hotplate.platform.controller.planning.routing import public_name
+from hotplate.platform.controller.planning.slot_counts import SlotCounts
+from hotplate.platform.controller.planning.workloads import Service
+from hotplate.platform.controller.scaling.deciders import Wish
+from hotplate.platform.controller.scaling.demand_log import DemandLog
+from hotplate.platform.spec.label_settings import LabelSettings
+from hotplate.platform.store.records import NO_TOKENS, Deployment, EndpointTokens, Revision, Wanted
+from hotplate.serving.gateway.protocol.routes import Route, RouteDemand
+from hotplate.serving.replica.variables import NO_TIMEOUT_S
+
+UNSETTLED = ("deploying", "terminating")
+"""Statuses after which another one follows by itself."""
+
+DRAIN_MARGIN_S = 10.0
+"""Beyond the timeout of its requests, for a draining replica to finish them."""
+STREAMS_S = 600.0
+"""What a replica that is replaced or scaled away has at least: an answer that has begun, or a
+WebSocket, may last. Who deletes or terminates a deployment does not wait for those."""
+TASKS_S = float(NO_TIMEOUT_S)
+"""The same of one that is scaled away while a kept task runs on it: as long as a handler may take,
+24 h, for nobody has asked to end it. A replaced one has what its deployment says (`task_drain_s`).
+"""
+
+SEEN = 3
+"""How many replicas' logs a deployment without any shows."""
+
+
+@dataclass
+class Tracked:
+    """All of it can be rebuilt from the store, the engine and the gateway."""
+
+    deployment: Deployment
+    services: dict[int, tuple[Service, ...]] = field(default_factory=dict)
+    """Per revision number, also of revisions that are on their way out."""
+    numbers: frozenset[int] = frozenset()
+    """All its revisions; a deployment that took over a deleted one's name has others."""
+    tokens: EndpointTokens = NO_TOKENS
+    """What it takes of its callers where it is protected."""
+    draining: frozenset[str] = frozenset()
+    drained_since: dict[str, float] = field(default_factory=dict)
+    """When each of these began to, loop seconds."""
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    """Kept tasks that run on each of these."""
+    wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
+    """The last decision per service that answers."""
+    demands: DemandLog = field(default_factory=DemandLog)
+    """What their deciders were told."""
+    rewritten: frozenset[str] = frozenset()
+    """Queries of whose rewriting somebody was told."""
+    query_problem: str = ""
+    """What is wrong with an answer to them, as somebody was told last."""
+    short: frozenset[WorkloadKey] = frozenset()
+    """Those that get fewer replicas than they want."""
+    learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
+    """When what each decider has learnt was written last, loop seconds."""
+    memories: dict[str, Any] = field(default_factory=dict)
+    """What deciders of the deployment's services had learnt, as of the last load."""
+    ended: dict[str, int] | None = None
+    """How often each replica has ended by itself; None before the first look."""
+    unready: set[str] = field(default_factory=set)
+    """Replicas whose readiness checks fail."""
+    started: set[tuple[str, float]] = field(default_factory=set)
+    """(replica, ready since) whose cold start is on record."""
+    slots: SlotCounts = field(default_factory=SlotCounts)
+    seen: tuple[str, ...] = ()
+    """The last replicas, so that their logs are found when they have ended."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """What gateways say of its replicas, and of what they refused."""
+    pending_reason: str = ""
+    build_logs: frozenset[str] = frozenset()
+    """Of the builds that somebody was told of."""
+    routes: Sequence[Route] = ()
+    """What gateways are to serve for it."""
+    next_at: float | None = None
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the outcome of the last create, update or terminate is known."""
+
+    def kept(self) -> list[Revision]:
+        """The revisions that may have replicas wanted: the latest, and the one that serves."""
+        latest, serving = self.deployment.latest, self.deployment.serving
+        return [latest] if serving is None or serving.number == latest.number else [latest, serving]
+
+    def drain(self, replicas: frozenset[str], now: float) -> None:
+        """These are to finish what they have."""
+        self.draining = replicas
+        self.drained_since = {name: self.drained_since.get(name, now) for name in replicas}
+
+    def patience_s(self, replica: Replica) -> float:
+        """How long a replica may finish what it has."""
+        service = self.find(replica.key)
+        timeout_s = service.timeout_s if service else 0.0
+        if self.deployment.wanted is Wanted.RUNNING:
+            timeout_s = max(timeout_s, STREAMS_S)
+            if self.tasks.get(replica.id):
+                timeout_s = max(timeout_s, self._tasks_s(replica))
+        return timeout_s + DRAIN_MARGIN_S
+
+    def _tasks_s(self, replica: Replica) -> float:
+        serving = self.deployment.serving
+        if serving is not None and replica.key.revision == serving.number:
+            return TASKS_S
+        return LabelSettings.of(self.deployment.labels).task_drain_s
+
+    def overdue(self, replicas: Iterable[Replica], now: float) -> frozenset[str]:
+        """Draining replicas that have had their time; `next_at` is when the next one will have."""
+        ends = {
+            replica.id: self.drained_since[replica.id] + self.patience_s(replica)
+            for replica in replicas
+            if replica.id in self.drained_since
+        }
+        self.look_by(min((end for end in ends.values() if end > now), default=None))
+        return frozenset(name for name, end in ends.items() if end <= now)
+
+    def look_by(self, at: float | None) -> None:
+        """The next step is to be then, or before; None = it does not matter when."""
+        self.next_at = min((each for each in (at, self.next_at) if each is not None), default=None)
+
+    def outlived(self, replicas: Iterable[Replica]) -> bool:
+        """Whether something is known here of a revision that nothing is left of."""
+        kept = {revision.number for revision in self.kept()}
+        past = self.services.keys() - kept
+        return bool(past) and not past <= {r.key.revision for r in self.mine(replicas)}
+
+    def hear_of_slots(
+        self, replicas: Sequence[Replica], demands: Iterable[RouteDemand]
+    ) -> list[str]:
+        """Follows what replicas and gateways say of slots; a sentence for each that is news."""
+        label = LabelSettings.of(self.deployment.labels).concurrency
+        for service in self.answering():
+            self.slots.recall(service, self.memories.get(service.name))
+        services = [service for members in self.services.values() for service in members]
+        return self.slots.follow(services, replicas, demands, label)
+
+    def keep_only(self, numbers: Collection[int]) -> None:
+        """Forget what is known of other revisions: every roll-out makes one more."""
+        self.services = {n: s for n, s in self.services.items() if n in numbers}
+        self.learnt_at = {k: t for k, t in self.learnt_at.items() if k.revision in numbers}
+        self.slots.forget(numbers)
+
+    def find(self, key: WorkloadKey) -> Service | None:
+        return next((s for s in self.services.get(key.revision, ()) if s.workload.key == key), None)
+
+    def answering(self) -> list[Service]:
+        """The services whose number of replicas is the autoscaler's to decide."""
+        revision = self.deployment.serving
+        if revision is None or self.deployment.wanted is not Wanted.RUNNING:
+            return []
+        return list(self.services[revision.number])
+
+    @property
+    def memory_prefix(self) -> str:
+        """Where the store keeps what the deployment's deciders have learnt."""
+        return f"decider/{self.deployment.uid}/"
+
+    def memory_key(self, service: str) -> str:
+        """The same of one service."""
+        return self.memory_prefix + service
+
+    def route_of(self, key: WorkloadKey) -> str:
+        """The gateway's name for the requests that a workload answers."""
+        service = self.find(key)
+        entry = service is not None and service.workload.entry
+        return public_name(self.deployment) if entry else str(key)
+
+    def owns(self, key: WorkloadKey) -> bool:
+        named = (key.organization, key.deployment)
+        mine = (self.deployment.organization.name, self.deployment.name)
+        return named == mine and key.revision in self.numbers
+
+    def mine(self, replicas: Iterable[Replica]) -> list[Replica]:
+        return [replica for replica in replicas if self.owns(replica.key)]
+
+    def see(self, replicas: Sequence[Replica]) -> None:
+        ids = [replica.id for replica in replicas]
+        self.seen = tuple(dict.fromkeys([*self.seen, *ids]))[-max(SEEN, len(ids)) :]
+
+    def crashed(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas that have ended by themselves since the last call.
+
+        Those that had been started again before the first call were told of by an earlier self.
+        """
+        told = self.ended
+        if told is None:
+            told = {replica.id: replica.restarts for replica in replicas}
+        self.ended = ended = {replica.id: ended_attempts(replica) for replica in replicas}
+        return [r for r in replicas if ended[r.id] > told.get(r.id, 0)]
+
+    def newly_unready(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas whose readiness checks fail since the last call."""
+        found = [r for r in replicas if r.state is ReplicaState.UNREADY]
+        fresh = [replica for replica in found if replica.id not in self.unready]
+        self.unready |= {replica.id for replica in found}
+        return fresh
+
+    def ready_again(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Those of them that are well since then; others are forgotten once they have ended."""
+        back = [r for r in replicas if r.id in self.unready and r.state is ReplicaState.READY]
+        self.unready = {r.id for r in replicas if r.state is ReplicaState.UNREADY}
+        return back
+
+    def newly_ready(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Replicas whose cold start has ended since the last call."""
+        ready = {(r.id, r.ready_at): r for r in replicas if r.ready_at is not None}
+        fresh = [replica for at, replica in ready.items() if at not in self.started]
+        self.started = set(ready)
+        return fresh

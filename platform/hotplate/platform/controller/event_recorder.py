@@ -1,0 +1,240 @@
+"""What is kept of what happened: decisions, crashes, cold starts, waits for room."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hotplate.autoscaler.binary import Reading
+from hotplate.autoscaler.policy import Cause
+from hotplate.autoscaler.sharing.allocation import Grant
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.pending_writes import Backlog
+from hotplate.platform.controller.planning import messages as sentences
+from hotplate.platform.controller.scaling.deciders import Scaling, Wish
+from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
+from hotplate.platform.controller.status_json import phases_json
+from hotplate.platform.spec.annotations import Binary
+from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Wanted
+from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.protocol.routes import RouteDemand
+
+log = logging.getLogger("hotplate.controller")
+
+LEARNT_EVERY_S = 60.0
+"""How long what a decider learns may be unwritten: each time is a synchronous write, and a crash
+costs it at most this much of what took hours to learn."""
+
+
+class Chronicle:
+    """Writes to store, metrics and log what is new since it was last told of a deployment."""
+
+    def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
+        self._store = store
+        self._backlog = Backlog(store)
+        self._scaling = scaling
+        self._metrics = metrics
+
+    async def decided(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
+        """Keep the decisions that differ from the ones before them, and what deciders learn."""
+        before, tracked.wishes = tracked.wishes, {wish.key: wish for wish in wishes}
+        over = [wish for key, wish in before.items() if key not in tracked.wishes]
+        changed = []
+        for wish in over:
+            self._metrics.desired.labels(*_labels(wish)).set(0)
+        for wish in wishes:
+            self._metrics.desired.labels(*_labels(wish)).set(wish.decision.desired)
+            last = before.get(wish.key)
+            if last is None or last.outline != wish.outline:
+                changed.append(wish)
+        if over or changed:
+            ends = [_end_record(wish, tracked.deployment) for wish in over]
+            records = ends + [_decision_record(wish) for wish in changed]
+            await self._backlog.write(self._store.add_decisions, tracked.deployment.id, records)
+        await self._demand(tracked, bool(changed), now)
+        for wish in wishes:
+            written_at = tracked.learnt_at.get(wish.key, -math.inf)
+            due = now >= written_at + LEARNT_EVERY_S
+            if due or wish in changed or not tracked.slots.is_kept(wish.key):
+                tracked.learnt_at[wish.key] = now
+                wall = datetime.now(UTC).timestamp()
+                memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)
+                memory["slots"] = tracked.slots.memory(wish.key)
+                name = tracked.memory_key(wish.key.service)
+                await self._backlog.write(self._store.put_learnt, name, memory)
+
+    async def _demand(self, tracked: Tracked, decided: bool, now: float) -> None:
+        """Keep what deciders were told, now and then, and with each decision."""
+        demands, wall = tracked.demands, datetime.now(UTC).timestamp()
+        due = demands.due(wall)
+        if due is not None and (decided or due <= wall):
+            await self._backlog.write(
+                self._store.add_demands, tracked.deployment.id, demands.taken()
+            )
+        elif due is not None:
+            tracked.look_by(now + due - wall)
+
+    async def granted(self, tracked: Tracked, granted: Mapping[WorkloadKey, Grant]) -> None:
+        """Keep which services begin to get less than they want."""
+        short = {key: grant for key, grant in granted.items() if grant.cause}
+        for key in sorted(short.keys() - tracked.short):
+            message = f"service '{key.service}': {short[key].reason}"
+            await self._event(tracked, "Cut", message)
+        tracked.short = frozenset(short)
+
+    async def asked(self, tracked: Tracked, binary: Binary, readings: Sequence[Reading]) -> None:
+        """Keep which of its queries are asked otherwise than they were written, once each, and
+        what is wrong with their answers, when that changes."""
+        for written, asked in zip(binary.queries, binary.asked, strict=True):
+            if written != asked and written not in tracked.rewritten:
+                tracked.rewritten |= {written}
+                message = f"'{written}' is no PromQL; it is asked as '{asked}'"
+                await self._event(tracked, "QueryRewritten", message)
+        problem = next((reading.problem for reading in readings if reading.problem), "")
+        if readings and problem != tracked.query_problem:
+            tracked.query_problem = problem
+            if problem.startswith(QUERY_INVALID):
+                await self._event(
+                    tracked, QUERY_INVALID, f"{problem}; the replicas stay as they are"
+                )
+            elif problem:
+                await self._event(
+                    tracked, "QueryUnknown", f"{problem}; the replicas stay as they are"
+                )
+            else:
+                await self._event(tracked, "QueryAnswered", "all queries are answered again")
+
+    async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
+        """Keep crashes, failing checks, finished cold starts, builds, and why something waits for
+        room."""
+        tracked.see(replicas)
+        first_look = tracked.ended is None
+        for replica in tracked.crashed(replicas):
+            self._metrics.crashed(replica)
+            await self._event(tracked, "ReplicaCrashed", sentences.noticed(replica))
+        for replica in tracked.newly_unready(replicas):
+            await self._event(tracked, "ReplicaUnready", sentences.noticed(replica))
+        for replica in tracked.ready_again(replicas):
+            await self._event(tracked, "ReplicaReady", sentences.ready_again(replica))
+        for replica in tracked.newly_ready(replicas):
+            self._metrics.started(replica)
+            if not first_look:  # what was ready before has taught an earlier self
+                self._scaling.ready_after(replica.key, repeatable_s(replica))
+            cold_start = _cold_start(replica)
+            await self._backlog.write(self._store.put_cold_start, tracked.deployment.id, cold_start)
+        waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
+        reason = next(waiting, "")
+        if reason and reason != tracked.pending_reason:
+            await self._event(tracked, "Pending", reason)
+        tracked.pending_reason = reason
+        builds = {replica.build_log: replica for replica in replicas if replica.build_log}
+        for log_file in sorted(builds.keys() - tracked.build_logs):
+            replica = builds[log_file]
+            await self._event(
+                tracked, "Building", f"service '{replica.key.service}': {replica.reason}"
+            )
+        tracked.build_logs = frozenset(builds)
+
+    async def counted(self, tracked: Tracked, news: Sequence[str]) -> None:
+        """Keep where the numbers of slots are from, when that is news."""
+        for message in news:
+            await self._event(tracked, "Slots", message)
+
+    async def heard(
+        self,
+        tracked: Tracked,
+        demands: Mapping[str, RouteDemand],
+        replicas: Sequence[Replica],
+        now: float,
+    ) -> None:
+        """Keep which replicas gateways have put out and let in, which routes they cannot serve, and
+        what they refused. `demands` of all its routes; `now` in loop seconds."""
+        traffic, wall = tracked.traffic, datetime.now(UTC).timestamp()
+        out = {name: why for demand in demands.values() for name, why in demand.out.items()}
+        ready = {r.id for r in replicas if r.state is ReplicaState.READY}
+        errors = {route: demand.error for route, demand in demands.items() if demand.error}
+        for kind, message in (*traffic.put_out(out, ready, wall), *traffic.not_served(errors)):
+            await self._event(tracked, kind, message)
+        traffic.refused({route: demand.refusals for route, demand in demands.items()})
+        for route, refusals in traffic.refusals.items():
+            if counts := refusals.tell(now):
+                said = sentences.refused(tracked.deployment.name, counts)
+                await self._event(tracked, "RequestsRefused", f"{route} refused {said}")
+            tracked.look_by(refusals.due_at)
+
+    async def cut(self, tracked: Tracked, overdue: Collection[str]) -> None:
+        """Keep that draining replicas are stopped with requests that have not ended."""
+        for name in sorted(overdue):
+            await self._event(
+                tracked,
+                "DrainCut",
+                f"replica {name}: requests had not ended when it was to be gone, after their "
+                "timeout (traffic.timeout; for tasks of a replaced revision the label "
+                "hotplate/task-drain-s) and a margin; it is stopped with them",
+            )
+
+    async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
+        log.info("%s: %s", tracked.deployment.name, message)
+        await self._backlog.write(self._store.add_event, tracked.deployment.id, kind, message)
+
+
+def repeatable_s(replica: Replica) -> float:
+    """What the next cold start will take too, seconds.
+
+    Without the wait for room and the building of the environment, which is there from now on.
+    """
+    once_s = sum(p.share_s for p in replica.phases if p.name in ("instance", "environment"))
+    return max(0.1, replica.cold_start_s - once_s)
+
+
+def _decision_record(wish: Wish) -> DecisionRecord:
+    return DecisionRecord(
+        at=datetime.now(UTC),
+        revision=wish.key.revision,
+        service=wish.key.service,
+        replicas=wish.replicas.live,
+        desired=wish.decision.desired,
+        demand=wish.demand.total,
+        reason=wish.reason,
+        inputs={
+            "in_flight": wish.demand.in_flight,
+            "queued": wish.demand.queued,
+            "service_s": wish.demand.service_s,
+            "ready": wish.replicas.ready,
+            "starting": len(wish.replicas.starting_at),
+            "heard": wish.decision.cause is not Cause.NO_REPORT,
+            "slots": wish.slots,
+        },
+    )
+
+
+def _end_record(last: Wish, deployment: Deployment) -> DecisionRecord:
+    """That a service's last decision is none any more, for nothing decides on it now."""
+    why = "nothing of the deployment serves"
+    if deployment.wanted is not Wanted.RUNNING:
+        why = "the deployment was terminated"
+    elif deployment.serving is not None:
+        why = f"revision {deployment.serving.number} has taken its place"
+    record = _decision_record(last)
+    return replace(record, desired=0, reason=f"{record.replicas} of 0: {why}")
+
+
+def _labels(wish: Wish) -> tuple[str, str]:
+    return f"{wish.key.organization}/{wish.key.deployment}", wish.key.service
+
+
+def _cold_start(replica: Replica) -> ColdStart:
+    ready_at = None if replica.ready_at is None else datetime.fromtimestamp(replica.ready_at, UTC)
+    return ColdStart(
+        replica=replica.id,
+        revision=replica.key.revision,
+        service=replica.key.service,
+        created_at=datetime.fromtimestamp(replica.wanted_at, UTC),
+        ready_at=ready_at,
+        phases=tuple(phases_json(replica)),
+    )

@@ -1,0 +1,198 @@
+"""The control plane's end of the lines to the gateways: routes go out, demand comes in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
+from hotplate.serving.gateway.sources.control_plane_link import FLEET_FIELD, GATEWAY_FIELD
+
+log = logging.getLogger("hotplate.gateways")
+
+HEARTBEAT_S = 10.0
+"""A gateway that does not answer a ping within half of it is gone: it hangs, or its machine does.
+What it said last counts until then, 15 s at most."""
+
+
+class Line:
+    """One gateway's line."""
+
+    def __init__(self, gateway: str, socket: web.WebSocketResponse) -> None:
+        self.gateway = gateway
+        self.socket = socket
+        self.report: DemandReport | None = None
+        self.heard = 0
+        """When the report came, as a running number."""
+        self.unsent = asyncio.Event()
+
+
+class Gateways:
+    """Holds the lines to the gateways of one fleet, which share a machine.
+
+    Among themselves they see to it that each route has one owner, also while the control plane is
+    down; here only what the owner says counts as demand. A gateway of another fleet is turned away
+    while there are any: it would be a second authority over the same slots.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[Sequence[str]], None],
+        came: Callable[[], None],
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        """`changed` is told the routes whose demand is another one now, `came` that a gateway is
+        there, where there was none. It is there when its first report is.
+        """
+        self.tell: Callable[[str, str], None] = lambda kind, message: None
+        """Takes what an operator should know: a kind of event and a sentence."""
+        self._changed = changed
+        self._came = came
+        self._heartbeat_s = heartbeat_s
+        self._table = RouteTable(version=0)
+        self._known = False
+        """Whether the routes are known: from the first `publish` on, be they none."""
+        self._lines: list[Line] = []
+        self._fleet = ""
+        self._heard = 0
+
+    @property
+    def connected(self) -> bool:
+        return any(line.report is not None for line in self._lines)
+
+    @property
+    def in_force(self) -> bool:
+        """Whether a gateway has confirmed the routes that were published last."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        return self._known and any(report.version >= self._table.version for report in reports)
+
+    def demand(self, route: str) -> RouteDemand | None:
+        """What a route has to do, or None while no gateway is there to say."""
+        if not self.connected:
+            return None
+        newest_first = sorted(self._lines, key=lambda line: line.heard, reverse=True)
+        reports = [line.report.routes for line in newest_first if line.report is not None]
+        said = [routes[route] for routes in reports if route in routes]
+        if not said:
+            return RouteDemand()
+        return next((demand for demand in said if demand.owned), None)
+
+    def publish(self, routes: Sequence[Route]) -> None:
+        """Put these routes in force, if they differ from those that are."""
+        if not self._known or tuple(routes) != self._table.routes:
+            self._known = True
+            self._renew(self._table.version + 1, tuple(routes))
+
+    def idle(self, replica: str) -> bool:
+        """Whether the gateways confirmed, after they were told to drain it, that nothing runs."""
+        return bool(self._lines) and all(
+            line.report is not None and self._confirms(line.report, replica) for line in self._lines
+        )
+
+    def busy(self, replica: str) -> int:
+        """How many of its slots are taken, as far as a gateway has said: of each route that leads
+        to it, whose owner knows best, and counts what former owners have sent too."""
+        said: dict[str, int] = {}
+        for line in self._lines:
+            for name, demand in line.report.routes.items() if line.report is not None else ():
+                said[name] = max(said.get(name, 0), demand.busy.get(replica, 0))
+        return sum(said.values())
+
+    def tasks(self, replica: str) -> int:
+        """How many kept tasks run on it, also those that former owners of its route have sent."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        return sum(d.tasks.get(replica, 0) for r in reports for d in r.routes.values())
+
+    def abandoned(self, replica: str) -> int:
+        """How many handlers go on in it for callers that have gone, without a slot; each gateway
+        says it of those that it has sent."""
+        reports = [line.report for line in self._lines if line.report is not None]
+        return sum(d.abandoned.get(replica, 0) for r in reports for d in r.routes.values())
+
+    def _confirms(self, report: DemandReport, replica: str) -> bool:
+        demands = report.routes.values()
+        if any(demand.busy.get(replica) for demand in demands):
+            return False
+        # One that owns nothing sends nothing there, whichever table it has: it may be retiring.
+        owns_nothing = bool(demands) and not any(demand.owned for demand in demands)
+        return owns_nothing or report.version >= self._table.version
+
+    async def close(self) -> None:
+        """Part with the gateways, which go on alone. To be called before the server is shut down:
+        from then on it reads nothing, and each side would wait for the other's last word."""
+        for line in list(self._lines):
+            await line.socket.close(code=WSCloseCode.GOING_AWAY)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """`GET /internal/gateway`: the WebSocket of a gateway (already authorized)."""
+        fleet = request.headers.get(FLEET_FIELD, "")
+        if self._lines and fleet != self._fleet:
+            raise web.HTTPConflict(
+                text=f"gateways that meet in {self._fleet!r} are connected, and this one meets "
+                f"others in {fleet!r}: start it on their machine, with the same TMPDIR"
+            )
+        self._fleet = fleet
+        socket = web.WebSocketResponse(heartbeat=self._heartbeat_s)
+        line = Line(request.headers.get(GATEWAY_FIELD, ""), socket)
+        self._lines.append(line)
+        sender = None
+        try:
+            await socket.prepare(request)
+            sender = asyncio.create_task(self._send(line))
+            log.info("gateway %s connected", line.gateway)
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    self._receive(line, DemandReport.from_json(message.json()))
+        finally:
+            if sender is not None:
+                sender.cancel()
+            self._gone(line)
+        return socket
+
+    async def _send(self, line: Line) -> None:
+        line.unsent.set()
+        while True:
+            await line.unsent.wait()
+            line.unsent.clear()
+            if self._known:
+                await line.socket.send_json(self._table.to_json())
+
+    def _renew(self, version: int, routes: tuple[Route, ...]) -> None:
+        self._table = RouteTable(version, routes)
+        for line in self._lines:
+            line.unsent.set()
+
+    def _receive(self, line: Line, report: DemandReport) -> None:
+        first, before = not self.connected, line.report
+        line.report = report
+        self._heard += 1
+        line.heard = self._heard
+        # What it says first it says before it has read anything here.
+        stale = before is None and self._known and report.version == self._table.version
+        if stale or report.version > self._table.version:
+            # It has served for an earlier control plane on this data; go on from its number.
+            self._renew(report.version + 1, self._table.routes)
+        if first:
+            self._came()
+        elif before is None:
+            message = f"gateway {line.gateway} serves too: {len(self._lines)} do now"
+            self.tell("GatewayJoined", message)
+        known = before.routes if before else {}
+        if before is None or before.version != report.version:
+            self._changed([*report.routes, *known, *(route.name for route in self._table.routes)])
+        else:
+            self._changed([name for name, d in report.routes.items() if known.get(name) != d])
+
+    def _gone(self, line: Line) -> None:
+        self._lines.remove(line)
+        log.warning("gateway %s disconnected", line.gateway)
+        if line.report is not None and self._lines:
+            self.tell(
+                "GatewayLeft",
+                f"gateway {line.gateway} is gone: the {len(self._lines)} left serve what it did; "
+                "start it again if it was not told to end",
+            )
+        self._changed([route.name for route in self._table.routes])

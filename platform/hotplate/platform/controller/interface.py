@@ -1,0 +1,66 @@
+"""What the API may ask of the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.platform.controller.rollout import Rollout
+from hotplate.platform.store.records import DemandRecord
+
+
+class ControllerFace(Protocol):
+    ready: asyncio.Event
+    """Set when deployments are looked after: they were all looked at, and a gateway
+    serves them."""
+
+    def poke(self, deployment_id: int) -> None:
+        """The store changed for this deployment: look again, now."""
+
+    async def outcome(self, deployment_id: int, timeout_s: float) -> None:
+        """Return when the roll-out asked for last has ended (any way), or after `timeout_s`."""
+
+    def rollout(self, deployment_id: int) -> Rollout:
+        """How the roll-out asked for last stands."""
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        """Replicas, demand and the last decision per service, as JSON (for status pages)."""
+
+    def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
+        """What deciders were told lately and is not written yet, the oldest first."""
+
+    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
+        """The last log lines per replica id; `replica` empty = all of the deployment's."""
+
+    def tokens_changed(self, organization_id: int) -> None:
+        """The organization's tokens are others: let callers in by them, now."""
+
+    def quotas_changed(self) -> None:
+        """The store's quotas are others: hold to them, now."""
+
+    async def admit(self, organization: str) -> None:
+        """Returns where it may have deployments beside those that there are. Raises Alone."""
+
+    def least(
+        self,
+        manifest: Mapping[str, Any],
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> Amounts:
+        """What the `min_replicas` of a bento's services in a deployment's config take."""
+
+    def notes(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        """Events of a deployment that gets this config: kinds and sentences.
+
+        Raises Invalid where a replica of one of its services could never run here.
+        """
+
+    def usage(self, organization: str) -> Amounts:
+        """What the organization's replicas have now, also those that end."""
+
+    def instance_types(self) -> Sequence[dict[str, Any]]:
+        """The instance types that this installation offers, as BentoCloud's JSON."""

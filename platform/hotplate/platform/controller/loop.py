@@ -1,0 +1,310 @@
+"""The loop that makes reality follow the store: when to look at which deployment.
+
+Level-triggered: every step looks at all of one deployment, so a missed event or a restart in
+the middle of anything costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from hotplate.autoscaler.sharing.allocation import Quota
+from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.deploy.engine import Engine, Replica
+from hotplate.deploy.errors import UnknownReplica
+from hotplate.platform.controller.gateways.route_links import Gateways
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.planning.instance_types import instance_types
+from hotplate.platform.controller.planning.routing import Addresses, public_name
+from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
+from hotplate.platform.controller.reconciler import Reconciler
+from hotplate.platform.controller.rollout import UNSEEN, Rollout, rollout_of
+from hotplate.platform.controller.scaling.allocations import usage
+from hotplate.platform.controller.scaling.prometheus import Prometheus
+from hotplate.platform.controller.scaling.query_watch import QueryWatch
+from hotplate.platform.controller.status_json import live_json
+from hotplate.platform.errors import Alone, StoreFailed
+from hotplate.platform.store.records import DemandRecord
+from hotplate.platform.store.store import Store
+
+log = logging.getLogger("hotplate.controller")
+
+RETRY_S = 1.0
+"""Pause after a step that failed for a reason of our own (disk full, database locked)."""
+UNREAD_TRIES = 5
+"""Failed steps after a start until the others' routes are no longer held back for one."""
+
+
+class Controller:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        rules: Rules,
+        addresses: Addresses,
+        metrics: ControllerMetrics,
+        prometheus: Prometheus | None = None,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._rules = rules
+        self._metrics = metrics
+        self._dirty: set[int] = set()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._quotas_stale = True
+        self.heed_quotas: Callable[[Mapping[str, Quota]], None] = lambda quotas: None
+        """Told the organizations' quotas whenever they were read."""
+        self._listed = False
+        """Whether every deployment of the store has been heard of."""
+        self._unknown: dict[int, int] = {}
+        """Failed steps per deployment not yet read: a route table without it would end it."""
+        self._unstated: set[int] = set()
+        """Deployments of which the engine has not been told yet what is wanted."""
+        self.gateways = Gateways(self._demand_changed, self._gateway_came)
+        self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
+        self._reconciler = Reconciler(
+            store, engine, self.gateways, rules, addresses, metrics, self._queries
+        )
+        self._tracked = self._reconciler.tracked
+        self._scaling = self._reconciler.scaling
+        self.ready = asyncio.Event()
+        """Set when every deployment has been looked at once and a gateway listens for all."""
+
+    # What the API asks ---------------------------------------------------------------------
+
+    def poke(self, deployment_id: int) -> None:
+        if tracked := self._tracked.get(deployment_id):
+            tracked.settled.clear()
+        self._reconciler.reread(deployment_id)
+        self._look_at(deployment_id)
+
+    def tokens_changed(self, organization_id: int) -> None:
+        for deployment_id, tracked in self._tracked.items():
+            if tracked.deployment.organization.id == organization_id:
+                self._reconciler.reread(deployment_id)
+                self._look_at(deployment_id)
+
+    def quotas_changed(self) -> None:
+        self._quotas_stale = True
+        self._wake.set()
+
+    async def admit(self, organization: str) -> None:
+        company = self._rules.company
+        if company.missing:
+            served = await self._store.run(self._store.served_organizations)
+            if why := company.refusal(organization, served):
+                raise Alone(why)
+            self.quotas_changed()  # of two that come at once, one gets no replica
+
+    def least(
+        self,
+        manifest: Mapping[str, Any],
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> Amounts:
+        return least_amounts(manifest, config, labels, self._rules)
+
+    def notes(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        return notes(manifest, config, self._rules)
+
+    def usage(self, organization: str) -> Amounts:
+        return usage(organization, self._engine.replicas())
+
+    async def outcome(self, deployment_id: int, timeout_s: float) -> None:
+        tracked = self._tracked.get(deployment_id) or await self._reconciler.load(deployment_id)
+        if tracked is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await tracked.settled.wait()
+
+    def rollout(self, deployment_id: int) -> Rollout:
+        tracked = self._tracked.get(deployment_id)
+        if tracked is None:
+            return UNSEEN
+        return rollout_of(tracked, tracked.mine(self._engine.replicas()))
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        tracked = self._tracked.get(deployment_id)
+        if tracked is None:
+            return {"services": [], "replicas": []}
+        return live_json(tracked, tracked.mine(self._engine.replicas()))
+
+    def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
+        tracked = self._tracked.get(deployment_id)
+        return () if tracked is None else tuple(tracked.demands.unwritten)
+
+    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
+        tracked = self._tracked.get(deployment_id)
+        mine = [r.id for r in tracked.mine(self._engine.replicas())] if tracked else []
+        if replica:
+            if tracked is None or replica not in (*mine, *tracked.seen):
+                raise UnknownReplica(
+                    f"The deployment has no replica {replica!r} now, nor had it lately."
+                )
+            return {replica: await self._engine.logs(replica, lines)}
+        if tracked is None:
+            return {}
+        found = {}
+        for name in mine or tracked.seen:
+            with suppress(UnknownReplica):
+                found[name] = await self._engine.logs(name, lines)
+        return found
+
+    def manifests(self) -> frozenset[str] | None:
+        """Manifests of all files that replicas use or would use; None while not all are known."""
+        return self._reconciler.manifests() if self._listed else None
+
+    def instance_types(self) -> Sequence[dict[str, Any]]:
+        return instance_types(self._rules.instance_types)
+
+    # The loop ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until cancelled. Replicas go on running then, and nobody waits for an outcome."""
+        try:
+            await self._engine.start()
+            for deployment in await self._store.run(self._store.wanted_deployments):
+                self._unknown[deployment.id] = 0
+                self._unstated.add(deployment.id)
+                self._look_at(deployment.id)
+            self._listed = True
+            async with asyncio.TaskGroup() as group:
+                await self._step_all()
+                group.create_task(self._watch_engine())
+                group.create_task(self._queries.run())
+                while self._unstated:  # however long it takes: what they have goes on
+                    await self._wait()
+                    await self._step_all()
+                await self._engine.settle()
+                while True:
+                    await self._wait()
+                    await self._step_all()
+        finally:
+            for tracked in self._tracked.values():
+                tracked.settled.set()
+
+    async def shutdown(self, drain_s: float) -> None:
+        """Let running requests end, at most `drain_s`, then stop every replica, for good."""
+        self._stopping = True
+        self.gateways.publish([])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(drain_s):
+                while self.gateways.connected and not all(
+                    self.gateways.idle(replica.id) for replica in self._engine.replicas()
+                ):
+                    self._wake.clear()
+                    await self._wake.wait()
+        await self._engine.stop_all()
+
+    async def _watch_engine(self) -> None:
+        before: dict[str, Replica] = {}
+        while True:
+            await self._engine.changed()
+            after = {replica.id: replica for replica in self._engine.replicas()}
+            differing = [
+                (after.get(name) or before[name]).key
+                for name in {*before, *after}
+                if before.get(name) != after.get(name)
+            ]
+            before = after
+            self._metrics.count(list(after.values()))
+            for deployment_id in self._reconciler.granting.waiting():
+                self._look_at(deployment_id)
+            for deployment_id, tracked in self._tracked.items():
+                if any(tracked.owns(key) for key in differing):
+                    self._look_at(deployment_id)
+
+    def _demand_changed(self, routes: Sequence[str]) -> None:
+        if self.gateways.in_force:
+            self.ready.set()
+        prefixes = {route.split("@")[0] for route in routes}
+        for deployment_id, tracked in self._tracked.items():
+            # What drains is looked at too: its route may be gone from the report by now.
+            if public_name(tracked.deployment) in prefixes or tracked.draining:
+                self._look_at(deployment_id)
+        self._wake.set()
+
+    def _gateway_came(self) -> None:
+        self._scaling.gateway_restarted(asyncio.get_running_loop().time())
+
+    def _look_at(self, deployment_id: int) -> None:
+        self._reconciler.heard_of(deployment_id)
+        self._dirty.add(deployment_id)
+        self._wake.set()
+
+    async def _wait(self) -> None:
+        now = asyncio.get_running_loop().time()
+        times = [t.next_at for t in self._tracked.values() if t.next_at is not None]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(times) - now) if times else None):
+                await self._wake.wait()
+        self._wake.clear()
+        now = asyncio.get_running_loop().time()
+        due = [i for i, t in self._tracked.items() if t.next_at is not None and t.next_at <= now]
+        self._dirty.update(due)
+
+    async def _step_all(self) -> None:
+        if self._quotas_stale and not await self._limit():
+            return
+        dirty, self._dirty = self._dirty, set()
+        if self._stopping:
+            return
+        todo, foreseen = sorted(dirty), False
+        for number, deployment_id in enumerate(todo):
+            foreseen = foreseen or self._reconciler.foresee(todo[number:])
+            try:
+                await self._reconciler.step(deployment_id)
+                self._unknown.pop(deployment_id, None)
+                self._unstated.discard(deployment_id)
+            except Exception as error:
+                # One deployment's trouble must not stop the others: it is tried again.
+                tries = self._unknown.pop(deployment_id, UNREAD_TRIES) + 1
+                if tries < UNREAD_TRIES:
+                    self._unknown[deployment_id] = tries
+                # A full disk is an operator's to cure: the sentence says so, a traceback would not.
+                log.error(
+                    "deployment %s: this step failed and will be repeated: %s",
+                    deployment_id,
+                    error,
+                    exc_info=not isinstance(error, StoreFailed),
+                )
+                asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
+            self._reconciler.route(deployment_id)
+        for deployment_id in self._reconciler.granting.affected():
+            self._look_at(deployment_id)
+        self._publish()
+
+    async def _limit(self) -> bool:
+        """Hold to the quotas as the store has them now, and to what there is. Without knowing them
+        nothing may be started.
+        """
+        self._quotas_stale = False
+        company = self._rules.company
+        try:
+            quotas = await self._store.run(self._store.quotas)
+            if company.missing:
+                served = await self._store.run(self._store.served_organizations)
+                quotas = dict(company.limited(quotas, served))
+        except StoreFailed as error:
+            log.error("the quotas cannot be read: %s", error)
+            asyncio.get_running_loop().call_later(RETRY_S, self.quotas_changed)
+            self._quotas_stale = True
+            return False
+        nodes = [node.in_all for node in self._engine.capacity().values()]
+        self._reconciler.granting.limit(quotas, nodes)
+        self.heed_quotas(quotas)
+        return True
+
+    def _publish(self) -> None:
+        if self._unknown:
+            return
+        routes = [route for tracked in self._tracked.values() for route in tracked.routes]
+        self.gateways.publish(sorted(routes, key=lambda route: route.name))

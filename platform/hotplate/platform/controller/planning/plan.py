@@ -1,0 +1,222 @@
+"""What to do next for one deployment; pure.
+
+A `Situation` goes in (what is wanted, what there is, what the gateway says), a `Plan` comes out.
+Applying a plan and planning again ends in a plan that changes nothing, so the controller may
+stop and start at any point between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.planning.messages import counted
+from hotplate.platform.controller.planning.observed import Situation, Verdict
+from hotplate.platform.controller.planning.status import status_of
+from hotplate.platform.controller.planning.workloads import Service, called_by
+from hotplate.platform.spec.annotations import binary_of
+from hotplate.platform.store.records import Outcome, Revision, Wanted
+
+START_ATTEMPTS = 3
+"""Crashes before it was ever ready after which a revision has failed (a deterministic error
+repeats at once; a passing one, such as a slow download, gets two more tries)."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    key: WorkloadKey
+    count: int
+    remove: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Plan:
+    scales: tuple[Scale, ...]
+    draining: frozenset[str]
+    status: str
+    reason: str
+    verdict: Verdict | None = None
+    gone: bool = False
+    """Nothing is left of a deleted deployment: forget it."""
+    targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
+
+
+def plan(situation: Situation) -> Plan:
+    """The next step for a deployment, with the status that the client should see meanwhile."""
+    deployment = situation.deployment
+    if deployment.wanted is not Wanted.RUNNING:
+        return _torn_down(situation)
+    verdict = _verdict(situation)
+    wishes = _targets(situation, verdict)
+    targets = {key: situation.most(key, count) for key, count in wishes.items()}
+    scales, draining = _steps(situation, targets)
+    status, reason = status_of(situation, verdict, wishes)
+    return Plan(scales, draining, status, reason, verdict, targets=targets)
+
+
+def wanted(situation: Situation) -> dict[WorkloadKey, int]:
+    """How many replicas of each workload there should be, if nobody else wanted any."""
+    if situation.deployment.wanted is not Wanted.RUNNING:
+        return {}
+    return _targets(situation, _verdict(situation))
+
+
+def held_by(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> dict[WorkloadKey, int]:
+    """What each workload has already. A new revision takes over what it wants of what there is of
+    the one that serves, until that is gone: at a full quota it could not start else."""
+    held = {
+        key: sum(replica.id not in situation.draining for replica in situation.of(key))
+        for key in wishes
+    }
+    latest, serving = situation.deployment.latest, situation.deployment.serving
+    for key, count in wishes.items():
+        if serving is None or key.revision != latest.number or serving.number == latest.number:
+            continue
+        before = replace(key, revision=serving.number)
+        passed = max(0, min(len(situation.of(before)), count - held[key]))
+        held[key] += passed
+        held[before] = max(0, held.get(before, 0) - passed)
+    return held
+
+
+def _torn_down(situation: Situation) -> Plan:
+    scales, draining = _steps(situation, {})
+    left = len(situation.replicas)
+    deleted = situation.deployment.wanted is Wanted.DELETED
+    if left:
+        return Plan(scales, draining, "terminating", f"{counted(left)} finishing requests")
+    return Plan(scales, draining, "terminated", "it was terminated", gone=deleted)
+
+
+def _verdict(situation: Situation) -> Verdict | None:
+    """Whether a roll-out has ended now: its revision stands or has failed."""
+    latest = situation.deployment.latest
+    if latest.outcome is not Outcome.DEPLOYING:
+        return None
+    services = situation.services[latest.number]
+    for service in services:
+        for replica in situation.of(service.workload.key):
+            if verdict := _given_up(replica, service, situation.now):
+                return verdict
+    if all(_stands(situation, service) for service in services):
+        return Verdict(Outcome.READY, "every service has a replica that answers")
+    return None
+
+
+def _given_up(replica: Replica, service: Service, now: float) -> Verdict | None:
+    if replica.ready_at is not None:
+        return None
+    reason = f"service '{service.name}' cannot start: {replica.reason}"
+    if replica.state is ReplicaState.FAILED:
+        return Verdict(Outcome.FAILED, reason, replica.log_tail)
+    attempts = ended_attempts(replica)
+    late = attempts > 0 and now - replica.created_at > service.workload.cold_start_timeout_s
+    if attempts < START_ATTEMPTS and not late:
+        return None
+    return Verdict(Outcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
+
+
+def ended_attempts(replica: Replica) -> int:
+    """How often a replica has ended by itself."""
+    return replica.restarts + (replica.state in (ReplicaState.BACKOFF, ReplicaState.FAILED))
+
+
+def _stands(situation: Situation, service: Service) -> bool:
+    """Enough replicas answer: all that fit of those asked for, one at least."""
+    replicas = situation.of(service.workload.key)
+    ready = sum(r.state is ReplicaState.READY for r in replicas)
+    waiting = sum(r.state is ReplicaState.PENDING for r in replicas)
+    size = situation.most(service.workload.key, _rollout_size(situation, service))
+    return ready >= max(1, size - waiting)
+
+
+def _rollout_size(situation: Situation, service: Service) -> int:
+    """As many as the revision that serves now wants, one at least: it proves that it can start."""
+    serving = situation.deployment.serving
+    key = service.workload.key
+    alike = 0
+    if serving is not None:
+        old = WorkloadKey(key.organization, key.deployment, serving.number, key.service)
+        alike = min(situation.desired.get(old, 0), service.policy.max_replicas)
+    switched = service.workload.entry and binary_of(situation.deployment.labels) is not None
+    return max(1, 0 if switched else service.policy.min_replicas, alike)
+
+
+def _targets(situation: Situation, verdict: Verdict | None) -> dict[WorkloadKey, int]:
+    deployment = situation.deployment
+    latest, serving = deployment.latest, deployment.serving
+    targets: dict[WorkloadKey, int] = {}
+    for revision in _kept(latest, serving):
+        services = situation.services[revision.number]
+        wishes = {s.name: situation.desired.get(s.workload.key, 0) for s in services}
+        if revision == latest and latest.outcome is Outcome.DEPLOYING:
+            if verdict is not None and verdict.outcome is Outcome.FAILED:
+                wishes = {}
+            else:
+                wishes = {s.name: _rollout_size(situation, s) for s in services}
+        elif revision == latest and latest.outcome is Outcome.FAILED:
+            wishes = {}
+        # What a running service calls is up whenever it is, so that they start side by side.
+        for name in called_by(services, _any_of(wishes)):
+            wishes[name] = max(1, wishes.get(name, 0))
+        targets |= {s.workload.key: wishes.get(s.name, 0) for s in services}
+    return targets
+
+
+def _kept(latest: Revision, serving: Revision | None) -> Iterable[Revision]:
+    yield latest
+    if serving is not None and serving.number != latest.number:
+        yield serving
+
+
+def _steps(
+    situation: Situation, targets: Mapping[WorkloadKey, int]
+) -> tuple[tuple[Scale, ...], frozenset[str]]:
+    """Scale every workload towards its target; what serves is drained before it is removed."""
+    scales: list[Scale] = []
+    draining: set[str] = set()
+    keys = sorted({*targets, *situation.told, *(replica.key for replica in situation.replicas)})
+    called = _called(situation)
+    for key in keys:
+        live = [r for r in situation.of(key) if r.state is not ReplicaState.STOPPING]
+        kept = max(targets.get(key, 0), key in called)
+        victims = _victims(live, len(live) - kept, situation)
+        drained = {v.id for v in victims if not _serves(v) or v.id in situation.idle}
+        draining |= {v.id for v in victims} - drained
+        scales.append(
+            Scale(key, max(targets.get(key, 0), len(live) - len(drained)), frozenset(drained))
+        )
+    return tuple(scales), frozenset(draining)
+
+
+def _called(situation: Situation) -> set[WorkloadKey]:
+    """What replicas that serve may still call, also those that drain: it goes after them."""
+    called = set()
+    for services in situation.services.values():
+        keys = {service.name: service.workload.key for service in services}
+        serving = {s.name: sum(map(_serves, situation.of(s.workload.key))) for s in services}
+        called |= {keys[name] for name in called_by(services, _any_of(serving))}
+    return called
+
+
+def _any_of(counts: Mapping[str, int]) -> list[str]:
+    return [name for name, count in counts.items() if count > 0]
+
+
+def _victims(live: Sequence[Replica], excess: int, situation: Situation) -> list[Replica]:
+    """Who goes: first what does not answer, then who has nothing to do, so that nobody waits for a
+    busy one's end while an idle one is there; then who drains already, has least to do, is younger.
+    """
+
+    def order(replica: Replica) -> tuple[int, bool, bool, int, float, str]:
+        busy = situation.busy.get(replica.id, 0)
+        stays = replica.id not in situation.draining
+        rank = ENDS_FIRST.index(replica.state)
+        return rank, busy > 0, stays, busy, -replica.created_at, replica.id
+
+    return sorted(live, key=order)[: max(0, excess)]
+
+
+def _serves(replica: Replica) -> bool:
+    return replica.state in (ReplicaState.READY, ReplicaState.UNREADY)

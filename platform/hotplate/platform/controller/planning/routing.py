@@ -1,0 +1,237 @@
+"""The route table for the gateways; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.controller.planning.messages import to_callers, without_folders
+from hotplate.platform.controller.planning.slot_counts import SlotSource
+from hotplate.platform.controller.planning.status import NO_REQUESTS
+from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
+from hotplate.platform.spec.label_settings import LabelSettings
+from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.serving.gateway.admission.cors import Cors
+from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
+from hotplate.serving.replica.ready_path import ready_path
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where gateways listen."""
+
+    public_host: str
+    dependency_host: str = "127.0.0.1"
+    tls_certificate: str = ""
+    """PEM file for what the public calls; empty = plain HTTP."""
+    tls_key: str = ""
+
+
+def public_name(deployment: Deployment) -> str:
+    return f"{deployment.organization.name}/{deployment.name}"
+
+
+def answering(deployment: Deployment) -> Revision:
+    """The revision that requests are for: the one that serves, else the one that is coming."""
+    return deployment.serving or deployment.latest
+
+
+def routes_of(
+    deployment: Deployment,
+    services: Mapping[int, Sequence[Service]],
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+    tokens: tuple[str, ...],
+    addresses: Addresses,
+    slots: SlotSource,
+) -> list[Route]:
+    """The public route of a deployment, one for its tasks where they have slots of their own, and
+    one per service that others call.
+
+    `services` are those per revision number, also of a revision on its way out: its last requests
+    call what they have always called. A service gets requests once all that it calls can answer.
+    """
+    routes = []
+    revision = answering(deployment)
+    asked = LabelSettings.of(deployment.labels)
+    for number, members in services.items():
+        for service in members:
+            there = _reachable(service, members, replicas, draining)
+            if not service.workload.entry:
+                routes.append(_dependency(service, there, draining, addresses, slots))
+            elif number == revision.number:
+                public = _public(
+                    deployment, revision, service, there, draining, tokens, addresses, slots
+                )
+                routes += [public, *_tasks(public, slots.of(service).tasks)]
+    return [
+        replace(
+            route,
+            waits_for="" if any(not r.draining for r in route.replicas) else _waits_for(deployment),
+            may_run_twice=asked.may_run_twice,
+            priority_header=asked.priority_header and not route.internal,
+            organization_header="" if route.internal else asked.organization_header,
+        )
+        for route in routes
+    ]
+
+
+def _public(
+    deployment: Deployment,
+    revision: Revision,
+    service: Service,
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+    tokens: tuple[str, ...],
+    addresses: Addresses,
+    slots: SlotSource,
+) -> Route:
+    name = service.workload.key.service
+    served = deployment.serving is not None
+    mine = [
+        r
+        for r in replicas
+        if r.key.service == name
+        and (r.id in draining or (served and r.key.revision == revision.number))
+    ]
+    closed = bool(revision.config.get("access_authorization"))
+    config = service.workload.config
+    rules = (config.get("http") or {}).get("cors") or {}
+    return Route(
+        name=public_name(deployment),
+        host=addresses.public_host,
+        port=deployment.port,
+        replicas=_replica_routes(service, mine, draining, slots),
+        slots_from=slots.of(service).source_told,
+        timeout_s=service.timeout_s,
+        hold_limit_s=service.workload.cold_start_timeout_s,
+        schema=_schema(revision),
+        ready_path=ready_path(config),
+        tasks=task_paths(revision.bento.manifest),
+        tasks_apart=slots.of(service).tasks > 0,
+        cors=_cors(rules, closed),
+        cors_in_replica=bool(rules.get("enabled") and rules.get(ORIGIN_PATTERN)),
+        token_digests=tokens if closed else None,
+        refuse=_refusal(deployment),
+        tls_certificate=addresses.tls_certificate,
+        tls_key=addresses.tls_key,
+    )
+
+
+def _dependency(
+    service: Service,
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+    addresses: Addresses,
+    slots: SlotSource,
+) -> Route:
+    key = service.workload.key
+    mine = [r for r in replicas if r.key == key]
+    return Route(
+        name=str(key),
+        host=addresses.dependency_host,
+        port=service.port,
+        replicas=_replica_routes(service, mine, draining, slots),
+        slots_from=slots.of(service).source_told,
+        timeout_s=service.timeout_s,
+        hold_limit_s=service.workload.cold_start_timeout_s,
+        internal=True,
+        secret_digest=_digest(service.secret),
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest() if secret else ""
+
+
+def _reachable(
+    service: Service,
+    members: Sequence[Service],
+    replicas: Sequence[Replica],
+    draining: frozenset[str],
+) -> list[Replica]:
+    """Those that answer; while nothing of a service does that this one calls, or of one that those
+    call, only those that drain.
+
+    Sent on before, a request would wait inside, with a slot taken and its time running.
+    """
+    answering = [r for r in replicas if r.state is ReplicaState.READY and r.address]
+    open_keys = {r.key for r in answering if r.id not in draining}
+    called = called_by(members, [service.name])
+    if all(s.workload.key in open_keys for s in members if s.name in called):
+        return answering
+    return [r for r in answering if r.id in draining]
+
+
+def _tasks(public: Route, slots: int) -> list[Route]:
+    """Where a deployment's kept tasks wait for slots of their own; nobody calls it."""
+    if not slots:
+        return []
+    replicas = tuple(replace(r, concurrency=slots, learns=False, least=1) for r in public.replicas)
+    name = public.name + TASKS
+    apart = replace(public, name=name, replicas=replicas, slots_from="of their own for tasks")
+    return [replace(apart, host="", port=0, schema="", tasks=(), tasks_apart=False)]
+
+
+def _replica_routes(
+    service: Service, replicas: Sequence[Replica], draining: frozenset[str], slots: SlotSource
+) -> tuple[ReplicaRoute, ...]:
+    found = slots.of(service)
+    return tuple(
+        ReplicaRoute(
+            r.id,
+            r.address,
+            slots.begins(r, service),
+            draining=r.id in draining,
+            worker=True,
+            learns=found.learns,
+            least=found.least,
+        )
+        for r in sorted(replicas, key=lambda r: r.id)
+    )
+
+
+ORIGIN_PATTERN = "access_control_allow_origin_regex"
+
+
+def _cors(rules: Mapping[str, Any], closed: bool) -> Cors | None:
+    """BentoML's `http.cors`. A closed deployment's pages may send the token, which is ours."""
+    if not rules.get("enabled") or rules.get(ORIGIN_PATTERN):
+        return None
+
+    def listed(name: str) -> tuple[str, ...]:
+        value = rules.get(f"access_control_{name}") or ()
+        return (value,) if isinstance(value, str) else tuple(value)
+
+    return Cors(
+        allow_origins=listed("allow_origins"),
+        allow_credentials=bool(rules.get("access_control_allow_credentials")),
+        allow_methods=listed("allow_methods") or Cors.allow_methods,
+        allow_headers=(*listed("allow_headers"), *(("Authorization",) if closed else ())),
+        expose_headers=listed("expose_headers"),
+        max_age_s=int(rules.get("access_control_max_age") or Cors.max_age_s),
+    )
+
+
+def _schema(revision: Revision) -> str:
+    schema = revision.bento.manifest.get("schema")
+    return json.dumps(schema) if schema else ""
+
+
+def _waits_for(deployment: Deployment) -> str:
+    """Why nothing is ready, once somebody has asked for it."""
+    return "" if deployment.reason == NO_REQUESTS else to_callers(deployment.reason)
+
+
+def _refusal(deployment: Deployment) -> str:
+    if deployment.wanted is not Wanted.RUNNING:
+        name = deployment.name
+        return f"deployment '{name}' is terminated; start it with: bentoml deployment update {name}"
+    if deployment.serving is None and deployment.latest.outcome is Outcome.FAILED:
+        reason = without_folders(deployment.latest.reason)
+        return f"deployment '{deployment.name}' has failed: {reason}"
+    return ""

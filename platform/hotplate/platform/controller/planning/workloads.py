@@ -1,0 +1,251 @@
+"""From a stored revision to the workloads that its services need; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hotplate.autoscaler.policy import Policy
+from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
+from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
+from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
+from hotplate.platform.controller.planning.ceiling import Ceiling
+from hotplate.platform.controller.planning.instance_types import named
+from hotplate.platform.controller.planning.tenancy import APART, Company
+from hotplate.platform.errors import Invalid
+from hotplate.platform.spec.annotations import binary_of
+from hotplate.platform.spec.bento_manifest import entry_service
+from hotplate.platform.store.records import Artifact, Deployment, Revision
+from hotplate.serving.replica.inside.patches.siblings import calling_url
+from hotplate.serving.replica.slots import slots
+from hotplate.serving.replica.variables import cloud_variables
+
+
+@dataclass(frozen=True)
+class Service:
+    """One service of a revision: what runs, how it scales, who needs it."""
+
+    workload: Workload
+    policy: Policy
+    needs: tuple[str, ...]
+    """Names of the services of the same bento that it calls."""
+    timeout_s: float
+    has_tasks: bool = False
+    """The platform keeps tasks of it."""
+    port: int = 0
+    """The gateway's, for those that call it; 0 = nobody but the public does."""
+    secret: str = field(default="", repr=False)
+    """What those that call it prove themselves with."""
+
+    @property
+    def name(self) -> str:
+        return self.workload.key.service
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How fields of a bento become amounts; given by the composition root."""
+
+    resources: Callable[[Mapping[str, Any]], Resources]
+    policy: Callable[[Mapping[str, Any], int], Policy]
+    instance_types: Mapping[str, Resources]
+    ceiling: Ceiling
+    """The most that one replica can have."""
+    company: Company = APART
+    """Who may be served beside whom."""
+    dependency_host: str = "127.0.0.1"
+    namespace: str = "default"
+    """What the API calls `kube_namespace`."""
+    url: Callable[[Deployment], str] = lambda deployment: f"http://localhost:{deployment.port}"
+    """Where its callers reach a deployment."""
+    secret: Callable[[Revision], str] = lambda revision: ""
+    """What services of a revision prove to each other's gateway with."""
+
+
+def services_of(
+    deployment: Deployment, revision: Revision, models: Sequence[Artifact], rules: Rules
+) -> tuple[Service, ...]:
+    """The services of a revision, the entry service first."""
+    manifest = revision.bento.manifest
+    entry = entry_service(manifest)
+    return tuple(
+        _service(deployment, revision, models, rules, described=item, entry=item["name"] == entry)
+        for item in _described(manifest)
+    )
+
+
+def _described(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """A bento's services, the entry service first; of one without any, what runs as it."""
+    entry = entry_service(manifest)
+    named = [service for service in manifest.get("services") or () if service.get("name")]
+    return sorted(named, key=lambda service: service["name"] != entry) or [{"name": entry}]
+
+
+def called_by(services: Sequence[Service], callers: Iterable[str]) -> set[str]:
+    """Names of the services that these call, and those call in turn."""
+    needs = {service.name: service.needs for service in services}
+    called: set[str] = set()
+    pending = list(callers)
+    while pending:
+        for needed in needs.get(pending.pop(), ()):
+            if needed not in called:
+                called.add(needed)
+                pending.append(needed)
+    return called
+
+
+def _service(
+    deployment: Deployment,
+    revision: Revision,
+    models: Sequence[Artifact],
+    rules: Rules,
+    *,
+    described: Mapping[str, Any],
+    entry: bool,
+) -> Service:
+    name = described["name"]
+    asked = _asked(revision, name)
+    overrides = asked.get("config_overrides") or {}
+    config = merged(described.get("config") or {}, overrides)
+    has_tasks = entry and bool(task_paths(revision.bento.manifest))
+    needs = tuple(
+        dependency["service"]
+        for dependency in described.get("dependencies") or ()
+        if dependency.get("service")
+    )
+    secret = rules.secret(revision)
+    timeout_s = float((config.get("traffic") or {}).get("timeout") or 60)
+    workload = Workload(
+        key=WorkloadKey(deployment.organization.name, deployment.name, revision.number, name),
+        bento_name=revision.bento.repository.name,
+        bento_version=revision.bento.version,
+        bento_manifest=revision.bento.files,
+        models=tuple(Model(m.repository.name, m.version, m.files) for m in models if m.files),
+        entry=entry,
+        env=_env(revision, asked, entry),
+        cloud=cloud_variables(deployment.name, rules.namespace, rules.url(deployment)),
+        config_overrides=overrides,
+        config=config,
+        depends={n: calling_url(rules.dependency_host, revision.ports[n], secret) for n in needs},
+        resources=rules.ceiling.cap(_resources(asked, config, rules)),
+        request_timeout_s=timeout_s,
+        **_limits(asked, config),
+    )
+    return Service(
+        workload,
+        rules.policy(asked.get("scaling") or {}, slots(config, has_tasks).number),
+        needs,
+        timeout_s,
+        has_tasks=has_tasks,
+        port=0 if entry else revision.ports[name],
+        secret=secret,
+    )
+
+
+def _asked(revision: Revision, service: str) -> Mapping[str, Any]:
+    """What the deployment says of a service; one it does not name scales like the entry service."""
+    said: Mapping[str, Any] = revision.config.get("services") or {}
+    if service in said:
+        return said[service] or {}
+    like = said.get(entry_service(revision.bento.manifest)) or {}
+    return {"scaling": like.get("scaling")}
+
+
+def least_amounts(
+    manifest: Mapping[str, Any],
+    config: Mapping[str, Any],
+    labels: Sequence[Mapping[str, str]],
+    rules: Rules,
+) -> Amounts:
+    """What the `min_replicas` of a revision's services take together.
+
+    Where queries decide, the entry service may have none, whatever is written there.
+    """
+    added = NOTHING
+    switched = entry_service(manifest) if binary_of(labels) else ""
+    for name, asked, resources in _sizes(manifest, config, rules):
+        if name != switched:
+            least = (asked.get("scaling") or {}).get("min_replicas") or 0
+            added = added.plus(amounts_of(rules.ceiling.cap(resources)), least)
+    return added
+
+
+def notes(
+    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
+) -> list[tuple[str, str]]:
+    """What is to be told of a revision's services: kinds of event, and sentences.
+
+    Raises Invalid where a replica of one could never run.
+    """
+    told = []
+    for name, asked, resources in _sizes(manifest, config, rules):
+        if why := rules.ceiling.refusal(resources, rules.instance_types):
+            field = "instance_type" if asked.get("instance_type") else "config.resources"
+            raise Invalid(f"services.{name}.{field}: {why}")
+        if capped := rules.ceiling.capped(resources):
+            told.append(("CpusCapped", f"service {name!r} {capped}"))
+    return told
+
+
+def _sizes(
+    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
+) -> Iterator[tuple[str, Mapping[str, Any], Resources]]:
+    """Per service: its name, what the deployment says of it, what one replica asks for."""
+    said: Mapping[str, Any] = config.get("services") or {}
+    for item in _described(manifest):
+        asked = said.get(item["name"]) or {}
+        settings = merged(item.get("config") or {}, asked.get("config_overrides") or {})
+        yield item["name"], asked, _resources(asked, settings, rules)
+
+
+def amounts_of(resources: Resources) -> Amounts:
+    """What one replica counts for: memory as its place does, no CPU where it asks for none."""
+    memory_bytes = resources.memory_bytes or DEFAULT_MEMORY_BYTES
+    return Amounts(resources.gpus, resources.cpus, memory_bytes, replicas=1)
+
+
+def task_paths(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The paths of the entry service's tasks; nothing is known of the others'."""
+    routes = (manifest.get("schema") or {}).get("routes") or ()
+    return tuple(route["route"] for route in routes if route.get("is_task"))
+
+
+def _env(revision: Revision, asked: Mapping[str, Any], entry: bool) -> dict[str, str]:
+    """Author's defaults (known for the entry service only) < deployment's < service's."""
+    env: dict[str, str] = {}
+    authored = revision.bento.manifest.get("envs") if entry else ()
+    for item in (
+        *(authored or ()),
+        *(revision.config.get("envs") or ()),
+        *(asked.get("envs") or ()),
+    ):
+        if item.get("stage") != "build" and item.get("value"):
+            env[item["name"]] = str(item["value"])
+    return env
+
+
+def _resources(asked: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Resources:
+    if instance_type := asked.get("instance_type"):
+        return rules.instance_types.get(instance_type) or named(instance_type)
+    return rules.resources(config)
+
+
+def _limits(asked: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if timeout_s := asked.get("cold_start_timeout"):
+        limits["cold_start_timeout_s"] = float(timeout_s)
+    if isinstance(workers := config.get("workers"), int):
+        limits["workers"] = workers
+    return limits
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings laid over each other; lists and values are replaced."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            value = merged(under, value)
+        result[key] = value
+    return result

@@ -1,0 +1,39 @@
+"""What a deployment asks for, of all that there is for all deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hotplate.autoscaler.sharing.allocation import Ask
+from hotplate.deploy.engine import WorkloadKey
+from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.planning.observed import Situation
+from hotplate.platform.controller.planning.plan import held_by, wanted
+from hotplate.platform.controller.planning.workloads import amounts_of
+from hotplate.platform.controller.scaling.deciders import Wish
+from hotplate.platform.spec.label_settings import LabelSettings
+
+
+def asks(tracked: Tracked, situation: Situation, wishes: Iterable[Wish]) -> list[Ask[WorkloadKey]]:
+    """One for each workload that is to have replicas, as the situation and the wishes have it."""
+    deployment = situation.deployment
+    serving = deployment.serving
+    replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
+    priority = LabelSettings.of(deployment.labels).priority
+    kept = {wish.key: wish.decision.kept for wish in wishes}
+    counts = wanted(situation)
+    held = held_by(situation, counts)
+    return [
+        Ask(
+            key,
+            key.organization,
+            amounts_of(service.workload.resources),
+            count,
+            kept=min(count, kept.get(key, 0)),
+            held=held[key],
+            priority=priority,
+            replacing=key.revision == replacing,
+        )
+        for key, count in counts.items()
+        if (service := tracked.find(key))
+    ]

@@ -1,0 +1,157 @@
+"""Who may have how many replicas: shares of what there is, and quotas that nothing exceeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Ask, Grant, Quota
+from hotplate.autoscaler.sharing.allocator import Shares
+from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, said
+from hotplate.deploy.engine import Replica, ReplicaState, Resources, Workload, WorkloadKey
+from hotplate.platform.controller.planning.workloads import amounts_of
+
+_ROUNDING = 1e-9
+
+
+class Granting:
+    """Two things bound a workload: its share of everything (`Shares`), which says what it should
+    have, and its organization's quota beside all that still exists, which says what it may have
+    now. What drains or is being stopped counts until it is gone, and so does what the engine was
+    told to make and has not made yet: so no race exceeds a quota.
+    """
+
+    def __init__(self) -> None:
+        self._shares = Shares[WorkloadKey]()
+        self._quotas: Mapping[str, Quota] = {}
+        self._owners: dict[WorkloadKey, int] = {}
+        self._asking: dict[int, set[WorkloadKey]] = {}
+        self._told: dict[WorkloadKey, tuple[int, Amounts]] = {}
+        """How many replicas the engine was told to have, and what each takes."""
+        self._waiting: set[int] = set()
+        """Deployments that wait for others' replicas to be gone."""
+
+    def limit(self, quotas: Mapping[str, Quota], nodes: Iterable[Resources]) -> None:
+        """From now on organizations may have this, and these nodes are there."""
+        self._quotas = quotas
+        there = NOTHING
+        for node in nodes:
+            there = there.plus(Amounts(node.gpus, node.cpus, node.memory_bytes))
+        self._shares.limit(quotas, there._replace(replicas=math.inf))
+
+    @property
+    def scarce(self) -> bool:
+        """Whether more is wished for than there may be."""
+        return self._shares.scarce
+
+    def state(self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]]) -> None:
+        """A deployment asks for this, and for nothing else."""
+        keys = {ask.key for ask in asks}
+        for key in self._asking.pop(deployment_id, set()) - keys:
+            self._shares.withdraw(key)
+            del self._owners[key]
+        if keys:
+            self._asking[deployment_id] = keys
+        for ask in asks:
+            self._shares.state(ask)
+            self._owners[ask.key] = deployment_id
+
+    def share(self) -> None:
+        """Once all that have their turn have stated what they ask for: what there is for each."""
+        self._shares.settle()
+
+    def grant(
+        self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]], replicas: Sequence[Replica]
+    ) -> dict[WorkloadKey, Grant]:
+        """What the workloads of a deployment get, which asks for nothing else. `replicas` are all
+        that exist, of every organization.
+        """
+        self.state(deployment_id, asks)
+        granted = {ask.key: self._shares.grant(ask.key) for ask in asks}
+        return granted | self._held_up(deployment_id, asks, granted, replicas)
+
+    def told(self, workload: Workload, count: int) -> None:
+        """The engine was told to have so many replicas of it."""
+        if count:
+            self._told[workload.key] = count, amounts_of(workload.resources)
+        else:
+            self._told.pop(workload.key, None)
+
+    def ordered(self) -> set[WorkloadKey]:
+        """Workloads that the engine was told to have replicas of: it may be about to make some."""
+        return set(self._told)
+
+    def affected(self) -> set[int]:
+        """Deployments that get another number than they were told, because of others."""
+        return {self._owners[key] for key in self._shares.affected() if key in self._owners}
+
+    def waiting(self) -> Collection[int]:
+        """Deployments to look at when a replica is gone."""
+        return self._waiting
+
+    def _held_up(
+        self,
+        deployment_id: int,
+        asks: Sequence[Ask[WorkloadKey]],
+        granted: Mapping[WorkloadKey, Grant],
+        replicas: Sequence[Replica],
+    ) -> dict[WorkloadKey, Grant]:
+        """Grants that are smaller for now: the quota is still used by what is on its way out."""
+        self._waiting.discard(deployment_id)
+        held_up: dict[WorkloadKey, Grant] = {}
+        limits = {ask.organization: self._quotas.get(ask.organization, NO_QUOTA) for ask in asks}
+        for name, quota in limits.items():
+            if quota.limit == NO_QUOTA.limit:
+                continue
+            mine = [replica for replica in replicas if replica.key.organization == name]
+            used = self._used(name, mine)
+            for ask in asks:
+                live = sum(r.key == ask.key and _lives(r) for r in mine)
+                have = max(live, self._told.get(ask.key, (0, NOTHING))[0])
+                more = granted[ask.key].replicas - have
+                fit, scarcest = _fitting(ask.each, used, quota.limit)
+                if more > fit:
+                    why = (
+                        f"{have + fit} of {ask.wanted} granted now: organization '{name}' uses "
+                        f"{said(scarcest, used[scarcest])} of a quota of "
+                        f"{said(scarcest, quota.limit[scarcest])} until what ends is gone"
+                    )
+                    held_up[ask.key] = Grant(have + fit, why, "quota")
+                    self._waiting.add(deployment_id)
+                used = used.plus(ask.each, max(0, min(more, fit)))
+        return held_up
+
+    def _used(self, organization: str, replicas: Sequence[Replica]) -> Amounts:
+        """What its replicas have, and those that the engine is about to make."""
+        used, live = NOTHING, dict[WorkloadKey, int]()
+        for replica in replicas:
+            used = used.plus(amounts_of(replica.resources))
+            live[replica.key] = live.get(replica.key, 0) + _lives(replica)
+        for key, (count, each) in self._told.items():
+            if key.organization == organization:
+                used = used.plus(each, max(0, count - live.get(key, 0)))
+        return used
+
+
+def usage(organization: str, replicas: Iterable[Replica]) -> Amounts:
+    """What the organization's replicas have, also those that are being stopped."""
+    used = NOTHING
+    for replica in replicas:
+        if replica.key.organization == organization:
+            used = used.plus(amounts_of(replica.resources))
+    return used
+
+
+def _lives(replica: Replica) -> bool:
+    return replica.state is not ReplicaState.STOPPING
+
+
+def _fitting(each: Amounts, used: Amounts, limit: Amounts) -> tuple[int, int]:
+    """How many more fit, and the resource that allows no more."""
+    rooms = [
+        (math.floor((most - taken) / need + _ROUNDING), dimension)
+        for dimension, (need, taken, most) in enumerate(zip(each, used, limit, strict=True))
+        if need and most < math.inf
+    ]
+    fit, dimension = min(rooms, default=(1 << 31, 0))
+    return max(0, fit), dimension

@@ -1,0 +1,193 @@
+"""The autoscaler's deciders, one per service that answers requests, fed by the gateway."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hotplate.autoscaler.binary import Binary, Reading
+from hotplate.autoscaler.decider import Decider
+from hotplate.autoscaler.errors import MemoryInvalid
+from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
+from hotplate.autoscaler.rules.schedule import Floor
+from hotplate.autoscaler.sharing.allocation import Grant
+from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.platform.controller.planning.workloads import Service
+from hotplate.platform.spec.annotations import Binary as Annotated
+from hotplate.serving.gateway.protocol.routes import RouteDemand
+
+log = logging.getLogger("hotplate.scaling")
+
+_LIVE = (ReplicaState.READY, ReplicaState.UNREADY)
+_COMING = (ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.BACKOFF)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One decision with what it was made from."""
+
+    key: WorkloadKey
+    decision: Decision
+    demand: Demand
+    replicas: Replicas
+    grant: Grant | None = None
+    """What of it the service gets; None = not known yet."""
+    slots: str = ""
+    """How many a replica has, and where that is from."""
+
+    @property
+    def outline(self) -> tuple[int, bool, int]:
+        """What makes a decision another one: how many, whether that is a blind guess, and how many
+        of them are granted.
+
+        Which rule holds the same number, and by which figures, moves with every request.
+        """
+        return self.decision.desired, self.decision.cause is Cause.NO_REPORT, self.granted
+
+    @property
+    def granted(self) -> int:
+        """How many of them the service gets."""
+        desired = self.decision.desired
+        return desired if self.grant is None else min(desired, self.grant.replicas)
+
+    @property
+    def reason(self) -> str:
+        """Why so many are wished for, and why no more of them are granted."""
+        cut = self.grant.reason if self.grant else ""
+        return f"{self.decision.reason}; {cut}" if cut else self.decision.reason
+
+
+class Scaling:
+    """Deciders by workload; a new revision's goes on with what the last one's has learnt."""
+
+    def __init__(self) -> None:
+        self._deciders: dict[WorkloadKey, Decider] = {}
+        self._early: dict[WorkloadKey, list[float]] = {}
+        """Cold starts of revisions that have no decider yet: those of their roll-outs."""
+        self._binaries: dict[int, tuple[Annotated, Binary]] = {}
+        """By deployment: a new revision is as on or off as the one before."""
+
+    def wish(
+        self,
+        service: Service,
+        slots: int,
+        demand: RouteDemand | None,
+        there: Replicas,
+        now: float,
+        memory: Mapping[str, Any] | None,
+        floor: tuple[Floor, float] | None = None,
+        price_gpu_s: float = Policy.price_gpu_s,
+    ) -> Wish:
+        """How many replicas the service should have; `demand` None = the gateway is not heard.
+
+        `slots` is what a replica takes of it at a time.
+        `memory` is what an earlier decider of the service had learnt. `floor` is what a schedule
+        asks for, and until when. `price_gpu_s`: what one avoided cold start is worth. All times in
+        loop seconds.
+        """
+        key = service.workload.key
+        decider = self._deciders.get(key)
+        if decider is None:
+            decider = self._deciders[key] = _decider(service, memory, now)
+            for cold_start_s in self._early.pop(key, ()):
+                decider.ready_after(cold_start_s)
+        counted = None
+        if demand is not None:
+            counted = Demand(demand.in_flight, demand.queued, demand.service_s)
+        decider.price(price_gpu_s)
+        decider.serve(slots)
+        decider.observe(counted, now)
+        if floor is not None:
+            decider.hold(floor[0].replicas, floor[0].rule, floor[1])
+        else:
+            decider.hold(0, "", math.inf)
+        return Wish(key, decider.decide(there, now), counted or Demand(), there)
+
+    def switch(
+        self,
+        deployment_id: int,
+        said: Annotated,
+        readings: Sequence[Reading],
+        busy: int,
+        wish: Wish,
+        now: float,
+        memory: Mapping[str, Any],
+        wall: float,
+    ) -> Wish:
+        """The wish of a deployment that queries turn on and off, in place of what demand says;
+        `busy` of its replicas have something to do. `memory` and `wall` (Unix seconds) as in
+        `memory`."""
+        known, binary = self._binaries.get(deployment_id, (None, None))
+        live = wish.replicas.live
+        if binary is None or known != said:
+            before, away_s = _before(memory, said, wall) if known is None else (None, 0.0)
+            binary = Binary(said.policy, live, now, before, away_s)
+            self._binaries[deployment_id] = said, binary
+        return replace(wish, decision=binary.decide(readings, busy=busy, live=live, now=now))
+
+    def unswitch(self, deployment_id: int) -> None:
+        """It has no queries now: should it have some again, what they said is long past."""
+        self._binaries.pop(deployment_id, None)
+
+    def ready_after(self, key: WorkloadKey, cold_start_s: float) -> None:
+        """Teach the length of a cold start, seconds."""
+        if decider := self._deciders.get(key):
+            decider.ready_after(cold_start_s)
+        else:
+            self._early.setdefault(key, []).append(cold_start_s)
+
+    def gateway_restarted(self, now: float) -> None:
+        for decider in self._deciders.values():
+            decider.gateway_restarted(now)
+
+    def memory(
+        self, key: WorkloadKey, now: float, wall: float, deployment_id: int
+    ) -> dict[str, Any]:
+        """What the workload's decider has learnt, and where its deployment's queries stand, as
+        JSON: for after a restart."""
+        learnt = self._deciders[key].memory(now)
+        if deployment_id in self._binaries:
+            said, binary = self._binaries[deployment_id]
+            learnt["binary"] = binary.memory(now) | {"queries": list(said.queries), "at": wall}
+        return learnt
+
+    def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
+        self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}
+        self._early = {key: starts for key, starts in self._early.items() if not gone(key)}
+
+
+def _decider(service: Service, memory: Mapping[str, Any] | None, now: float) -> Decider:
+    try:
+        return Decider(service.policy, now=now, memory=memory)
+    except MemoryInvalid as error:
+        log.warning("%s: what was learnt is not used: %s", service.workload.key, error)
+        return Decider(service.policy, now=now)
+
+
+def _before(
+    memory: Mapping[str, Any], said: Annotated, wall: float
+) -> tuple[Mapping[str, Any] | None, float]:
+    """What is kept of the same queries, None if nothing that can be used, and how old it is."""
+    kept = memory.get("binary")
+    if not isinstance(kept, dict) or kept.get("queries") != list(said.queries):
+        return None, 0.0
+    at = kept.get("at")
+    if not isinstance(at, int | float) or not 0 <= at < math.inf:
+        return None, 0.0
+    return kept, max(0.0, wall - at)
+
+
+def counts(
+    replicas: Sequence[Replica], draining: frozenset[str], now: float, wall: float
+) -> Replicas:
+    """Replicas as the decider sees them: those that drain are gone already.
+
+    `wall` may have been set back since one began; that one begins now, not in the future.
+    """
+    mine = [replica for replica in replicas if replica.id not in draining]
+    ready = sum(replica.state in _LIVE for replica in mine)
+    starting = [now - max(0.0, wall - r.created_at) for r in mine if r.state in _COMING]
+    return Replicas(ready, tuple(sorted(starting)))

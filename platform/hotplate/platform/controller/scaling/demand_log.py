@@ -1,0 +1,97 @@
+"""What deciders were told, thinned out: enough to play a deployment's past demand again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from hotplate.autoscaler.policy import Replicas
+from hotplate.deploy.engine import WorkloadKey
+from hotplate.platform.store.records import DemandRecord
+from hotplate.serving.gateway.protocol.routes import RouteDemand
+
+SAMPLE_S = 1.0
+"""At most one record of a service in this time; the arrivals of those left out are in the next."""
+UNWRITTEN_S = 60.0
+"""How long records may wait to be written together: each time is a synchronous write, and a crash
+costs at most this much of the log."""
+UNWRITTEN_MAX = 500
+
+
+@dataclass
+class _Heard:
+    """Of one service, the last time."""
+
+    completed: int
+    total: int
+    since: float
+    """When the record began that is still being added to, wall seconds."""
+
+
+@dataclass
+class DemandLog:
+    """Of one deployment. Times are wall seconds, for people and for other machines."""
+
+    unwritten: list[DemandRecord] = field(default_factory=list)
+    _heard: dict[WorkloadKey, _Heard] = field(default_factory=dict)
+
+    def note(
+        self, key: WorkloadKey, demand: RouteDemand | None, there: Replicas, wall: float
+    ) -> None:
+        """`demand` is what gateways say now; None = they are not heard."""
+        if demand is None:
+            return
+        heard = self._heard.get(key)
+        arrived = _arrived(demand, heard)
+        if heard is not None and not arrived and heard.total == demand.demand:
+            return
+        record = DemandRecord(
+            at=datetime.fromtimestamp(wall, UTC),
+            revision=key.revision,
+            service=key.service,
+            arrived=arrived,
+            in_flight=demand.in_flight,
+            queued=demand.queued,
+            service_s=demand.service_s,
+            ready=there.ready,
+            starting=len(there.starting_at),
+        )
+        since = wall
+        if heard is not None and 0 <= wall - heard.since < SAMPLE_S:
+            last = self._last(key)
+            if last is not None:
+                record = replace(record, arrived=arrived + self.unwritten.pop(last).arrived)
+                since = heard.since
+        self.unwritten.append(record)
+        self._heard[key] = _Heard(demand.completed, demand.demand, since)
+
+    def _last(self, key: WorkloadKey) -> int | None:
+        """Where the last record of a service is, if it is unwritten yet."""
+        for turn in range(len(self.unwritten) - 1, -1, -1):
+            record = self.unwritten[turn]
+            if (record.revision, record.service) == (key.revision, key.service):
+                return turn
+        return None
+
+    def due(self, wall: float) -> float | None:
+        """When what is unwritten is to be written; None = there is nothing."""
+        if not self.unwritten:
+            return None
+        if len(self.unwritten) >= UNWRITTEN_MAX:
+            return wall
+        return self.unwritten[0].at.timestamp() + UNWRITTEN_S
+
+    def taken(self) -> list[DemandRecord]:
+        """What is unwritten, to be written now."""
+        records, self.unwritten = self.unwritten, []
+        return records
+
+
+def _arrived(demand: RouteDemand, heard: _Heard | None) -> int:
+    """Requests that came since: what has ended more, and what is there more.
+
+    A gateway that counts from the beginning again has been started again.
+    """
+    if heard is None or demand.completed < heard.completed:
+        return demand.demand
+    return max(0, demand.completed - heard.completed + demand.demand - heard.total)

@@ -1,0 +1,51 @@
+"""Keeps asking what the queries of binary deployments say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from hotplate.autoscaler.binary import Reading
+from hotplate.platform.controller.scaling.prometheus import Prometheus
+from hotplate.platform.spec.annotations import Binary
+
+EVERY_S = 15.0
+"""Between two answers to the same query: as often as a Prometheus usually scrapes."""
+
+
+class QueryWatch:
+    """`changed` is called with a deployment's id when its queries were asked again."""
+
+    def __init__(self, prometheus: Prometheus, changed: Callable[[int], None]) -> None:
+        self._prometheus = prometheus
+        self._changed = changed
+        self._followed: dict[int, Binary] = {}
+        self._readings: dict[int, Sequence[Reading]] = {}
+        self._news = asyncio.Event()
+
+    def follow(self, deployment_id: int, binary: Binary | None) -> Sequence[Reading]:
+        """What its queries said last, none yet at first; None = it has none any more."""
+        if binary != self._followed.get(deployment_id):
+            self._readings.pop(deployment_id, None)
+            self._followed.pop(deployment_id, None)
+            if binary is not None:
+                self._followed[deployment_id] = binary
+                self._news.set()
+        return self._readings.get(deployment_id, ())
+
+    async def run(self) -> None:
+        """Ask until cancelled: what is new at once, all of them every `EVERY_S`."""
+        while True:
+            self._news.clear()
+            await asyncio.gather(*(self._ask(*item) for item in self._followed.items()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_S):
+                    await self._news.wait()
+
+    async def _ask(self, deployment_id: int, binary: Binary) -> None:
+        asked = (self._prometheus.read(query, binary.up) for query in binary.asked)
+        readings = await asyncio.gather(*asked)
+        if self._followed.get(deployment_id) == binary:
+            self._readings[deployment_id] = readings
+            self._changed(deployment_id)

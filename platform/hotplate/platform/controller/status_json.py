@@ -1,0 +1,97 @@
+"""A deployment as it is right now, as JSON for status pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hotplate.deploy.engine import Replica
+from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.planning import messages as sentences
+from hotplate.platform.controller.scaling.deciders import Wish
+from hotplate.platform.spec.annotations import binary_of
+
+
+def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
+    """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in Unix seconds."""
+    services = []
+    binary = binary_of(tracked.deployment.labels)
+    for revision in tracked.kept():
+        for service in tracked.services[revision.number]:
+            policy, slots = service.policy, tracked.slots.of(service)
+            about = {
+                "revision": revision.number,
+                "service": service.name,
+                "min_replicas": policy.min_replicas,
+                "max_replicas": policy.max_replicas,
+                "concurrency": slots.number,
+                "slots": slots.told(),
+            }
+            if binary is not None and service.workload.entry:
+                about |= {"min_replicas": 0, "max_replicas": binary.policy.replicas}
+            route = tracked.route_of(service.workload.key)
+            about["unserved"] = tracked.traffic.unserved.get(route, "")
+            refusals = tracked.traffic.refusals.get(route)
+            about["refused"] = dict(refusals.counts) if refusals else {}
+            services.append(about | _wish(tracked.wishes.get(service.workload.key)))
+    ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
+    return {
+        "services": services,
+        "replicas": [_replica(r, tracked) for r in ordered],
+    }
+
+
+def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
+    """A phase still under way has no end."""
+    outage = tracked.traffic.outages.get(replica.id)
+    tasks = tracked.tasks.get(replica.id)
+    waited_for = sentences.finishing(tasks, tracked.patience_s(replica)) if tasks else ""
+    return {
+        "id": replica.id,
+        "revision": replica.key.revision,
+        "service": replica.key.service,
+        "state": "draining" if replica.id in tracked.draining else replica.state.value,
+        "reason": replica.reason or waited_for,
+        "slots": _slots(replica, tracked),
+        "abandoned_handlers": tracked.traffic.abandoned.get(replica.id, 0),
+        "out": outage.reason if outage else "",
+        "out_since": _iso(outage.since) if outage else None,
+        "restarts": replica.restarts,
+        "created_at": _iso(replica.created_at),
+        "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),
+        "wanted_at": _iso(replica.wanted_at),
+        "phases": phases_json(replica),
+        "log_tail": list(replica.log_tail),
+    }
+
+
+def _slots(replica: Replica, tracked: Tracked) -> dict[str, Any] | None:
+    """`number` and `source`; `tasks` where those have so many of their own."""
+    service = tracked.find(replica.key)
+    if service is None:
+        return None
+    found = tracked.slots.of(service)
+    said = {"number": tracked.slots.number(replica, service), "source": found.source}
+    return said | ({"tasks": found.tasks} if found.tasks else {})
+
+
+def phases_json(replica: Replica) -> list[dict[str, Any]]:
+    """`name`, `start`, `end` and `share_s` of each phase, by start."""
+    return [dict(vars(phase)) for phase in replica.phases]
+
+
+def _wish(wish: Wish | None) -> dict[str, Any]:
+    if wish is None:
+        return {"desired": None, "granted": None, "reason": "", "in_flight": 0, "queued": 0}
+    return {
+        "desired": wish.decision.desired,
+        "granted": wish.granted,
+        "reason": wish.reason,
+        "in_flight": wish.demand.in_flight,
+        "queued": wish.demand.queued,
+    }
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,77 @@
+"""What must be right in the manifest of a bento or model before it is kept; pure.
+
+The controller and every bentoml client read it later, and none of them could say then who sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hotplate.platform.api.bentocloud.unbuilt import CODE
+from hotplate.platform.errors import Invalid, NotThereYet
+from hotplate.platform.spec.bento_manifest import entry_service
+from hotplate.platform.spec.fields import Fields, suggestion
+from hotplate.platform.store.records import Kind
+
+SERVICE_NAME_MAX = 128
+"""A replica's folder has it in its name, which may have 255 characters."""
+
+
+def checked_manifest(kind: Kind, fields: Fields) -> Mapping[str, Any]:
+    """The object `manifest` of a version. Raises Invalid."""
+    manifest = fields.fields("manifest")
+    manifest.text("bentoml_version")
+    if manifest.number("size_bytes") is None:
+        raise Invalid(f"{manifest.at('size_bytes')}: it is missing")
+    if kind is Kind.MODEL:
+        manifest.text("module", "")
+        manifest.text("api_version")
+        return fields.mapping("manifest")
+    if manifest.flag("dev"):
+        raise NotThereYet(CODE)
+    manifest.text("service")
+    _check_models(manifest)
+    manifest.pairs("envs", "name")
+    for _ in manifest.fields("schema").items("routes"):
+        pass
+    _check_services(manifest, fields.mapping("manifest"))
+    return fields.mapping("manifest")
+
+
+def _check_services(manifest: Fields, values: Mapping[str, Any]) -> None:
+    entry, names = manifest.text("entry_service", ""), []
+    for service in manifest.items("services"):
+        name = service.text("name")
+        if name in names:
+            raise Invalid(f"{service.at('name')}: {name!r} is there twice")
+        if len(name) > SERVICE_NAME_MAX:
+            raise Invalid(
+                f"{service.at('name')}: {name[:20]!r}… has {len(name)} characters, "
+                f"more than {SERVICE_NAME_MAX}"
+            )
+        service.mapping("config")
+        _check_models(service)
+        names.append(name)
+    for service in manifest.items("services"):
+        for dependency in service.items("dependencies"):
+            called = dependency.text("service", "")
+            if called and called not in names:
+                raise Invalid(
+                    f"{dependency.at('service')}: the bento has no such service"
+                    f"{suggestion(called, names)}"
+                )
+    if names and entry_service(values) not in names:
+        raise Invalid(
+            f"{manifest.at('entry_service')}: the bento has no such service"
+            f"{suggestion(entry, names)}"
+        )
+
+
+def _check_models(fields: Fields) -> None:
+    """Tags as strings (of the whole bento) or in objects (of one service)."""
+    for index, model in enumerate(fields.values("models")):
+        path = f"{fields.at('models')}[{index}]"
+        tag = model if isinstance(model, str) else Fields(model, path).text("tag")
+        if ":" not in tag:
+            raise Invalid(f"{path}: {tag!r} is no tag of the form name:version")

@@ -1,0 +1,118 @@
+"""Whether the parts of the platform do their work: looked at every few seconds.
+
+What is short is on the platform's page at once; what is short at two looks in a row is an event,
+and so is its end. A part that dies and is back in between is the supervisor's to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotplate.platform.processes.event_log import EventLog
+
+EVERY_S = 3.0
+"""Often enough for a person, and too seldom to be seen in an idle platform's CPU time."""
+
+log = logging.getLogger("hotplate.health")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One part, and the kinds of event about it."""
+
+    name: str
+    lost: str
+    back: str
+    why_not: Callable[[], Awaitable[str]]
+    """One sentence with what to do; "" while all is well."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A part that does not do its work."""
+
+    since: float
+    sentence: str
+    told: bool = False
+    """Whether it has become an event."""
+
+
+@dataclass(frozen=True)
+class News:
+    """What one look has to say of one check."""
+
+    trouble: Trouble | None
+    kind: str = ""
+    message: str = ""
+
+
+def news_of(check: Check, before: Trouble | None, why_not: str, now: float) -> News:
+    """What a look that found `why_not` means after `before`; `now` in any seconds."""
+    if not why_not:
+        if before is None or not before.told:
+            return News(None)
+        lasted_s = now - before.since
+        return News(None, check.back, f"{check.name} is well again, after {lasted_s:.0f} s")
+    if before is None:
+        return News(Trouble(now, why_not))
+    if before.told:
+        return News(Trouble(before.since, why_not, told=True))
+    return News(Trouble(before.since, why_not, told=True), check.lost, why_not)
+
+
+class Health:
+    """Looks at every check for ever."""
+
+    def __init__(self, checks: Sequence[Check], events: EventLog) -> None:
+        self._checks = checks
+        self._events = events
+        self._troubles: dict[str, Trouble] = {}
+
+    @property
+    def short(self) -> list[str]:
+        """A sentence for each part that does not do its work now."""
+        return [trouble.sentence for trouble in self._troubles.values()]
+
+    async def run(self) -> None:
+        while True:
+            await self.look(asyncio.get_running_loop().time())
+            await asyncio.sleep(EVERY_S)
+
+    async def look(self, now: float) -> None:
+        """Ask every check once."""
+        for check in self._checks:
+            try:
+                why_not = await check.why_not()
+            except Exception:  # a check with a bug must cost no other check
+                log.exception("%s could not be checked", check.name)
+                continue
+            said = news_of(check, self._troubles.get(check.name), why_not, now)
+            if said.trouble is None:
+                self._troubles.pop(check.name, None)
+            else:
+                self._troubles[check.name] = said.trouble
+            if said.kind:
+                self._events.add(said.kind, said.message)
+
+
+def disks_of(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The file systems that hold these folders, each once: `path`, `free_bytes`, `total_bytes`."""
+    disks: Mapping[int, dict[str, Any]] = {
+        folder.stat().st_dev: _disk(folder) for folder in reversed(folders)
+    }
+    return list(disks.values())
+
+
+def _disk(folder: Path) -> dict[str, Any]:
+    about = os.statvfs(folder)
+    return {
+        "path": str(folder),
+        "free_bytes": about.f_bavail * about.f_frsize,
+        "total_bytes": about.f_blocks * about.f_frsize,
+    }

@@ -1,0 +1,82 @@
+"""A deployment's queue as an operator, or who waits in it, wants to see it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from math import inf
+from typing import Any
+
+from hotplate.serving.gateway.queue.discipline import SlotQueue
+from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+
+LISTED = 100
+"""Requests, and organizations, that are shown one by one."""
+
+
+def describe(
+    name: str, error: str, queue: SlotQueue[Holder], now: float, slots_from: str = ""
+) -> dict[str, Any]:
+    """Times in seconds from now. `estimated_start_s` is when a request gets its slot, at the top
+    one that came now; null = nothing is known of it, because no replica is ready and none has
+    started here before. `slots_from` says where a replica's number of slots is from; where it is
+    learnt, `concurrency` is another one during a trial. Those that wait stand in the order in which
+    they will go."""
+    waiting = enumerate(islice(queue.waiting, LISTED))
+    return {
+        "deployment": name,
+        "error": error,
+        "queued": queue.queued,
+        "queued_bytes": queue.queued_bytes,
+        "queue_limit": queue.room.limit,
+        "queue_limit_bytes": queue.room.limit_bytes,
+        "in_flight": queue.in_flight,
+        "slots": queue.slots,
+        "slots_from": slots_from,
+        "service_s": _rounded(queue.service.mean_s) or None,
+        "retry_after_s": _rounded(max(1.0, queue.retry_after_s(now))),
+        "estimated_start_s": _rounded(queue.start_s(queue.line.count, now)),
+        "organizations": _organizations(queue),
+        "waiting": [_ticket(ticket, queue, ahead, now) for ahead, ticket in waiting],
+        "replicas": [
+            {
+                "id": replica.id,
+                "concurrency": replica.concurrency,
+                "learnt": None if replica.adaptive is None else replica.adaptive.number,
+                "taken": replica.taken,
+                "draining": replica.draining,
+                "out": replica.out,
+            }
+            for replica in queue.replicas
+        ],
+    }
+
+
+def _organizations(queue: SlotQueue[Holder]) -> Mapping[str, Any]:
+    """Those with most waiting first."""
+    shares = sorted(queue.line.shares, key=lambda share: -share.order.count)[:LISTED]
+    return {
+        share.name: {
+            "queued": share.order.count,
+            "in_flight": share.running,
+            "weight": share.weight,
+        }
+        for share in shares
+    }
+
+
+def _ticket(
+    ticket: Ticket[Holder], queue: SlotQueue[Holder], ahead: int, now: float
+) -> Mapping[str, Any]:
+    start_s = queue.start_s(ahead, now) if ticket.needs_slot or not queue.ready else 0.0
+    return {
+        "organization": ticket.organization,
+        "priority": ticket.priority,
+        "waited_s": _rounded(now - ticket.arrived_at),
+        "deadline_s": _rounded(ticket.ends_at - now) if ticket.ends_at < inf else None,
+        "estimated_start_s": _rounded(start_s),
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

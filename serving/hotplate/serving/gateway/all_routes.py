@@ -1,0 +1,231 @@
+"""All routes of one gateway: takes over tables, reports demand, ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hotplate.serving.gateway.fleet.backup_keeper import Keeper
+from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.handover import Inbox, hand_over
+from hotplate.serving.gateway.fleet.membership import Fleet
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.owner.ownership import Standing
+from hotplate.serving.gateway.owner.peer_listener import Door
+from hotplate.serving.gateway.protocol.routes import Change, DemandReport, Route, RouteTable
+from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.telemetry.access_log import AccessLog
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
+
+LOOK_S = 0.1
+"""How often a gateway looks for what has become of the others, and for more of them."""
+
+ALONE_LOOK_S = 0.25
+"""The same where there are none: most gateways are alone, and looking is most of what an idle one
+does. Who has just come may own a deployment next: until it is seen, nothing is bequeathed to it."""
+
+IDLE_S = 1.0
+"""A caller's connection that is idle for this long is closed by a gateway that retires."""
+
+log = logging.getLogger(__name__)
+
+
+def _nobody_listens(name: str, change: Change) -> None:
+    """The listener of a gateway whose demand is not reported."""
+
+
+class Gateway:
+    """The routes in force and those that are still ending."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        fleet: Fleet | None = None,
+        access_log: AccessLog | None = None,
+    ) -> None:
+        """Without a `fleet` this gateway is the only one, and owns all deployments."""
+        self.limits = limits or Limits()
+        self.fleet = fleet
+        self._access_log = access_log
+        self.version = 0
+        """The table in force; 0 = none yet."""
+        self.on_change: Callable[[str, Change], None] = _nobody_listens
+        """Called with a route's name when its demand has changed."""
+        self.desk: TaskDesk | None = None
+        """Where the tasks of public routes are; None = with their replicas."""
+        self._servers: dict[str, RouteServer] = {}
+        self._standings: dict[str, Standing] = {}
+        """What this gateway is to each deployment, where there may be several."""
+        self._door: Door | None = None
+        self._inbox: Inbox | None = None
+        self._keeper: Keeper | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def servers(self) -> list[RouteServer]:
+        """Every route, in the table's order."""
+        return list(self._servers.values())
+
+    def server(self, name: str) -> RouteServer | None:
+        return self._servers.get(name)
+
+    def owner(self, name: str) -> str:
+        """Which gateway has the deployment's queue and slots; empty = none at this moment."""
+        standing = self._standings.get(name)
+        return standing.owner if standing is not None else ""
+
+    async def join(self, operator: Callable[[], asyncio.Protocol]) -> None:
+        """Takes its place among the gateways of the fleet, which may ask it by way of `operator`
+        what operators ask. Raises OSError."""
+        assert self.fleet is not None
+        self.fleet.folder.mkdir(mode=0o700, exist_ok=True)
+        self._door = Door(self.fleet.socket, self.fleet.proof, self.server, operator)
+        await self._door.open()
+        self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self.fleet.proof, self._take_socket)
+        self._inbox.open()
+        self._keeper = Keeper(self.fleet)
+        self._keeper.open()
+        self.fleet.join()
+        self._looking = asyncio.create_task(self._follow_fleet())
+
+    async def apply(self, table: RouteTable) -> None:
+        """Takes over a table whole: new routes listen, removed ones end, the rest goes on.
+
+        A gateway that stops takes no more tables.
+        """
+        if self._stopping:
+            return
+        named = {route.name for route in table.routes}
+        for name, server in self._servers.items():
+            if name not in named and not server.closing:
+                server.stop(f"{name} is not served any more.")
+                if name in self._standings:
+                    self._standings[name].end()
+        self._forget_ended()
+        if self.fleet is not None:
+            self.fleet.serve(named)
+            self.fleet.look()
+        for route in table.routes:
+            await self._serve(route)
+        # An address may have become free only by a route that came later in the table.
+        for route in table.routes:
+            if self._servers[route.name].error:
+                await self._serve(route)
+        self.version = table.version
+
+    def report(self) -> DemandReport:
+        """What every route has to do now; ending routes are in it until they have ended."""
+        self._forget_ended()
+        tasks = {} if self.desk is None else self.desk.running()
+        return DemandReport(
+            version=self.version,
+            routes={
+                name: replace(
+                    server.demand(),
+                    tasks=tasks.get(name, {}),
+                    out={r.id: r.out for r in server.queue.replicas if r.out},
+                    refusals=dict(server.counters.refusals),
+                )
+                for name, server in self._servers.items()
+            },
+        )
+
+    async def close(self, grace_s: float) -> None:
+        """Lets what runs finish for `grace_s`, and accepts nothing more. What waits, and callers'
+        connections, go over to another gateway where there is one; else what waits is refused."""
+        self._stopping = True
+        if self.fleet is not None and grace_s:
+            await self._retire(self.fleet)
+        for server in self.servers:
+            if not server.parting:
+                server.stop("This gateway stops; try again.")
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._ended()
+        except TimeoutError:
+            for server in self.servers:
+                server.abandon()
+        if self._looking is not None:
+            self._looking.cancel()
+        for standing in self._standings.values():
+            standing.close()
+        if self._door is not None:
+            self._door.close()
+        if self._inbox is not None:
+            self._inbox.close()
+        if self._keeper is not None:
+            self._keeper.close()
+        if self.fleet is not None:
+            self.fleet.leave()
+        if self._access_log is not None:
+            self._access_log.close()
+
+    async def _retire(self, fleet: Fleet) -> None:
+        """Leaves what others serve too to them."""
+        fleet.look()
+        if not fleet.staying:
+            return
+        fleet.retire()
+        inherited = [server for server in self.servers if fleet.heir(server.route.name)]
+        listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
+        heir = fleet.staying[-1]
+        log.info("gateway %s takes over: %d listening sockets", heir, len(listening))
+        await asyncio.to_thread(hand_over, fleet.hand_of(heir), fleet.proof, listening)
+        for server in inherited:
+            server.callers.retire(IDLE_S)
+            self._standings[server.route.name].look()
+
+    async def _ended(self) -> None:
+        """Waits until nothing runs and no caller is left."""
+        ended = asyncio.gather(*(server.ended() for server in self.servers))
+        while not ended.done():
+            await asyncio.wait([ended], timeout=LOOK_S)
+            for server in self.servers:
+                if not server.closing:
+                    server.callers.retire(IDLE_S)
+
+    async def _take_socket(self, name: str, listening: socket.socket) -> bool:
+        server = self._servers.get(name)
+        return server is not None and await server.callers.adopt(listening)
+
+    async def _follow_fleet(self) -> None:
+        assert self.fleet is not None
+        while True:
+            await asyncio.sleep(LOOK_S if self.fleet.peers else ALONE_LOOK_S)
+            self.fleet.look()
+            for standing in self._standings.values():
+                standing.look()
+
+    async def _serve(self, route: Route) -> None:
+        server = self._servers.get(route.name)
+        if server is None:
+            fleet, changed = self.fleet, partial(self._changed, route.name)
+            peers = None if fleet is None else fleet.look
+            bequest = None if fleet is None else Bequest(fleet, route.name)
+            server = RouteServer(route, self.limits, changed, peers, self._access_log, bequest)
+            self._servers[route.name] = server
+            if fleet is not None and bequest is not None:
+                self._standings[route.name] = Standing(fleet, server, bequest, self._keeper)
+        server.desk = None if route.internal else self.desk
+        if self.fleet is None:
+            server.follow(route)
+        else:
+            self._standings[route.name].follow(route)
+        await server.callers.listen()
+
+    def _changed(self, name: str, change: Change) -> None:
+        self.on_change(name, change)
+
+    def _forget_ended(self) -> None:
+        for name in [name for name, server in self._servers.items() if server.is_over]:
+            del self._servers[name]
+            if name in self._standings:
+                self._standings.pop(name).close()

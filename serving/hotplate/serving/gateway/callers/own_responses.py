@@ -1,0 +1,43 @@
+"""What the gateway answers itself, counted, and logged where nobody else does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotplate.serving.gateway.admission.cors import answer_lines
+from hotplate.serving.gateway.admission.terms import Local
+from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.http1.response_head import error_body, own_answer
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.proxy.exchange import Exchange
+    from hotplate.serving.gateway.route_server import RouteServer
+
+
+def local_answer(
+    server: RouteServer, exchange: Exchange, local: Local, retry_after_s: float | None
+) -> bytes:
+    """The bytes that answer a request whose head was read."""
+    request = exchange.request
+    server.counters.answered(local.status)
+    exchange.status, exchange.sent_bytes = local.status, len(local.body)
+    return own_answer(
+        local.status,
+        local.body,
+        method=request.method,
+        keep_alive=exchange.keep_alive,
+        http10=request.http10,
+        request_id=exchange.request_id,
+        retry_after_s=retry_after_s,
+        more=local.lines or answer_lines(server.route.cors, request),
+    )
+
+
+def last_answer(server: RouteServer, peer: bytes, error: GatewayError) -> bytes:
+    """The bytes that end a connection of which nothing, or nothing more, is understood."""
+    body = error_body(error)
+    server.counters.refused(error.code)
+    server.counters.answered(error.status)
+    if server.access_log is not None:
+        server.access_log.write(server.route.name, peer, status=error.status, size_bytes=len(body))
+    return own_answer(error.status, body, keep_alive=False, retry_after_s=error.retry_after_s)

@@ -1,0 +1,163 @@
+"""Slots that requests of other gateways have: a new owner must not give them away a second time.
+
+An old owner that lives counts its slots down itself. One that was killed has left handlers that
+nobody waits for. Our worker says how many handlers run; those of WebSockets, whose callers went
+with the gateway, count for 10 s from then on (`abandoned.py`). Of any other server the connections
+tell that the old owner has bequeathed (`keeper.py`). Where there are none nobody can know, so its
+slots are held back for as long as a request took at most of late, from the last one on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hotplate.serving.gateway.fleet.backup_keeper import Keeper
+from hotplate.serving.gateway.fleet.membership import SLOTS, is_held
+from hotplate.serving.gateway.fleet.peer_queries import Handlers, ask_running
+from hotplate.serving.gateway.fleet.slot_record import Taken, key_of, read_taken
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.02
+"""How often it is looked whether slots have come back, while there are any."""
+AGAIN_S = 1.0
+"""What a worker said counts for as long; then it gets nothing until it could be asked again."""
+MARGIN = 1.5
+MARGIN_S = 0.05
+"""A handler may take this times the slowest of late, and this more."""
+
+
+class Foreign:
+    """Counts them for one deployment. `changed` is called when `slots` has become another."""
+
+    def __init__(
+        self,
+        folder: Path,
+        deployment: str,
+        own: Path,
+        keeper: Keeper | None = None,
+        abandon_s: float = Limits.abandon_s,
+    ) -> None:
+        """`deployment` as in file names; `own` is the file that this gateway keeps itself."""
+        self.slots: Mapping[str, int] = {}
+        """By replica id; replicas without are left out."""
+        self._folder = folder
+        self._deployment = deployment
+        self._own = own
+        self._keeper = keeper
+        self._abandon_s = abandon_s
+        self._killed_at: dict[str, float] = {}
+        """When each gateway was first seen to be dead, by its id."""
+        self._running: dict[str, tuple[Handlers | None, float]] = {}
+        """What the workers said (None: that they cannot say) and when, by replica id."""
+        self._watching: asyncio.Task[None] | None = None
+
+    def look(self, route: Route, now: float) -> bool:
+        """Counts anew; whether there may be any left."""
+        slots: dict[str, int] = {}
+        files = self._files()
+        for path in files:
+            held = is_held(path)
+            with suppress(OSError):
+                taken = read_taken(path)
+                gateway = path.name[len(self._deployment) + 1 : -len(SLOTS)]
+                left = self._left(taken, route, now, "" if held else gateway)
+                for replica, count in left.items():
+                    slots[replica] = slots.get(replica, 0) + count
+                if not held and not left:
+                    path.unlink(missing_ok=True)
+                    self._killed_at.pop(gateway, None)
+                    if self._keeper is not None:
+                        self._keeper.settled(gateway, self._deployment)
+        self.slots = slots
+        return bool(files)
+
+    def watch(
+        self,
+        route: Callable[[], Route],
+        taken: Callable[[str], int],
+        changed: Callable[[], None],
+    ) -> None:
+        """Looks again and again until there are none; `taken` tells this gateway's own slots."""
+        self.stop()
+        self._running.clear()
+        loop = asyncio.get_running_loop()
+        if self.look(route(), loop.time()):
+            log.info("%s: slots that other gateways have taken: %s", route().name, self.slots)
+            self._watching = loop.create_task(self._follow(route, taken, changed))
+
+    def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def _follow(
+        self,
+        route: Callable[[], Route],
+        taken: Callable[[str], int],
+        changed: Callable[[], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        more = True
+        while more:
+            await asyncio.sleep(LOOK_S)
+            await self._ask(route().replicas, taken)
+            before = self.slots
+            more = self.look(route(), loop.time())
+            if self.slots != before:
+                changed()
+        log.info("%s: all slots are this gateway's", route().name)
+
+    def _files(self) -> list[Path]:
+        found = self._folder.glob(f"{self._deployment}.*{SLOTS}")
+        return [path for path in found if path != self._own]
+
+    def _left(self, taken: Taken, route: Route, now: float, killed: str) -> Mapping[str, int]:
+        """Of what one gateway had taken, what may still be; `killed` is its id where it is dead."""
+        left: dict[str, int] = {}
+        quiet_s = taken.slowest_s * MARGIN + MARGIN_S if taken.slowest_s else route.timeout_s
+        killed_at = self._killed_at.setdefault(killed, now) if killed else now
+        estate = None
+        if killed and self._keeper is not None:
+            estate = self._keeper.of(killed, self._deployment)
+        for replica in route.replicas:
+            count, at = taken.slots.get(key_of(replica.id), (0, 0.0))
+            if killed and count:
+                said, asked_at = self._running.get(replica.id, (Handlers(), 0.0))
+                if replica.worker and said is not None:
+                    fresh = now - asked_at < AGAIN_S
+                    waits = now - killed_at < self._abandon_s
+                    running = _of_route(said, route) - (0 if waits else said.websockets)
+                    count = min(count, running) if fresh else replica.concurrency
+                else:
+                    told = 0
+                    if estate is not None:
+                        most_s = max(quiet_s, route.timeout_s)
+                        told, count = estate.left(replica.id, count, now, quiet_s, most_s)
+                    recent = now - quiet_s < at <= now  # a time to come is of before a reboot
+                    count = told + count if recent else told
+            if count:
+                left[replica.id] = count
+        return left
+
+    async def _ask(self, replicas: Iterable[ReplicaRoute], taken: Callable[[str], int]) -> None:
+        """Asks the workers, at times when what runs there can only be of others."""
+        asked = [r for r in replicas if r.worker and r.id in self.slots and not taken(r.id)]
+        answers = await asyncio.gather(*(ask_running(replica.address) for replica in asked))
+        now = asyncio.get_running_loop().time()
+        for replica, said in zip(asked, answers, strict=True):
+            if not taken(replica.id):
+                self._running[replica.id] = said, now
+
+
+def _of_route(said: Handlers, route: Route) -> int:
+    """Of the handlers that run in a worker, those whose slots are the route's."""
+    if route.name.endswith(TASKS):
+        return said.tasks + said.websockets
+    return said.running - said.tasks if route.tasks_apart else said.running

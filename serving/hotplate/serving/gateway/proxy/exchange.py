@@ -1,0 +1,346 @@
+"""One request and its answer, between a caller's connection and a replica's.
+
+    front ──take_body, end_body──► exchange ──► upstream     (a replica's connection, once granted)
+    front ◄──write, finished────── exchange ◄── answer_*     (upstream's parser)
+
+The two sides end on their own. `front` is None once the caller has its answer, or has left, or its
+time was over; the upstream goes on until the replica's answer has ended, and only then is the slot
+given back. That is the whole of *slot truth*: nothing that happens to a caller frees a slot. (A
+WebSocket's handler may never end, so it is not waited for longer than 10 s: `abandoned.py`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from hotplate.serving.gateway.admission.task_routes import TaskCall
+from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
+from hotplate.serving.gateway.http1.request_head import WEBSOCKET, Field, RequestHead, last_chunk
+from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.proxy.forwarding import Sending
+from hotplate.serving.gateway.proxy.retry import (
+    ANSWERED,
+    SENT,
+    STARTED,
+    UNSENT,
+    why_not_again,
+)
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.callers.downstream import Front
+    from hotplate.serving.gateway.replicas.connection_pool import Pool
+    from hotplate.serving.gateway.replicas.response_source import Tap
+    from hotplate.serving.gateway.route_server import RouteServer
+
+SWITCHED: Final = 101
+REFUSED: Final = 429
+
+
+class Exchange(Sending):
+    """Moves one request to a replica and its answer back."""
+
+    __slots__ = (
+        "_out",
+        "begun_at",
+        "chunked_out",
+        "keep_alive",
+        "left",
+        "left_bytes",
+        "relayed",
+        "sent_bytes",
+        "status",
+        "task",
+    )
+
+    def __init__(self, front: Front, server: RouteServer, request: RequestHead) -> None:
+        super().__init__(front, server, request)
+        self.task: TaskCall | None = None
+        """What it asks of a task that the platform keeps; `TaskExchange` alone has it."""
+        self.keep_alive = request.keep_alive and not request.upgrade
+        """Whether the caller's connection stays after the answer."""
+        self.begun_at = 0.0
+        """When its turn on the caller's connection had come."""
+        self.status = 0
+        """What was answered; 0 = nothing yet."""
+        self.sent_bytes = 0
+        """Of the answer's body, passed on so far."""
+        self.chunked_out = False
+        self.left = False
+        """Its caller has left in the middle of the answer."""
+        self.left_bytes: int | None = None
+        """Of the answer, still to come for the caller; None = as long as it lasts."""
+        self.relayed = False
+        """It was admitted to be passed on to the gateway that owns the route."""
+        self._out: list[bytes] = []
+
+    # The caller's side
+
+    def take_tunnel(self, data: bytes) -> None:
+        """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
+        if self.front is None:
+            return
+        if self.upstream is not None and self.upstream.tunnel:
+            self.upstream.write(data)
+        else:
+            self._body.append(data)
+            self.buffered += len(data)
+
+    def caller_left(self) -> None:
+        self.front = None
+        self.left = self.answered
+        if not self.answered:
+            self.server.counters.caller_left()
+        self.server.told(self, self.server.loop.time())
+        self._give_up()
+
+    def fail(self, error: GatewayError) -> None:
+        """Ends it for the caller: with the error, or by a cut if an answer has begun."""
+        front, self.front = self.front, None
+        if front is not None:
+            self._give_up()
+            self._tell(front, error)
+
+    # The replica's side
+
+    @property
+    def says_of_replica(self) -> bool:
+        """Whether its time tells how much its replica has to do: not where it failed, was refused,
+        or lasted as long as its caller liked."""
+        status = self.status
+        return not self.left and status != SWITCHED and (status < 500 and status != REFUSED)
+
+    @property
+    def size_bytes(self) -> int:
+        """What of it waits here."""
+        return self.buffered + len(self.request.target)
+
+    def enter_anew(self, due_at: float) -> None:
+        """It has lost its place: this gateway owns the route since now, or no more. Its answer is
+        due when it was, also where it waits next; infinite = nobody has counted yet."""
+        self.due_at = min(self.due_at, due_at)
+        self.server.begin(self, self.server.loop.time())
+
+    def send_by(self, pool: Pool, now: float) -> None:
+        """It has a slot of the replica."""
+        pool.dispatch(self, now)
+
+    def answer_head(self, head: AnswerHead) -> None:
+        front = self.front
+        if front is None:
+            return
+        keep_alive = self.keep_alive and self.request_done and not front.parting
+        data, self.chunked_out, self.keep_alive = head.to_caller(
+            self.request, self.request_id, keep_alive=keep_alive
+        )
+        self.phase = ANSWERED
+        if not self.request.upgrade:
+            self._drop_body()
+        self.left_bytes = head.answer_bytes
+        # As in BentoML, the time limit is one to the first byte: a stream may last.
+        self.server.unbound(self)
+        self._out.append(data)
+        self.status = head.status
+        self.server.answering(self)
+
+    def answer_body(self, data: bytes) -> None:
+        if self.front is None:
+            return
+        self.sent_bytes += len(data)
+        if self.left_bytes is not None:
+            self.left_bytes -= len(data)
+        if self.chunked_out:
+            self._out.append(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self._out.append(data)
+
+    def flush(self) -> None:
+        """Passes on what has come of the answer, and slows the replica if the caller is slow."""
+        if not self._out:
+            return
+        front = self.front
+        if front is not None:
+            front.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+            if front.write_paused and self.upstream is not None:
+                self.upstream.pause_reading()
+        self._out.clear()
+        if self.left_bytes == 0:
+            self._part()
+
+    def answer_end(self, trailers: Sequence[Field] = ()) -> None:
+        """The replica's answer has ended, and with it the slot's use."""
+        self.upstream = None
+        front, self.front = self.front, None
+        if front is not None:
+            if self.chunked_out:
+                self._out.append(last_chunk(trailers))
+            if self._out:
+                front.write(b"".join(self._out))
+            self._told(front)
+        self._ended()
+
+    def answer_whole(self, head: AnswerHead, body: bytes, now: float) -> None:
+        """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
+        `answer_end` would. The head says how long the body is."""
+        self.upstream = None
+        self.forget_body()
+        server = self.server
+        front, self.front = self.front, None
+        if front is not None:
+            keep_alive = self.keep_alive and self.request_done and not front.parting
+            data, _, self.keep_alive = head.to_caller(
+                self.request, self.request_id, keep_alive=keep_alive
+            )
+            self.phase = ANSWERED
+            self.status = head.status
+            self.sent_bytes = len(body)
+            server.told_whole(self, now)
+            front.write(data + body)
+            front.finished(self, now)
+        elif self.request.upgrade:
+            server.hangups.ended(self)
+        server.finished(self, now)
+
+    def open_tunnel(self, first: bytes) -> None:
+        """The replica has changed the protocol; `first` are its first bytes in it."""
+        front, upstream = self.front, self.upstream
+        assert upstream is not None, "only a connected exchange is answered"
+        if front is None:
+            upstream.half_close()
+            self._hang_up(upstream)
+            return
+        if first:
+            self._out.append(first)
+        self.flush()
+        if self._body:
+            upstream.write(b"".join(self._body))
+            self._drop_body()
+        self.server.unbound(self)
+        front.tunnel_opened()
+
+    def tunnel_in(self, data: bytes) -> None:
+        if self.front is not None:
+            self._out.append(data)
+            self.flush()
+
+    def tunnel_closed(self) -> None:
+        self.upstream = None
+        front, self.front = self.front, None
+        if front is not None:
+            front.close()
+        self._ended()
+
+    def unreachable(self) -> None:
+        """The replica took no connection: nothing was sent."""
+        if self.ticket is not None:
+            self.server.repeat(self)
+
+    def lost(self, *, unread: bool, silent: bool) -> None:
+        """The replica's connection ended before its answer did; `unread`: and before it can have
+        read any of the request; `silent`: and what it said last may not have come."""
+        address = self._disconnect()
+        if unread:
+            self.phase = UNSENT
+        elif silent and self.phase == SENT:
+            self.phase = STARTED
+        if self.front is None:
+            self._ended()
+            return
+        why_not = why_not_again(
+            self.phase,
+            may_run_twice=self._may_run_twice,
+            sends=self.sends,
+            kept=self._kept,
+        )
+        if why_not:
+            self._end_badly(
+                f"the replica at {address} ended the connection before its answer was complete; "
+                f"{why_not}."
+            )
+        else:
+            self.buffered = self.received
+            self.server.repeat(self)
+
+    def answered_nonsense(self, what: str) -> None:
+        address = self._disconnect()
+        self._end_badly(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
+
+    # Inside
+
+    def _disconnect(self) -> str:
+        """Parts from its upstream, which has ended; the replica's address."""
+        upstream, self.upstream = self.upstream, None
+        return "?" if upstream is None else upstream.address
+
+    def _end_badly(self, what: str) -> None:
+        front, self.front = self.front, None
+        if front is not None:
+            self.forget_body()
+            self._tell(front, ReplicaFailed(f"{self.server.route.name}: {what}"))
+        self._ended()
+
+    def _part(self) -> None:
+        """The caller has the answer; its handler goes on, and with it the slot's use."""
+        front, self.front = self.front, None
+        if front is not None:
+            self._let_go()
+            self._told(front)
+
+    def _ended(self) -> None:
+        """The replica is done with it."""
+        self.forget_body()  # its ticket may be kept for a while (`deadlines.py`)
+        if self.request.upgrade:
+            self.server.hangups.ended(self)
+        self.server.finished(self, self.server.loop.time())
+
+    def _told(self, front: Front) -> None:
+        """The caller has the whole answer."""
+        now = self.server.loop.time()
+        self.server.told(self, now)
+        front.finished(self, now)
+
+    def _tell(self, front: Front, error: GatewayError) -> None:
+        self.server.counters.refused(error.code)
+        if self.answered:
+            self.server.told(self, self.server.loop.time())
+            front.cut()
+        else:
+            self.keep_alive = self.keep_alive and self.request_done
+            front.answer_error(self, error)
+
+    def _give_up(self) -> None:
+        """Nobody waits for the answer any more. What was sent keeps its slot until the replica has
+        ended; our worker's handlers are told, and its connection ends with them."""
+        upstream = self.upstream
+        if upstream is not None and upstream.worker:
+            self.forget_body()
+            self._out.clear()
+            upstream.half_close()
+            self._hang_up(upstream)
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """The caller's side is over. What was sent keeps its slot until the replica has ended."""
+        cut = not self.sent_whole
+        self.forget_body()
+        self._out.clear()
+        upstream = self.upstream
+        if upstream is None:
+            self.server.withdraw(self)
+        elif upstream.relays:
+            upstream.leave()
+        else:
+            if upstream.tunnel or cut:
+                upstream.half_close()
+            else:
+                upstream.resume_reading()
+            self._hang_up(upstream)
+
+    def _hang_up(self, upstream: Tap) -> None:
+        """Its caller has gone and the replica was told: a WebSocket's slot is not waited for for
+        ever. Any server has made it one with its 101; our worker also without, unless it said that
+        a plain handler began."""
+        asked_for = upstream.worker and self.request.upgrade == WEBSOCKET and not self.plain
+        if upstream.tunnel or asked_for:
+            self.server.hangups.left(self)

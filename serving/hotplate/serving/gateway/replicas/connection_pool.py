@@ -1,0 +1,179 @@
+"""One replica as the gateway sees it: the connections to it, and whether it is out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from hotplate.machine.unix_address import unix_path
+from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.http1.head_cache import HeadMemo
+from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute
+from hotplate.serving.gateway.replicas.ejection import Health
+from hotplate.serving.gateway.replicas.probe import Streams, trouble_of
+from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
+from hotplate.serving.gateway.sockets.dialing import connect, open_streams
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.proxy.exchange import Exchange
+
+
+class Pool:
+    """One replica: its connections, of which idle ones are used newest first, and its health."""
+
+    relays = False
+    """It is another gateway, which is to know when a caller leaves."""
+
+    def __init__(
+        self,
+        replica: ReplicaRoute,
+        ready_path: str,
+        limits: Limits,
+        told: Callable[[Pool], None],
+        bequest: Bequest | None = None,
+    ) -> None:
+        """`told` is called as the replica goes out, or for another reason, or comes in again.
+        Its connections are in the `bequest`, if there is one."""
+        self.id = replica.id
+        self.address = replica.address
+        self.worker = replica.worker
+        self.health = Health()
+        local = unix_path(replica.address) is not None
+        self.shown = replica.id if local else replica.address
+        """What callers are told of where it is."""
+        self.host_field = b"localhost" if local else replica.address.encode()
+        self._ready_path = ready_path
+        self._told = told
+        self._next_try: asyncio.TimerHandle | None = None
+        self._limits = limits
+        self._idle: list[Upstream] = []
+        self.heads: HeadMemo[AnswerHead] = HeadMemo()
+        """Of its answers."""
+        self._bequest = bequest
+        self._bequeathed: dict[Upstream, int] = {}
+        """The connections' numbers there."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    def leads_to(self, replica: ReplicaRoute) -> bool:
+        return (self.address, self.worker) == (replica.address, replica.worker)
+
+    def dispatch(self, exchange: Exchange, now: float) -> None:
+        """Sends the exchange on an idle connection, or on a new one."""
+        while self._idle:
+            upstream = self._idle.pop()
+            # One that came back in this turn of the loop cannot have been found closed yet.
+            if upstream.idle_since == now or upstream.usable:
+                upstream.serve(exchange)
+                return
+            upstream.abort()
+        self.connect(exchange)
+
+    def connect(self, exchange: Exchange) -> None:
+        """Sends the exchange on a new connection."""
+        self._begin(self._connect(exchange))
+
+    def now(self) -> float:
+        """The loop's time, seconds."""
+        return self._loop.time()
+
+    def put(self, upstream: Upstream, now: float) -> None:
+        """Takes back a connection whose answer has ended."""
+        if self._closed:
+            upstream.close()
+            return
+        upstream.idle_since = now
+        self._idle.append(upstream)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._limits.upstream_idle_s, self._close_idle)
+
+    def leave_out(self, upstream: Upstream) -> None:
+        """The connection is a tunnel now, and ends with this gateway: its server is to see at once
+        that the caller has gone, for no answer will tell the handler's end."""
+        if self._bequest is not None and upstream in self._bequeathed:
+            self._bequest.closed(self._bequeathed.pop(upstream))
+
+    def forget(self, upstream: Upstream) -> None:
+        self.leave_out(upstream)
+        if upstream in self._idle:
+            self._idle.remove(upstream)
+
+    def close(self) -> None:
+        """Closes what is idle now, and everything else as its answer ends."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for upstream in self._idle:
+            upstream.close()
+        self._idle.clear()
+        if self._next_try is not None:
+            self._next_try.cancel()
+
+    def refused(self, error: OSError) -> None:
+        self.failed(f"it takes no connection: {str(error) or 'none in time'}")
+
+    def failed(self, reason: str) -> None:
+        """The replica refused or died: it is out until a try of it goes well."""
+        if not self._closed and self.health.fail(reason):
+            self._told(self)
+            self._try_later()
+
+    # Inside
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _try_later(self) -> None:
+        self._next_try = self._loop.call_later(
+            self.health.next_try_s(), lambda: self._begin(self._try())
+        )
+
+    async def _try(self) -> None:
+        trouble = await trouble_of(self._dial, self._ready_path if self.worker else "")
+        if self._closed:
+            return
+        if self.health.tried(trouble):
+            self._told(self)
+        if trouble:
+            self._try_later()
+
+    async def _connect(self, exchange: Exchange) -> None:
+        try:
+            async with asyncio.timeout(self._limits.connect_s):
+                upstream = await self._open()
+        except OSError as error:  # a timeout is one of them
+            self.refused(error)
+            exchange.unreachable()
+            return
+        if exchange.front is not None and exchange.ticket is not None:
+            upstream.serve(exchange)
+        else:
+            self.put(upstream, self.now())
+
+    async def _open(self) -> Upstream:
+        upstream = Upstream(self)
+        await connect(lambda: as_protocol(upstream), self.address)
+        descriptor = upstream.descriptor
+        if self._bequest is not None and descriptor >= 0:
+            self._bequeathed[upstream] = self._bequest.opened(self.id, descriptor)
+        return upstream
+
+    async def _dial(self) -> Streams:
+        return await open_streams(self.address)
+
+    def _close_idle(self) -> None:
+        self._sweep = None
+        oldest = self._loop.time() - self._limits.upstream_idle_s
+        for upstream in [u for u in self._idle if u.idle_since <= oldest]:
+            self._idle.remove(upstream)
+            upstream.close()
+        if self._idle:
+            due = self._idle[0].idle_since + self._limits.upstream_idle_s
+            self._sweep = self._loop.call_at(due, self._close_idle)

@@ -1,0 +1,57 @@
+"""The connections to a route's replicas, or to the gateway that owns the route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.replicas.connection_pool import Pool
+from hotplate.serving.gateway.replicas.relay_pool import RelayPool
+
+
+class Pools:
+    """One pool per replica, by its id."""
+
+    def __init__(
+        self, limits: Limits, told: Callable[[Pool], None], bequest: Bequest | None = None
+    ) -> None:
+        """`told` is called when a replica goes out, or comes in again. Connections to servers that
+        are not our workers are in the `bequest`."""
+        self._limits = limits
+        self._told = told
+        self._bequest = bequest
+        self._pools: dict[str, Pool] = {}
+
+    def of(self, replica_id: str) -> Pool:
+        return self._pools[replica_id]
+
+    def follow(self, route: Route) -> None:
+        """There is a pool to where each replica of the route is; others stay."""
+        for replica in route.replicas:
+            pool = self._pools.get(replica.id)
+            if pool is not None and pool.leads_to(replica):
+                continue
+            if pool is not None:
+                pool.close()
+            self._pools[replica.id] = pool = self._new(route, replica)
+            self._told(pool)
+
+    def keep(self, replica_ids: Container[str]) -> None:
+        """Closes all others."""
+        for replica_id in [name for name in self._pools if name not in replica_ids]:
+            self.close(replica_id)
+
+    def close(self, replica_id: str) -> None:
+        pool = self._pools.pop(replica_id, None)
+        if pool is not None:
+            pool.close()
+
+    def _new(self, route: Route, replica: ReplicaRoute) -> Pool:
+        if route.relayed:
+            assert self._bequest is not None, "it has others to pass requests on to"
+            proof = self._bequest.proof
+            return RelayPool(replica, route.name, self._limits, self._told, proof)
+        bequest = None if replica.worker else self._bequest
+        return Pool(replica, route.ready_path, self._limits, self._told, bequest)

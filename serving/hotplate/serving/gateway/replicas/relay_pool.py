@@ -1,0 +1,73 @@
+"""Between two gateways of a machine: requests on their way to the one that owns the deployment.
+
+The gateway that took a request passes it on over the owner's private socket, as to a replica, but
+without a queue or slots of its own. The connection opens with a line that names the deployment;
+what follows is HTTP/1.1, with the caller's address, protocol, host and request id as the first
+gateway wrote them. Whatever the owner decides (who may come, who waits, 429, 503, 504) is its
+answer, which is passed back byte for byte. A caller that leaves takes the connection with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.replicas.connection_pool import Pool
+from hotplate.serving.gateway.replicas.probe import Streams
+from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
+from hotplate.serving.gateway.sockets.handshake import introduced
+from hotplate.serving.gateway.sockets.proof import Proof
+
+FOREVER_S = 366 * 86400.0
+"""The owner has the clock; here none runs."""
+
+
+def relayed(route: Route, socket: Path | None) -> Route:
+    """The route as a gateway serves it that is not its owner; `socket` is the owner's.
+
+    None: nobody owns it at this moment, so requests wait until somebody does.
+    """
+    owner = () if socket is None else (ReplicaRoute(str(socket), str(socket)),)
+    return replace(
+        route,
+        replicas=owner,
+        timeout_s=FOREVER_S,
+        hold_limit_s=FOREVER_S,
+        token_digests=None,
+        refuse="",
+        relayed=True,
+    )
+
+
+class RelayPool(Pool):
+    """Connections to the owner's private socket, for one deployment."""
+
+    relays = True
+
+    def __init__(
+        self,
+        owner: ReplicaRoute,
+        deployment: str,
+        limits: Limits,
+        told: Callable[[Pool], None],
+        proof: Proof,
+    ) -> None:
+        super().__init__(owner, "", limits, told)
+        self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
+        self._proof = proof
+        self._opening = deployment.encode() + b"\n"
+
+    async def _open(self) -> Upstream:
+        upstream = Upstream(self)
+        owner = await introduced(self.address, self._proof)
+        await self._loop.create_unix_connection(lambda: as_protocol(upstream), sock=owner)
+        upstream.write(self._opening)
+        return upstream
+
+    async def _dial(self) -> Streams:
+        owner = await introduced(self.address, self._proof)
+        return await asyncio.open_unix_connection(sock=owner)

@@ -1,0 +1,142 @@
+"""The gateway's line to the control plane: route tables in, demand reports out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import Any
+
+import aiohttp
+
+from hotplate.serving.gateway.all_routes import Gateway
+from hotplate.serving.gateway.protocol.routes import Change, DemandReport, RouteTable
+from hotplate.serving.gateway.sources.last_table import TableFile
+
+log = logging.getLogger(__name__)
+
+GATEWAY_FIELD, FLEET_FIELD = "X-Hotplate-Gateway", "X-Hotplate-Fleet"
+"""Header fields: which gateway connects, and where it meets the others that serve the same."""
+BATCH_S = 0.2
+"""Changes that are not urgent are reported together after this."""
+BACKOFF_S = (0.1, 2.0)
+"""First and longest pause before connecting again."""
+HEARTBEAT_S = 20.0
+"""A control plane that vanished without a word is noticed after this."""
+MAX_TABLE_BYTES = 64 << 20
+
+
+class Link:
+    """Keeps a WebSocket to the control plane and the gateway's table in step with it.
+
+    While the line is down the gateway goes on with the last table it got.
+    """
+
+    def __init__(self, gateway: Gateway, file: TableFile, *, url: str, token: str) -> None:
+        self._gateway = gateway
+        self._file = file
+        self._url = url.rstrip("/") + "/internal/gateway"
+        self._headers = {"Authorization": f"Bearer {token}"}
+        if gateway.fleet is not None:
+            self._headers[GATEWAY_FIELD] = gateway.fleet.id
+            self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
+        self._due = asyncio.Event()
+        self._batch: asyncio.TimerHandle | None = None
+        self._sent: DemandReport | None = None
+        """The last report of this connection; None = one is owed, whatever it says."""
+        self.connected = False
+        gateway.on_change = self.changed
+
+    async def load(self) -> str:
+        """Nothing is known yet of where operators ask."""
+        return ""
+
+    async def start(self) -> None:
+        """Puts the last table in force, if there is one on disk."""
+        last = self._file.load()
+        if last is not None:
+            await self._gateway.apply(last)
+
+    def describe(self) -> dict[str, Any]:
+        return {"connected": self.connected}
+
+    def changed(self, name: str, change: Change) -> None:
+        """A route's demand has changed: it is reported at once if that is news, else batched.
+
+        Work that begins is news only if the control plane does not know of any on that route.
+        """
+        if change is Change.DRAINED or (change is Change.BEGAN and not self._knows_demand(name)):
+            self._due.set()
+        elif self._batch is None and self.connected:
+            self._batch = asyncio.get_running_loop().call_later(BATCH_S, self._due.set)
+
+    async def run(self) -> None:
+        """Connects, and connects again, until cancelled."""
+        pause, longest = BACKOFF_S
+        async with aiohttp.ClientSession(headers=self._headers) as session:
+            while True:
+                try:
+                    await self._connect(session)
+                    pause = BACKOFF_S[0]
+                except (aiohttp.ClientError, OSError) as error:
+                    if pause == BACKOFF_S[0]:  # once, not with every try
+                        log.warning("control plane %s: %s; trying on", self._url, error)
+                await asyncio.sleep(pause)
+                pause = min(longest, pause * 2)
+
+    async def _connect(self, session: aiohttp.ClientSession) -> None:
+        async with session.ws_connect(
+            self._url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_TABLE_BYTES
+        ) as socket:
+            self.connected = True
+            self._owe_report()
+            writer = asyncio.create_task(self._write(socket))
+            try:
+                await self._read(socket)
+            finally:
+                self.connected = False
+                writer.cancel()
+                with contextlib.suppress(asyncio.CancelledError, OSError, aiohttp.ClientError):
+                    await writer
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        """Applies tables. The first of a connection is in force whatever its version, because the
+        control plane may have begun anew; after it only higher ones."""
+        first = True
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                continue
+            try:
+                data = json.loads(message.data)
+                if data["type"] != "routes":
+                    continue
+                table = RouteTable.from_json(data)
+            except (ValueError, TypeError, KeyError) as error:
+                log.warning("the control plane sent what is not a route table: %r", error)
+                continue
+            if first or table.version > self._gateway.version:
+                first = False
+                await self._gateway.apply(table)
+                await asyncio.to_thread(self._file.save, table)
+            self._owe_report()
+
+    async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if self._batch is not None:
+                self._batch.cancel()
+                self._batch = None
+            report = self._gateway.report()
+            if report != self._sent:
+                self._sent = report
+                await socket.send_json(report.to_json())
+
+    def _owe_report(self) -> None:
+        self._sent = None
+        self._due.set()
+
+    def _knows_demand(self, name: str) -> bool:
+        known = None if self._sent is None else self._sent.routes.get(name)
+        return known is not None and known.demand > 0

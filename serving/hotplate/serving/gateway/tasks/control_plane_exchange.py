@@ -1,0 +1,174 @@
+"""A caller's call of a task route, which the control plane answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hotplate.serving.gateway.admission.cors import answer_lines
+from hotplate.serving.gateway.admission.task_routes import (
+    DOCS,
+    TaskCall,
+    framed,
+    framed_answer,
+    run_head,
+)
+from hotplate.serving.gateway.errors import GatewayError, ShareFull
+from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.proxy.exchange import Exchange
+from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.tasks.submission import submission
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.admission.terms import Terms
+    from hotplate.serving.gateway.callers.downstream import Front
+    from hotplate.serving.gateway.route_server import RouteServer
+    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
+
+
+class TaskExchange(Exchange):
+    """Moves a submission to the control plane as it comes, and an answer back."""
+
+    __slots__ = ("_asking", "_call", "_desk", "_more", "asked")
+
+    def __init__(
+        self,
+        front: Front,
+        server: RouteServer,
+        request: RequestHead,
+        task: TaskCall,
+        desk: TaskDesk,
+    ) -> None:
+        super().__init__(front, server, request)
+        self.task = self._call = task
+        self._desk = desk
+        self._more = asyncio.Event()
+        """More of the body has come, or its end."""
+        self._asking: asyncio.Task[None] | None = None
+        self.asked = False
+        """The control plane does not know: it is a call like any other."""
+
+    def is_kept(self, *, ready: bool) -> bool:
+        """Whether the control plane is to answer; `ready` says whether a replica could."""
+        return not self.relayed and not self.asked and not (ready and self._call.verb == DOCS)
+
+    # The caller's side
+
+    def serve(self, terms: Terms) -> None:
+        """Its turn has come; the terms are those of a request like it."""
+        if self._call.starts and (full := self._desk.full(self.server)):
+            self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
+            return
+        turn = {}
+        if self._call.verb == "submit":
+            turn = {"organization": terms.organization, "priority": str(terms.priority)}
+        self._asking = asyncio.create_task(self._ask(turn))
+
+    def take_body(self, data: bytes) -> None:
+        super().take_body(data)
+        self._more.set()
+
+    def end_body(self, trailers: Sequence[Field]) -> None:
+        super().end_body(())
+        self._more.set()
+
+    @property
+    def arrived(self) -> bool:
+        return True  # it goes for no slot
+
+    @property
+    def receiving(self) -> bool:
+        return self._asking is not None and not self.request_done and not self.answered
+
+    def caller_left(self) -> None:
+        super().caller_left()
+        self._stop()
+
+    def fail(self, error: GatewayError) -> None:
+        super().fail(error)
+        self._stop()
+
+    def begin_submission(self) -> bytes:
+        """The frame's beginning, as soon as the body may come."""
+        front, route = self.front, self.server.route
+        if front is not None and self.request.expects_continue and not self.received:
+            front.go_on()
+        return framed(
+            run_head(
+                self.request,
+                self.request_id,
+                self._call,
+                with_authorization=route.token_digests is None,
+            )
+        )
+
+    async def more(self) -> Sequence[bytes]:
+        """What has come of the body since the last time; nothing = that was all."""
+        while True:
+            self._more.clear()
+            pieces = list(self._body)
+            self._drop_body()
+            if not self.request_done and self.front is not None:
+                self.front.balance()
+            if pieces or self.request_done:
+                return pieces
+            await self._more.wait()
+
+    # Inside
+
+    def _stop(self) -> None:
+        if self._asking is not None and self._asking is not asyncio.current_task():
+            self._asking.cancel()
+
+    async def _ask(self, turn: Mapping[str, str]) -> None:
+        body = submission(self) if self._call.verb == "submit" else None
+        route = self.server.route.name
+        try:
+            async with self._desk.asked(route, self._call, body, **turn) as answer:
+                await self._pass_on(answer.head, answer.size_bytes, answer.body)
+        except GatewayError as error:
+            if self._call.verb == DOCS and not self.answered and self.front is not None:
+                self.asked = True
+                self.server.begin(self, self.server.loop.time())
+            else:
+                self.fail(error)
+
+    async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
+        answer = framed_answer(head, size_bytes)
+        cors = self.server.route.cors
+        if cors is not None:
+            # The handler's were for the page that submitted the task.
+            own = [line for line in answer.kept if not line.lower().startswith(b"access-control-")]
+            answer.kept = [*own, answer_lines(cors, self.request)]
+        tap = _Tap()
+        if self.request_done:  # or else what it still sends would go there
+            self.upstream = tap
+        self.answer_head(answer)
+        async for piece in body:
+            if self.request.method != b"HEAD":
+                self.answer_body(piece)
+            self.flush()
+            if self.front is None:
+                return
+            await tap.open.wait()
+        self.flush()
+        if self.front is not None:
+            self.answer_end()
+
+
+class _Tap(Tap):
+    """The control plane's answer, which can be slowed."""
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    def pause_reading(self) -> None:
+        self.open.clear()
+
+    def resume_reading(self) -> None:
+        self.open.set()

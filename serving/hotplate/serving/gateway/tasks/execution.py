@@ -1,0 +1,171 @@
+"""One task on its way through a gateway: it waits for a slot like any request, and runs.
+
+    connect ──► start (written by the control plane) ──► send ──► answer ──► end (written)
+
+The connection is made first, so that a task whose replica cannot be reached has not started.
+Nothing of a task is sent before its start was written, so that after any crash it is known of every
+task whether some of it may have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from hotplate.serving.gateway.errors import GatewayError
+from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
+from hotplate.serving.gateway.queue.ticket import Ticket
+from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
+from hotplate.serving.gateway.tasks.result import TaskResult
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.replicas.connection_pool import Pool
+    from hotplate.serving.gateway.route_server import Held, RouteServer
+    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+"""Replicas that may die of one task that may run twice."""
+
+
+class NotWanted(Exception):
+    """The task has ended or was cancelled, or another gateway has it."""
+
+
+class NotRun(Exception):
+    """A replica left before the task's handler began, or the task may run twice."""
+
+
+class ControlPlaneAway(Exception):
+    """The control plane does not answer, or not well."""
+
+
+class TaskRun:
+    """Holds a ticket while it waits or runs. The desk has it as long as its task has not ended."""
+
+    relayed = False
+    """It runs with the owner of its route only."""
+    says_of_replica = False
+    """Its slot is its own: how long it takes says nothing of others."""
+    size_bytes = 0
+    """What waits here of its body: it stays with the control plane until a slot is there."""
+
+    def __init__(
+        self,
+        desk: TaskDesk,
+        task_id: str,
+        route: str,
+        *,
+        lost: bool,
+        organization: str = "",
+        priority: int = USUAL_PRIORITY,
+    ) -> None:
+        self.id = task_id
+        self.route = route
+        self.lost = lost
+        """Another gateway had started it and is gone."""
+        self.organization = organization
+        self.priority = priority
+        self.ticket: Ticket[Held] | None = None
+        self.server: RouteServer | None = None
+        """Where it waits or runs."""
+        self._desk = desk
+        self._tries = 0
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._running is not None
+
+    # For the route
+
+    def send_by(self, pool: Pool, now: float) -> None:
+        """It has a slot of the replica, since `now`."""
+        self._running = asyncio.create_task(self._run(pool))
+        self._running.add_done_callback(self._ran)
+
+    def enter_anew(self, due_at: float) -> None:
+        """This gateway owns its route no more. A task has all the time."""
+        self.server = None
+        self._desk.leave_outside(self)
+
+    def fail(self, error: GatewayError) -> None:
+        """It has lost its place in the queue, and waits outside until it can have one again."""
+        if self.server is not None:
+            self.server.withdraw(self)
+            self.server = None
+        self._desk.leave_outside(self)
+
+    def cut(self) -> None:
+        """This gateway ends."""
+        if self._running is not None:
+            self._running.cancel()
+
+    # Inside
+
+    def _ran(self, running: asyncio.Task[None]) -> None:
+        if self._running is running:
+            self._running = None
+        if not running.cancelled() and (error := running.exception()) is not None:
+            raise error  # a bug; the loop logs it
+
+    async def _run(self, pool: Pool) -> None:
+        server = self.server
+        assert server is not None, "who has a slot has a server"
+        address = pool.shown
+        try:
+            replica = await ReplicaCall.to(
+                pool.address, server.limits.connect_s, worker=pool.worker
+            )
+        except OSError as error:
+            self._running = None
+            pool.refused(error)
+            server.repeat(self)
+            return
+        try:
+            result = await self._ask(server, replica, address)
+        except NotWanted:
+            server.withdraw(self)
+            self._desk.forget(self)
+        except (ControlPlaneAway, NotRun) as error:
+            log.info("task %s: %s; it will be sent again", self.id, error)
+            server.withdraw(self)
+            self._desk.leave_outside(self)
+        else:
+            server.finished(self, asyncio.get_running_loop().time())
+            self._desk.deliver(self, result)
+        finally:
+            replica.close()
+
+    async def _ask(self, server: RouteServer, replica: ReplicaCall, address: str) -> TaskResult:
+        """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
+        result = TaskResult(self._desk.folder, self.id, self._desk.id)
+        limit, trouble = server.route.body_limit_bytes, ""
+
+        async def take(head: AnswerHead, piece: bytes) -> None:
+            # Whatever becomes of its answer, the slot is the handler's until the answer's end.
+            nonlocal trouble
+            if result.size_bytes + len(piece) > limit:
+                trouble = f"its answer has more than {limit} bytes (body_limit_bytes)"
+            if not trouble:
+                try:
+                    await result.take(head, piece)
+                except OSError as error:
+                    trouble = f"its answer cannot be kept on the gateway's disk ({error})"
+
+        try:
+            async with self._desk.started(self) as source:
+                await replica.ask(source.head, source.body, take)
+        except ReplicaLeft as error:
+            self._tries += 1
+            trouble = f"the replica at {address} {error}"
+            if not replica.begun or (server.route.may_run_twice and self._tries < TRIES):
+                result.drop()
+                raise NotRun(trouble) from error
+        if not trouble:
+            return result
+        result.drop()
+        return self._desk.no_answer(self, trouble)

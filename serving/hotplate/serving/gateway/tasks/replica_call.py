@@ -1,0 +1,128 @@
+"""One call of a replica that runs a task: a connection of its own, as long as the task lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import httptools
+
+from hotplate.serving.gateway.http1.request_head import Field
+from hotplate.serving.gateway.http1.response_head import AnswerHead, is_interim, read_answer
+from hotplate.serving.gateway.sockets.dialing import open_streams
+
+READ_BYTES = 64 << 10
+
+Take = Callable[[AnswerHead, bytes], Awaitable[None]]
+"""Gets each piece of the answer's body, with its head; at least one, which may be empty."""
+
+
+class ReplicaLeft(Exception):
+    """The connection ended before the answer did, or what came was no HTTP."""
+
+
+class ReplicaCall:
+    """A connection to a replica. Nothing is sent before `ask`."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, worker: bool
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._parser = httptools.HttpResponseParser(self)
+        self._fields: list[Field] = []
+        self._reason = b""
+        self._head: AnswerHead | None = None
+        self._pieces: list[bytes] = []
+        self._done = False
+        self._worker = worker
+        self.begun = not worker
+        """Whether a handler may have begun: our worker says so, of another server nobody knows."""
+
+    @classmethod
+    async def to(cls, address: str, connect_s: float, *, worker: bool) -> ReplicaCall:
+        """Connects to our worker or any server. Raises OSError, as timeouts are."""
+        async with asyncio.timeout(connect_s):
+            reader, writer = await open_streams(address)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return cls(reader, writer, worker=worker)
+
+    async def ask(self, head: bytes, body: AsyncIterator[bytes], take: Take) -> None:
+        """Sends the request and takes the answer, however long it lasts.
+
+        Raises ReplicaLeft, and what reading the body raises; then nothing was run, since the
+        replica never got the request whole.
+        """
+        sending = asyncio.create_task(self._send(head, body))
+        try:
+            await self._receive(take)
+        except ReplicaLeft:
+            if sending.done() and not sending.cancelled() and (error := sending.exception()):
+                raise error from None
+            raise
+        finally:
+            sending.cancel()
+            with contextlib.suppress(BaseException):
+                await sending
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        self._fields, self._reason = [], b""
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self.begun = True
+        if not is_interim(status):
+            self._head = read_answer(
+                status, self._reason, self._fields, keep_alive=False, worker=self._worker
+            )
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        self._done = self._head is not None
+
+    # Inside
+
+    async def _send(self, head: bytes, body: AsyncIterator[bytes]) -> None:
+        try:
+            self._writer.write(head)
+            async for piece in body:
+                self._writer.write(piece)
+                await self._writer.drain()
+        except ConnectionError:
+            pass  # said by what is received
+        except BaseException:  # cancelled too: half a request must not look like a slow one
+            self.close()
+            raise
+
+    async def _receive(self, take: Take) -> None:
+        while not self._done:
+            try:
+                data = await self._reader.read(READ_BYTES)
+            except OSError as error:
+                raise ReplicaLeft(f"broke the connection ({error})") from error
+            if not data and self._head is not None and self._head.ends_with_connection(b"POST"):
+                return
+            if not data:
+                raise ReplicaLeft("ended the connection before its answer was complete")
+            try:
+                self._parser.feed_data(data)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                raise ReplicaLeft(f"answered what is not HTTP/1.1 ({error})") from error
+            pieces, self._pieces = self._pieces, []
+            if self._head is not None:
+                await take(self._head, b"".join(pieces))

@@ -1,0 +1,127 @@
+"""One line per answer, for those who want it. Lines are kept for a moment and written together.
+
+    time route caller request-id method path status bytes wait_s total_s replica
+
+Times are UTC and seconds; `-` stands for what there was not: no replica for an answer of the
+gateway's own, no status for a caller that left first. The query, which may hold secrets, is left
+out. Where the file was moved away, a new one is begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.proxy.exchange import Exchange
+
+log = logging.getLogger(__name__)
+
+FLUSH_S = 1.0
+FLUSH_LINES = 512
+
+
+class AccessLog:
+    """The file. A line that cannot be written is lost, and that is said once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        self._flush: asyncio.TimerHandle | None = None
+        self._descriptor = -1
+        self._failing = False
+
+    def note(self, exchange: Exchange, total_s: float) -> None:
+        """The line of an exchange whose caller has its answer, or nothing more of it."""
+        request, ticket = exchange.request, exchange.ticket
+        replica = None if ticket is None else ticket.replica
+        self.write(
+            exchange.server.route.name,
+            request.peer,
+            exchange.request_id,
+            request.method,
+            request.path,
+            exchange.status,
+            exchange.sent_bytes,
+            None if ticket is None or replica is None else ticket.granted_at - ticket.arrived_at,
+            total_s,
+            "" if replica is None else replica.id,
+        )
+
+    def write(
+        self,
+        route: str,
+        caller: bytes,
+        request_id: bytes = b"-",
+        method: bytes = b"-",
+        path: bytes = b"-",
+        status: int = 0,
+        size_bytes: int = 0,
+        wait_s: float | None = None,
+        total_s: float | None = None,
+        replica: str = "",
+    ) -> None:
+        wait = b"-" if wait_s is None else b"%.3f" % wait_s
+        total = b"-" if total_s is None else b"%.3f" % total_s
+        self._lines.append(
+            b"%b %b %b %b %b %b %b %d %b %b %b\n"
+            % (
+                datetime.now(UTC).isoformat(timespec="milliseconds").encode(),
+                route.encode(),
+                caller,
+                request_id.replace(b" ", b"_"),
+                method,
+                path,
+                b"%d" % status if status else b"-",
+                size_bytes,
+                wait,
+                total,
+                replica.encode() or b"-",
+            )
+        )
+        if len(self._lines) >= FLUSH_LINES:
+            self.flush()
+        elif self._flush is None:
+            self._flush = self._loop.call_later(FLUSH_S, self.flush)
+
+    def flush(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        lines = b"".join(self._lines)
+        self._lines.clear()
+        try:
+            self._open()
+            os.write(self._descriptor, lines)
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                self._failing = True
+                log.warning("access log %s: %s; lines are lost until it works", self._path, error)
+
+    def close(self) -> None:
+        if self._lines:
+            self.flush()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self) -> None:
+        """Opens the file, and anew when it is not the one at the path any more."""
+        if self._descriptor >= 0:
+            try:
+                there = self._path.stat()
+            except FileNotFoundError:
+                there = None
+            here = os.fstat(self._descriptor)
+            if there is not None and os.path.samestat(there, here):
+                return
+            os.close(self._descriptor)
+            self._descriptor = -1
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, 0o640)

@@ -1,0 +1,240 @@
+"""One attempt to build one environment: `uv`, and what the bento's author wants run, within walls.
+
+All of it is code that we do not trust: `setup.py` of any package, `post_commands`. It sees its own
+folder, its organization's packages, `uv`, the interpreter and the bento.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotplate.cache.errors import NoSpace
+from hotplate.machine import foreign_folder
+from hotplate.machine.free_space import Room
+from hotplate.serving.replica.environments.diagnosis import diagnose
+from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, Found
+from hotplate.serving.replica.environments.spec import Recipe
+from hotplate.serving.replica.errors import EnvironmentFailed
+from hotplate.serving.replica.faces import BuildStep, Workshop
+from hotplate.serving.replica.home import copy_bento
+from hotplate.serving.replica.inherited import certificates, for_build
+
+LOG_TAIL_LINES = 20
+LOG_TAIL_BYTES = 256 << 10
+"""So much of what a step has printed is looked through for why it failed."""
+MOST_LOG_BYTES = 64 << 20
+LOOK_S = 0.2
+"""Between looks at the disk while a step runs: a fast disk takes a few 100 MiB meanwhile."""
+HOME, BENTO = "home", "bento"
+"""Folders of an attempt's own, while it lasts."""
+_CONFIGURATION = "uv/uv.toml"
+"""Of `uv`, below the folder for configuration of whoever runs the platform."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all builds of one organization share."""
+
+    packages: Path
+    """Where `uv` keeps what it has downloaded and built."""
+    uv: str
+    workshop: Workshop
+    room: Room
+    limit_s: float
+    """How long a build may take."""
+
+
+class Build:
+    """`run` it, then `close` it in any case."""
+
+    def __init__(
+        self, recipe: Recipe, folder: EnvironmentFolder, interpreter: Path, ground: Ground
+    ) -> None:
+        self.attempt = uuid.uuid4().hex[:8]
+        self._recipe = recipe
+        self._folder = folder
+        self._ground = ground
+        self._own = folder.path / self.attempt
+        self.found = Found(self._own / VENV, interpreter)
+        self._packages = ground.packages
+        self._env: Mapping[str, str] = {}
+
+    async def run(self) -> None:
+        """All steps. Raises `EnvironmentFailed`, `NoSpace`, and OSError for a full disk."""
+        try:
+            async with asyncio.timeout(self._ground.limit_s):
+                await self._run()
+        except TimeoutError:
+            raise EnvironmentFailed(
+                f"Building the environment took longer than {self._ground.limit_s:g} s "
+                "(build_timeout_s); find out in its log what it waits for, or raise the limit."
+            ) from None
+        await foreign_folder.aside(self._check)
+        try:
+            await self._ground.workshop.take(self.found.root)
+        except OSError as error:
+            raise EnvironmentFailed(
+                f"The environment cannot be used as it was built ({error.strerror}); have the "
+                "bento's commands leave it as packages do."
+            ) from error
+
+    async def close(self, *, failed: bool) -> None:
+        """Remove what only the build needed; all of it if it `failed`."""
+        gone = [self._own] if failed else [self._own / name for name in (HOME, BENTO, "tmp")]
+        for path in gone:
+            with suppress(OSError):
+                await foreign_folder.aside_for_long(foreign_folder.remove_tree, path)
+
+    async def _run(self) -> None:
+        recipe, ground = self._recipe, self._ground
+        await asyncio.to_thread(self._make_folders)
+        self._packages = await ground.workshop.prepare(ground.packages)
+        shown = () if ground.workshop.walled else None
+        self._env = self._environment(for_build(os.environ, shown))
+        for command in recipe.skipped_commands:
+            self._write(f"# not run, it is for a container's system: {command}\n")
+        # Another node has it in another folder.
+        venv = (ground.uv, "venv", "--relocatable", "--python", str(self.found.interpreter))
+        await self._step("uv venv", [*venv, str(self.found.root)], self._own)
+        sources = recipe.bento / "src"  # local wheels are named relative to it
+        install = (ground.uv, "pip", "install", "--python", str(self.found.python))
+        await self._step(
+            "uv pip install",
+            [*install, "-r", str(recipe.requirements)],
+            sources if sources.is_dir() else recipe.requirements.parent,
+        )
+        for command in recipe.post_commands:
+            await self._step(command, ["/bin/sh", "-c", command], self._own / BENTO)
+        if recipe.post_commands:  # `uv` installs nothing that others may not read
+            await self._step("chmod", ["chmod", "-R", "a+rX", str(self.found.root)], self._own)
+
+    def _make_folders(self) -> None:
+        for name in ("", HOME, "tmp"):
+            (self._own / name).mkdir(mode=0o755)
+        configuration = _configuration(os.environ)
+        if self._ground.workshop.walled and configuration.is_file():
+            copy = self._own / HOME / ".config" / _CONFIGURATION
+            copy.parent.mkdir(parents=True)
+            shutil.copyfile(configuration, copy)
+        if self._recipe.post_commands:
+            copy_bento(self._recipe.bento, self._own / BENTO)
+
+    def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Without walls a build has the home and the temporary folder of whoever runs us."""
+        walled = self._ground.workshop.walled
+        programs = (str(self.found.python.parent), str(Path(self._ground.uv).parent))
+        return {
+            **inherited,
+            **self._recipe.build_env,
+            "PATH": os.pathsep.join((*programs, inherited.get("PATH", os.defpath))),
+            "VIRTUAL_ENV": str(self.found.root),
+            **({"HOME": str(self._own / HOME), "TMPDIR": "/tmp"} if walled else {}),
+            "UV_CACHE_DIR": str(self._packages),
+            # A hard link would be the same file in the cache and in every other environment.
+            "UV_LINK_MODE": "copy",
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_COMPILE_BYTECODE": "1",  # else every replica compiles torch at its start
+            "UV_NO_PROGRESS": "1",
+            "NO_COLOR": "1",
+        }
+
+    async def _step(self, name: str, argv: Sequence[str], cwd: Path) -> None:
+        self._check_room()
+        self._write(f"$ {' '.join(argv)}\n")
+        start = self._log_bytes()
+        step = await self._ground.workshop.start(
+            ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are other users
+            self._env,
+            cwd,
+            self._folder.log,
+            own=self._own,
+            reads=self._reads(),
+            writes=[self._packages],
+        )
+        try:
+            status = await self._ended(step)
+        except BaseException:  # also when interrupted: nothing of it is left, and raised again
+            await asyncio.shield(step.end())
+            raise
+        if step.used_too_much:
+            raise EnvironmentFailed(
+                f"The step {name!r} of building the environment used more than the "
+                f"{self._ground.workshop.memory_bytes >> 20} MiB of memory that builds may "
+                "(build_memory_bytes); have it use less, or raise the limit."
+            )
+        if status != 0:
+            output = self._output(start)
+            diagnosis = diagnose(output, self._recipe.python_version, name)
+            raise EnvironmentFailed(
+                diagnosis.sentence,
+                retry=diagnosis.retry,
+                no_room=diagnosis.no_room,
+                log=tuple(output.splitlines()[-LOG_TAIL_LINES:]),
+            )
+
+    def _check_room(self) -> None:
+        if refusal := self._ground.room.refusal(0):
+            raise NoSpace(refusal)
+
+    def _reads(self) -> list[Path]:
+        configuration = os.environ.get("UV_CONFIG_FILE")
+        return [
+            Path(self._ground.uv),
+            self.found.interpreter.parent.parent,
+            self._recipe.bento,
+            *filter(Path.exists, certificates(os.environ)),
+            *([Path(configuration)] if configuration else []),
+        ]
+
+    async def _ended(self, step: BuildStep) -> int | None:
+        """Its exit status. Raises NoSpace as soon as it eats into the disk's reserve, and
+        `EnvironmentFailed` when it prints without end."""
+        ended = asyncio.ensure_future(step.wait())
+        try:
+            while not ended.done():
+                await asyncio.wait({ended}, timeout=LOOK_S)
+                self._check_room()
+                if self._log_bytes() > MOST_LOG_BYTES:
+                    raise EnvironmentFailed(
+                        f"Building the environment printed more than {MOST_LOG_BYTES >> 20} MiB; "
+                        "have its commands print less."
+                    )
+            return ended.result()
+        finally:
+            ended.cancel()
+
+    def _check(self) -> None:
+        """Raises `EnvironmentFailed` unless its python is a link to the interpreter of our choice:
+        whatever the build has done, replicas are shown that one."""
+        link = ""
+        with suppress(OSError), foreign_folder.ForeignFolder.open(self._own) as own:
+            link = own.link(f"{VENV}/bin/python")
+        if link != str(self.found.interpreter):
+            raise EnvironmentFailed(
+                "The build has put another bin/python into its environment; leave the one there."
+            )
+
+    def _log_bytes(self) -> int:
+        return self._folder.log.stat().st_size
+
+    def _output(self, start: int) -> str:
+        with self._folder.log.open("rb") as log:
+            log.seek(max(start, self._log_bytes() - LOG_TAIL_BYTES))
+            return log.read(LOG_TAIL_BYTES).decode(errors="replace")
+
+    def _write(self, text: str) -> None:
+        with self._folder.log.open("a", encoding="utf-8") as log:
+            log.write(text)
+
+
+def _configuration(environ: Mapping[str, str]) -> Path:
+    """Of `uv`, of whoever runs the platform: its package indexes, above all."""
+    home = Path(environ.get("HOME", "/"))
+    return Path(environ.get("XDG_CONFIG_HOME", home / ".config")) / _CONFIGURATION

@@ -1,0 +1,250 @@
+"""Python environments of bentos: built once per recipe and organization, shared by its replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uv import find_uv_bin
+
+from hotplate.cache.errors import NoSpace
+from hotplate.machine import foreign_folder
+from hotplate.machine.free_space import Room, full, is_full
+from hotplate.serving.replica.environments.build import Build, Ground
+from hotplate.serving.replica.environments.folder import (
+    SHARED,
+    EnvironmentFolder,
+    Found,
+    module_names,
+    organization_folder,
+)
+from hotplate.serving.replica.environments.interpreter import Interpreters
+from hotplate.serving.replica.environments.registry import Shelf
+from hotplate.serving.replica.environments.spec import Recipe, read_recipe
+from hotplate.serving.replica.environments.usage import Usage, superfluous
+from hotplate.serving.replica.errors import EnvironmentFailed
+from hotplate.serving.replica.faces import Workshop
+from hotplate.serving.replica.inherited import for_build
+
+BUILD_LIMIT_S = 1800.0
+_GONE = ".gone-"
+_USED = ".used"
+_OURS = ".uv"
+"""What `uv` learns of interpreters when we ask it ourselves."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment that is ready."""
+
+    root: Path
+    interpreter: Path
+    """What its `python` is a link to."""
+    digest: str
+    owner: str
+    """The name of its organization's folder."""
+    modules: Path
+    """The file with the modules that its last replica had imported when it was ready."""
+    built: bool
+    """Whether the caller had to wait for it to be built."""
+
+    @property
+    def python(self) -> Path:
+        return self.root / "bin" / "python"
+
+
+class Environments:
+    """The environments under one folder, which belongs to this process alone.
+
+    `<root>/<organization>/<digest>/` is a folder as `environment_folder.py` says. An attempt that a
+    kill left behind, and which may still be written by its `uv`, is never built upon.
+    `<root>/<organization>/.used/` says which bento uses which.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        workshop: Workshop,
+        packages: Path,
+        *,
+        shared: bool = False,
+        disk_reserve_bytes: int = 0,
+        limit_s: float = BUILD_LIMIT_S,
+        shelf: Shelf | None = None,
+    ) -> None:
+        """`workshop` is where builds run, `packages` a folder for what they download, below it one
+        per organization; `shared` = organizations trust each other, and share all of it.
+
+        `disk_reserve_bytes` of the disk are left free; 0 = the usual. What is on the `shelf` is
+        not built, and what is built is put there.
+        """
+        self._root = root
+        self._workshop = workshop
+        self._packages = packages
+        self._shared = shared
+        self._room = Room(root, disk_reserve_bytes)
+        self._limit_s = limit_s
+        self._uv = find_uv_bin()
+        self._interpreters = Interpreters(self._uv, root / _OURS)
+        self._shelf = shelf
+        self._building: dict[Path, asyncio.Task[Found]] = {}
+        self._putting: set[asyncio.Task[None]] = set()
+
+    async def ensure(
+        self,
+        organization: str,
+        bento: Path,
+        image: Mapping[str, Any],
+        build_env: Mapping[str, str],
+        tell: Callable[[str], None] = lambda log: None,
+    ) -> Environment:
+        """The environment of an organization's unpacked bento; built now if there is none yet.
+
+        A bento is known by the name of its folder, the digest of its files. `image` is the mapping
+        of that name in `bento.yaml`; `build_env` is set while building. `tell` is told the file
+        that the build's output goes to while the caller waits for one, and then "".
+        A caller that is cancelled leaves the build going on for the others. Raises
+        `BentoUnusable`, `EnvironmentFailed`.
+        """
+        recipe = await asyncio.to_thread(read_recipe, bento, image, build_env)
+        owner = self._owner(organization)
+        folder = self.folder(organization, recipe.digest)
+        # On the loop, as is its opposite in `sweep`.
+        Usage(folder.path.parent / _USED).note(recipe.digest, bento.name)
+        found, built = None, False
+        if folder.path not in self._building:
+            found = await asyncio.to_thread(folder.found)
+        if found is None:
+            built = True
+            tell(str(folder.log))
+            building = self._building.get(folder.path) or self._start(recipe, owner, folder)
+            try:
+                found = await asyncio.shield(building)
+            finally:
+                tell("")
+        return Environment(
+            found.root, found.interpreter, recipe.digest, owner, folder.modules, built
+        )
+
+    def folder(self, organization: str, digest: str) -> EnvironmentFolder:
+        """What there is of one environment."""
+        return EnvironmentFolder(self._root / self._owner(organization) / digest)
+
+    async def note_modules(self, environment: Environment, said: Any) -> None:
+        """Keep what a replica says it had imported when it was ready."""
+        if names := module_names(said):
+            folder = EnvironmentFolder(environment.modules.parent)
+            with suppress(OSError):  # a full disk, or an environment that is being removed
+                await asyncio.to_thread(folder.note_modules, names)
+
+    async def sweep(self, wanted: Set[str], spare: int) -> dict[str, str]:
+        """Remove what no `wanted` bento uses, but for the `spare` ones used last; with reasons.
+
+        An environment of which no use is on record stays.
+        """
+        gone: dict[str, str] = {}
+        for owner in self._owners():
+            gone |= await self._sweep(owner, wanted, spare)
+        # As versions before organizations had their own: nobody will use these any more.
+        gone |= await self._sweep(self._root, wanted, 0)
+        return gone
+
+    async def close(self) -> None:
+        """Stop what is being built."""
+        building = [*self._building.values(), *self._putting]
+        for task in building:
+            task.cancel()
+        await asyncio.gather(*building, return_exceptions=True)
+
+    def manifests(self) -> set[str]:
+        """Of the environments that were taken from other nodes, and are to stay."""
+        taken = (path for places in ("*/*/taken", "*/taken") for path in self._root.glob(places))
+        return set(filter(None, (EnvironmentFolder(path.parent).manifest() for path in taken)))
+
+    def _owner(self, organization: str) -> str:
+        return SHARED if self._shared else organization_folder(organization)
+
+    def _owners(self) -> Iterator[Path]:
+        """The folders of organizations."""
+        for used in self._root.glob(f"*/{_USED}"):
+            yield used.parent
+
+    async def _sweep(self, owner: Path, wanted: Set[str], spare: int) -> dict[str, str]:
+        usage = Usage(owner / _USED)
+        uses = [use for use in usage.read() if owner / use.environment not in self._building]
+        gone = superfluous(uses, wanted, spare)
+        for digest in gone:
+            with suppress(FileNotFoundError):
+                # Nobody who asks from now on takes for an environment what is being removed.
+                (owner / digest).rename(owner / f"{_GONE}{uuid.uuid4().hex}")
+            usage.forget(digest)
+        for use in uses:
+            if use.environment not in gone:
+                usage.trim(use.environment, wanted)
+        for folder in await asyncio.to_thread(_matching, owner, f"{_GONE}*"):
+            with suppress(OSError):
+                await foreign_folder.aside_for_long(foreign_folder.remove_tree, folder)
+        return gone
+
+    def _start(self, recipe: Recipe, owner: str, folder: EnvironmentFolder) -> asyncio.Task[Found]:
+        # Nobody who is told of the log is to read what an earlier build has left there.
+        folder.log.unlink(missing_ok=True)
+        task = asyncio.create_task(self._take_or_build(recipe, owner, folder))
+        self._building[folder.path] = task
+
+        def done(task: asyncio.Task[Found]) -> None:
+            del self._building[folder.path]
+            if not task.cancelled():
+                task.exception()  # every waiter may have been cancelled
+
+        task.add_done_callback(done)
+        return task
+
+    async def _take_or_build(self, recipe: Recipe, owner: str, folder: EnvironmentFolder) -> Found:
+        """Raises `EnvironmentFailed`."""
+        taken = await self._shelf.take(owner, recipe.digest) if self._shelf is not None else None
+        if taken is not None:
+            found = Found(taken.root, taken.interpreter)
+            await asyncio.to_thread(folder.note_taken, taken.manifest, found)
+            return found
+        found = await self._build(recipe, owner, folder)
+        if self._shelf is not None:
+            work = self._shelf.put(owner, recipe.digest, found.root, found.interpreter)
+            put = asyncio.create_task(work)
+            self._putting.add(put)
+            put.add_done_callback(self._putting.discard)
+        return found
+
+    async def _build(self, recipe: Recipe, owner: str, folder: EnvironmentFolder) -> Found:
+        """Raises `EnvironmentFailed`."""
+        inherited = for_build(os.environ)
+        interpreter = await self._interpreters.find(recipe.python_version, inherited)
+        packages = self._packages / owner
+        ground = Ground(packages, self._uv, self._workshop, self._room, self._limit_s)
+        build = Build(recipe, folder, interpreter, ground)
+        failed = True
+        try:
+            await foreign_folder.aside_for_long(folder.empty)
+            await build.run()
+            await asyncio.to_thread(folder.note_ready, build.attempt, interpreter)
+            failed = False
+        except NoSpace as error:
+            raise EnvironmentFailed(str(error), retry=True, no_room=True) from error
+        except OSError as error:
+            if is_full(error):
+                reason = full(error, self._root)
+                raise EnvironmentFailed(reason, retry=True, no_room=True) from error
+            raise
+        finally:
+            await build.close(failed=failed)
+        return build.found
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    return list(folder.glob(pattern))

@@ -1,0 +1,141 @@
+"""What the platform keeps of one environment: `<environments>/<organization>/<digest>/`.
+
+    ready           which attempt has succeeded, and from which interpreter it was made; comes last
+    taken           the same of one that another node has built
+    modules.json    what its last replica had imported when it was ready
+    build.log       the output of its last build
+    <attempt>/      of one build alone: `venv/`, and while it lasts what else the build needs
+
+A build writes in the folder of its attempt, replicas read `venv`, and neither sees the rest: where
+an environment is and what it runs on is never read from what they have written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from hotplate.machine import foreign_folder
+from hotplate.serving.replica.inside.modules import BASICS
+
+BUILD_LOG = "build.log"
+VENV = "venv"
+SHARED = ".shared"
+"""In the place of an organization's name where all of them share: none has this name."""
+MOST_MODULES = 20_000
+MOST_NAME = 200
+"""Characters: of a module, and of an organization whose folder is called like it."""
+
+_PLAIN = re.compile(rf"[A-Za-z0-9][\w.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An environment that may be used."""
+
+    root: Path
+    interpreter: Path
+    """What its `bin/python` is a link to, without links; chosen by the platform."""
+
+    @property
+    def python(self) -> Path:
+        return self.root / "bin" / "python"
+
+
+class EnvironmentFolder:
+    """The files above. Does file I/O."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = path / BUILD_LOG
+        self.modules = path / "modules.json"
+
+    def found(self) -> Found | None:
+        """What was built here, else what another node has built; None if neither can be used."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            ready = self._read("ready")
+            found = Found(self.path / ready["attempt"] / VENV, Path(ready["interpreter"]))
+            if found.root.is_dir() and os.access(found.interpreter, os.X_OK):
+                return found  # its interpreter may have been uninstalled
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            taken = self._read("taken")
+            found = Found(Path(taken["root"]), Path(taken["interpreter"]))
+            if found.root.is_dir() and os.access(found.interpreter, os.X_OK):
+                return found  # its agent may be down, or not show it yet
+        return None
+
+    def manifest(self) -> str:
+        """Of the files that were taken from another node; "" if none were."""
+        with suppress(OSError, ValueError, KeyError):
+            return str(self._read("taken")["manifest"])
+        return ""
+
+    def empty(self) -> None:
+        """Remove what earlier builds have left, and begin a log. Raises OSError."""
+        with suppress(OSError):  # there is none yet, or a build that nobody waits for still writes
+            foreign_folder.remove_tree(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.log.touch()
+
+    def note_ready(self, attempt: str, interpreter: Path) -> None:
+        """From now on the environment is there."""
+        self.note_modules(BASICS)
+        self._write("ready", {"attempt": attempt, "interpreter": str(interpreter)})
+
+    def note_taken(self, manifest: str, found: Found) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.note_modules(BASICS)
+        about = {"root": str(found.root), "interpreter": str(found.interpreter)}
+        self._write("taken", {"manifest": manifest, **about})
+
+    def note_modules(self, names: Iterable[str]) -> None:
+        # Standbys read it, as users that are nobody outside, whatever our umask says.
+        self._write(self.modules.name, list(names), mode=0o644)
+
+    def _read(self, name: str) -> dict[str, str]:
+        content = json.loads((self.path / name).read_bytes())
+        if not isinstance(content, dict):
+            raise ValueError(name)
+        return content
+
+    def _write(self, name: str, content: Mapping[str, str] | list[str], mode: int = 0o600) -> None:
+        draft = self.path / f"{name}.{uuid.uuid4().hex}"
+        draft.write_text(json.dumps(content), encoding="utf-8")
+        draft.chmod(mode)
+        draft.replace(self.path / name)
+
+
+def attempts(root: Path) -> list[Path]:
+    """The folders of all builds that have begun below the folder of all environments."""
+    return [path for path in root.glob("*/*/*") if path.is_dir() and not path.is_symlink()]
+
+
+def organization_folder(organization: str) -> str:
+    """The name of the folder of what is an organization's; no two have the same."""
+    if _PLAIN.fullmatch(organization):
+        return organization
+    return f".{blake3(organization.encode(errors='surrogatepass')).hexdigest(16)}"
+
+
+def module_names(said: Any) -> list[str]:
+    """The modules that a replica says it has imported: names, and no more than a program has."""
+    if not isinstance(said, list):
+        return []
+    return [name for name in said[:MOST_MODULES] if _is_module(name)]
+
+
+def _is_module(name: Any) -> bool:
+    return (
+        isinstance(name, str)
+        and len(name) <= MOST_NAME
+        and all(part.isidentifier() for part in name.split("."))
+    )

@@ -1,0 +1,100 @@
+"""Environments that some node has built, for all nodes of a cluster: as manifests.
+
+The blob store's note `environments/<key>` says which manifest an organization's environment is. A
+node that lacks it takes it from there: through its file view in about a second, and the bytes come
+as they are read; without a view, as a folder of links and copies. So a deploy builds nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from blake3 import blake3
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.cache.store.packing import pack_tree
+
+log = logging.getLogger("hotplate.environments")
+
+_KIND = "environments"
+
+
+class Tree(Protocol):
+    @property
+    def root(self) -> str: ...
+
+
+class Viewer(Protocol):
+    """The client of the node's agent."""
+
+    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> Tree:
+        """The folder of a tree. Raises CacheError."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An environment that another node has built."""
+
+    manifest: str
+    root: Path
+    interpreter: Path
+    """As the platform there has chosen it, and as it is here."""
+
+
+class Shelf:
+    """The environments in one blob store."""
+
+    def __init__(self, blobs: BlobStore, agent: Viewer) -> None:
+        self._blobs = blobs
+        self._agent = agent
+
+    async def take(self, owner: str, digest: str) -> Taken | None:
+        """The owner's environment of that digest, if some node has published one that runs here."""
+        try:
+            note = await asyncio.to_thread(self._blobs.get_note, _name(owner, digest))
+            if note is None or not os.access(note["interpreter"], os.X_OK):
+                return None
+            tree = await self._agent.tree(note["manifest"], wait="view")
+        except (CacheError, KeyError) as error:
+            log.warning("environment %s is built here: %r", digest, error)
+            return None
+        return Taken(note["manifest"], Path(tree.root), Path(note["interpreter"]))
+
+    async def put(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
+        """Publishes an environment. One that cannot be moved stays this node's own."""
+        try:
+            await asyncio.to_thread(self._put, owner, digest, folder, interpreter)
+        except (CacheError, OSError, RecursionError) as error:
+            log.warning("environment %s stays on this node: %s", digest, error)
+
+    def _put(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
+        if (script := bound_script(folder)) is not None:
+            log.warning("environment %s stays on this node: %s names its folder", digest, script)
+            return
+        manifest = pack_tree(folder, self._blobs)
+        note = {"manifest": manifest.digest, "interpreter": str(interpreter)}
+        self._blobs.put_note(_name(owner, digest), note)
+
+
+def bound_script(folder: Path) -> Path | None:
+    """A script that runs only where it was installed: its first line names the folder."""
+    for path in sorted((folder / "bin").iterdir()):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                first = file.readline(4096)
+            if first.startswith(b"#!") and os.fsencode(folder) in first:
+                return path
+    return None
+
+
+def _name(owner: str, digest: str) -> str:
+    """Compiled code runs on one kind of machine, with one C library."""
+    kind = f"{owner} {digest} {platform.machine()} {' '.join(platform.libc_ver())}"
+    return f"{_KIND}/{blake3(kind.encode()).hexdigest()}"

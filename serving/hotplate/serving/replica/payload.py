@@ -1,0 +1,82 @@
+"""The folder with the few `hotplate` files that a replica's own environment needs.
+
+A bento's environment is the user's: it has no `hotplate`, and must not get one with our
+dependencies. So our part reaches it on `PYTHONPATH`, as plain files that import the standard
+library, safetensors, torch and what bentoml brings.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from compileall import compile_dir
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from py_compile import PycInvalidationMode
+
+from blake3 import blake3
+
+PARTS = (
+    "hotplate.serving.replica.inside",
+    "hotplate.serving.weights",
+    "hotplate.serving.streaming",
+    "hotplate.cache.own_token",
+    "hotplate.cache.reader",
+)
+
+
+def make_parts(root: Path) -> Path:
+    """The folder to put on a replica's `PYTHONPATH`, made under `root` once per content."""
+    sources = dict(sorted(source for part in PARTS for source in _sources(part)))
+    contents = {place: path.read_bytes() for place, path in sources.items()}
+    digest = blake3()
+    for place, content in contents.items():
+        digest.update(f"{place}\0{len(content)}\0".encode() + content)
+    folder = root / digest.hexdigest()[:32]
+    if not folder.exists():
+        _write(folder, contents)
+    return folder
+
+
+def _sources(part: str) -> Iterator[tuple[PurePosixPath, Path]]:
+    """Where in the folder each file of a module, or of a package, goes."""
+    place = PurePosixPath(*part.split("."))
+    spec = find_spec(part)
+    if spec is None:
+        raise ModuleNotFoundError(f"{part} is not installed; install hotplate again.", name=part)
+    if spec.origin is not None:
+        yield place.with_suffix(".py"), Path(spec.origin)
+        return
+    for folder in spec.submodule_search_locations or ():
+        for file in Path(folder).rglob("*.py"):
+            yield place / file.relative_to(folder), file
+
+
+def _write(folder: Path, contents: dict[PurePosixPath, bytes]) -> None:
+    """Write beside, then rename: a reader sees all of the folder or none of it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    for place, content in contents.items():
+        path = draft / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    # Else each start compiles them, for nobody who imports them may write there. They never change.
+    compile_dir(
+        draft,
+        quiet=2,
+        stripdir=draft,
+        prependdir=folder,
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+    )
+    for path in draft.rglob("*.py*"):
+        path.chmod(0o644)  # replicas read them as other users, whatever our umask says
+    for parent in (draft, *(path for path in draft.rglob("*") if path.is_dir())):
+        parent.chmod(0o755)
+    try:
+        os.rename(draft, folder)
+    except OSError:
+        shutil.rmtree(draft, ignore_errors=True)  # somebody else was first, with the same content
+        if not folder.exists():
+            raise

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from hotplate.autoscaler.policy import Demand, Policy, Replicas
+from hotplate.autoscaler.rules.growth import SPAN_S, SPANS, Growth
+from tests.autoscaler.deciding import asleep, told
+
+
+def grown(counts: dict[float, int]) -> Growth:
+    growth = Growth()
+    for now, count in counts.items():
+        growth.record(count, now)
+    return growth
+
+
+def test_what_grew_all_the_time_grows_as_fast_as_where_it_grew_least() -> None:
+    growth = grown({0.0: 3, 2.0: 6, 5.0: 12, 8.0: 15})
+    assert growth.per_s(9.0) == pytest.approx(3 / SPAN_S)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [{}, {0.0: 20}, {0.1 * i: i for i in range(50)}, {float(i): 20 - i for i in range(9)},
+     {0.0: 5, 4.0: 5, 8.0: 30}],
+    ids=["nothing", "a jump", "a burst of 5 s", "falling", "a pause of a span"],
+)  # fmt: skip
+def test_what_did_not_grow_in_each_span_does_not_grow(counts: dict[float, int]) -> None:
+    assert grown(counts).per_s(SPANS * SPAN_S) == 0.0
+
+
+def test_changes_that_follow_at_once_count_as_one() -> None:
+    growth = grown({0.001 * i: i for i in range(60_000)})
+    assert growth.per_s(60.0) == pytest.approx(1000.0, rel=0.2)
+
+
+def desired_when_woken(arrivals: list[float], now: float) -> int:
+    """How many replicas there should be then, where none is ready yet (in 60 s one would be)."""
+    decider = asleep(Policy(0, 20))
+    decider.ready_after(60.0)
+    decider.ready_after(60.0)
+    starting: list[float] = []
+    for held, at in enumerate([*arrivals, now], start=1):
+        held = min(held, len(arrivals))
+        decision = told(decider, Demand(0, held, 5.0), Replicas(0, tuple(starting)), at)
+        starting += [at] * (decision.desired - len(starting))
+    return len(starting)
+
+
+def test_requests_that_keep_coming_to_a_sleeping_model_are_reckoned_with_before_they_are_held() -> (
+    None
+):
+    """One a second, of 5 s each: five replicas' worth, and 60 held when the first is ready."""
+    stream = [float(i) for i in range(1, 21)]
+    assert desired_when_woken(stream, 20.0) > 4
+    assert desired_when_woken([*stream[:8], *[9.0] * 12], 30.0) < desired_when_woken(stream, 30.0)
+
+
+def test_of_a_burst_that_has_ended_no_more_is_expected() -> None:
+    burst = [0.25 * i for i in range(1, 21)]
+    assert desired_when_woken(burst, 6.0) == desired_when_woken(burst, 12.0)

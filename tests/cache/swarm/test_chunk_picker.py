@@ -1,0 +1,375 @@
+"""Which chunk from whom: the planner alone (many of them: test_swarm_cluster.py)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotplate.cache.errors import OriginUnavailable
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
+from hotplate.cache.swarm.chunk_picker import HINTS, Swarm
+from hotplate.cache.swarm.chunks import Chunks
+from hotplate.cache.swarm.participants import LATE_S, Share
+from hotplate.cache.swarm.peer_scores import PEER_REQUESTS, Standing
+from hotplate.cache.swarm.upload_slots import Uploads
+
+ALL = (1 << 40) - 1
+
+
+def swarm_of(count: int = 40, me: str = "me") -> Swarm:
+    return Swarm("key", Chunks("model", count), me, Standing())
+
+
+def tell(swarm: Swarm, peer: str, have: int = 0, claims: int = 0, now: float = 1.0) -> None:
+    """A peer that brings nothing itself says what it has, and what it claims."""
+    swarm.learn(peer, Share(have, claims, number=int(now * 1e6)), now)
+
+
+def meet(one: Swarm, two: Swarm, now: float = 1.0) -> None:
+    """They greet each other, each one the other, until both have heard all."""
+    for asker, asked in ((one, two), (two, one)) * 2:
+        greet(asker, asked, now)
+
+
+def greet(asker: Swarm, asked: Swarm, now: float = 1.0) -> None:
+    asked.learn(asker.me, asker.say(asked.me), now)
+    asker.learn(asked.me, asked.say(asker.me), now)
+
+
+def take(swarm: Swarm, now: float = 1.0, wanted_only: bool = False, origin: bool = True) -> Step:
+    step = swarm.next(now, wanted_only, origin)
+    assert step is not None
+    return step
+
+
+def drain(swarm: Swarm, now: float = 1.0) -> list[Step]:
+    """All that can be taken at once."""
+    steps = []
+    while (step := swarm.next(now, False, True)) is not None:
+        steps.append(step)
+    return steps
+
+
+def test_alone_all_comes_from_the_origin_in_file_order() -> None:
+    steps = drain(swarm_of(3))
+    assert [(one.index, one.source) for one in steps] == [(0, ORIGIN), (1, ORIGIN), (2, ORIGIN)]
+    assert steps[0].reason == "no peer has it"
+
+
+def test_a_peer_that_has_it_comes_before_the_origin() -> None:
+    swarm = swarm_of()
+    tell(swarm, "a", ALL)
+    assert {one.source for one in drain(swarm)} == {"a"}
+
+
+def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
+    swarm = swarm_of()
+    tell(swarm, "a", ALL)
+    assert len(drain(swarm)) == PEER_REQUESTS
+
+
+def test_no_chunk_is_looked_at_while_all_are_with_peers_who_were_asked_for_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swarm = swarm_of()
+    tell(swarm, "a", ALL)
+    drain(swarm)
+    monkeypatch.setattr(swarm, "_step", lambda *_, **__: pytest.fail("looked through"))
+    assert swarm.next(1.0, wanted_only=False, origin_free=True) is None
+
+
+def test_what_no_peer_has_is_found_though_they_were_asked_for_enough() -> None:
+    swarm = swarm_of()
+    tell(swarm, "a", ALL & ~0b110000)
+    assert ORIGIN in {one.source for one in drain(swarm)}  # one of the two is ours
+
+
+def test_who_has_given_nothing_yet_is_asked_for_one_chunk_where_there_are_others() -> None:
+    swarm = swarm_of()
+    tell(swarm, "a", ALL)
+    tell(swarm, "b", ALL)
+    first, second = drain(swarm)
+    assert {first.source, second.source} == {"a", "b"}
+    swarm.came(first, 0.1, 1.0)
+    assert len(drain(swarm)) == PEER_REQUESTS
+
+
+def test_who_has_answered_is_asked_for_more_before_what_it_gave_is_verified() -> None:
+    swarm = swarm_of()
+    tell(swarm, "a", ALL)
+    first = drain(swarm)[0]
+    swarm.answered(first, 1.0)
+    assert len(drain(swarm)) == 1
+    swarm.came(first, 0.1, 2.0)
+    assert not drain(swarm)
+
+
+def test_requests_that_peers_keep_leave_the_origins_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm.chunk_picker._WINDOW_FIRST", 8)
+    swarm = swarm_of()
+    for peer in "abc":
+        tell(swarm, peer)
+    step = swarm.next(1.0, False, True, peers_free=False, waits_free=False)
+    assert step is not None and step.source == ORIGIN
+
+
+def test_what_a_reader_waits_for_comes_first() -> None:
+    swarm = swarm_of()
+    swarm.chunks.want([33])
+    step = take(swarm, wanted_only=True)
+    assert step.index == 33 and step.urgent
+
+
+def test_each_chunk_has_one_owner_whom_all_others_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm.chunk_picker._WINDOW_FIRST", 8)
+    names = [f"n{number}" for number in range(5)]
+    sources: dict[int, list[str]] = {}
+    for me in names:
+        swarm = swarm_of(10, me)
+        for peer in names:
+            if peer != me:
+                tell(swarm, peer)
+        for step in drain(swarm):
+            sources.setdefault(step.index, []).append(step.source)
+    owned = [found.count(ORIGIN) for found in sources.values()]
+    assert max(owned) == 1 and sum(owned) >= 4
+
+
+def test_the_origin_is_not_asked_before_the_peers_were() -> None:
+    swarm = swarm_of()
+    swarm.settled = False
+    assert swarm.next(1.0, False, True) is None
+    swarm.settled = True
+    assert take(swarm).source == ORIGIN
+
+
+def test_after_somebody_joined_the_origin_waits_until_all_know_that_they_know() -> None:
+    one, two, three = (swarm_of(me=name) for name in ("one", "two", "three"))
+    meet(one, two)
+    assert ORIGIN in {step.source for step in drain(one)}
+    greet(three, one)  # three knows two of nobody yet
+    greet(one, two)
+    assert one.next(1.0, True, True) is None
+    one.chunks.want(range(40))
+    assert ORIGIN not in {step.source for step in drain(one)}
+    meet(three, two)
+    greet(one, two)
+    greet(one, three)
+    assert ORIGIN in {step.source for step in drain(one)}
+
+
+def test_views_that_differ_for_long_no_longer_keep_anybody_from_the_origin() -> None:
+    swarm = swarm_of()
+    swarm.learn("a", Share(0, view=1, number=1), 1.0)
+    assert ORIGIN not in {step.source for step in drain(swarm, 1.0)}
+    assert ORIGIN in {step.source for step in drain(swarm, 1.0 + LATE_S)}
+
+
+def test_a_message_that_was_overtaken_takes_back_nothing() -> None:
+    swarm = swarm_of(1)
+    swarm.learn("a", Share(0, claims=1, number=2), 1.0)
+    swarm.learn("a", Share(0, claims=0, number=1), 1.0)
+    assert take(swarm).source == "a"
+
+
+def test_an_answer_that_was_overtaken_by_a_greeting_says_nobody_has_left() -> None:
+    swarm = swarm_of()
+    asked = swarm.say("a").number
+    tell(swarm, "a")
+    swarm.forget("a", 1.0, asked)  # it had nothing then, and has begun since
+    assert swarm.participants == ["a"]
+    swarm.forget("a", 1.0, swarm.say("a").number)
+    assert swarm.participants == []
+
+
+def test_what_a_stalled_owner_should_bring_is_taken_when_it_has_heard_so() -> None:
+    one, two = swarm_of(1, "one"), swarm_of(1, "two")
+    meet(one, two)
+    owner, other = (one, two) if owns("two", me="one") else (two, one)
+    step = take(other)
+    assert step.source == owner.me
+    other.missed(step, Missed.LEFT, 2.0)
+    assert other.next(2.0, False, True) is None and other.claims == 1 and other.news
+    greet(other, owner, 3.0)
+    assert take(other, 3.0).source == ORIGIN
+    assert take(owner, 3.0).source == other.me
+
+
+def test_what_a_stalled_owner_has_begun_to_bring_is_left_to_it() -> None:
+    one, two = swarm_of(1, "one"), swarm_of(1, "two")
+    meet(one, two)
+    owner, other = (one, two) if owns("two", me="one") else (two, one)
+    other.missed(take(other), Missed.LEFT, 2.0)
+    assert other.next(2.0, False, True) is None
+    begun = take(owner, 2.0)
+    assert begun.source == ORIGIN
+    greet(other, owner, 3.0)
+    now = 3.0
+    while now < 60.0:  # as long as bytes come to it, however few
+        step = other.next(now, False, True)
+        assert step is None or step.source == owner.me
+        if step is not None:
+            other.missed(step, Missed.NOT_YET, now)
+        owner.chunks.came(0, int(now), now)
+        greet(owner, other, now)
+        now += LATE_S / 2
+    owner.came(begun, 0.1, now)
+    greet(owner, other, now)
+    assert take(other, now).source == owner.me
+
+
+def test_a_chunk_that_a_peer_takes_from_the_origin_is_left_to_it() -> None:
+    swarm = swarm_of(1, "me")
+    peer = next(name for name in "abcdef" if owns(name))
+    tell(swarm, peer, claims=1)
+    assert take(swarm).source == peer
+
+
+def owns(peer: str, me: str = "me") -> bool:
+    """Whether "me" comes before that peer in the order of chunk 0."""
+    swarm = swarm_of(1, me)
+    tell(swarm, peer)
+    return take(swarm).source == ORIGIN
+
+
+def test_a_copy_on_disk_comes_before_all_and_its_damage_goes_to_others() -> None:
+    swarm = swarm_of(2)
+    swarm.local = True
+    swarm.settled = False
+    step = take(swarm)
+    assert step.source == HERE
+    swarm.damaged(step)
+    assert take(swarm).source == HERE  # the other chunk
+    assert swarm.next(1.0, False, True) is None
+    swarm.settled = True
+    assert take(swarm).source == ORIGIN
+
+
+def test_behind_the_head_the_rarest_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm.chunk_picker.HEAD", 0)
+    swarm = swarm_of(5)
+    tell(swarm, "a", 0b11111)
+    tell(swarm, "b", 0b01111)
+    tell(swarm, "c", 0b00110)
+    tell(swarm, "d", 0b00111)
+    assert [one.index for one in drain(swarm, 2.0)] == [4, 3, 0, 1]
+
+
+def test_what_is_due_from_the_origin_is_brought_though_much_before_it_is_still_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hotplate.cache.swarm.chunk_picker.HEAD", 2)
+    steps = []
+    for me in "abc":
+        swarm = swarm_of(5, me)
+        for peer in set("abc") - {me}:
+            tell(swarm, peer, 0b01111)
+        steps += drain(swarm)
+    assert [one.index for one in steps if one.source == ORIGIN] == [4]
+
+
+def test_few_chunks_are_on_their_way_from_the_origin_until_some_have_come() -> None:
+    swarms = [swarm_of(40, me) for me in "abcd"]
+    for swarm in swarms:
+        for peer in set("abcd") - {swarm.me}:
+            tell(swarm, peer)
+    due = {step.index for swarm in swarms for step in drain(swarm) if step.source == ORIGIN}
+    assert due == {0, 1}
+    for swarm in swarms:
+        for peer in set("abcd") - {swarm.me}:
+            tell(swarm, peer, 0b1111, now=2.0)
+    due = {step.index for swarm in swarms for step in drain(swarm, 2.0) if step.source == ORIGIN}
+    assert due == {4, 5, 6, 7}
+
+
+def test_who_finds_a_peer_busy_asks_others_that_it_is_told_of_once() -> None:
+    swarm = swarm_of(1)
+    tell(swarm, "a", 1)
+    for peer in "bc":
+        tell(swarm, peer)
+    swarm.missed(take(swarm), Missed.BUSY, 1.0, retry_s=5.0)
+    assert swarm.next(1.0, False, True) is None
+    swarm.hear_of(0, ["c", "me", "unknown"])
+    step = take(swarm)
+    assert (step.source, step.reason) == ("c", "is said to have it")
+    swarm.missed(step, Missed.NOT_YET, 1.0)
+    assert swarm.next(1.0, False, True) is None
+
+
+def test_what_others_are_only_said_to_have_is_still_brought_from_the_origin() -> None:
+    swarm = swarm_of(1)
+    peer = next(name for name in "abcdef" if owns(name))
+    tell(swarm, peer)
+    swarm.hear_of(0, [peer])
+    swarm.missed(take(swarm), Missed.NOT_YET, 1.0)
+    assert take(swarm).source == ORIGIN
+
+
+def test_a_busy_node_names_a_few_who_have_the_chunk_and_others_to_others() -> None:
+    swarm = swarm_of(1)
+    peers = [f"n{number}" for number in range(20)]
+    for peer in peers:
+        tell(swarm, peer, 1)
+    swarm.forget("n0", 2.0)
+    told = [swarm.others(0, asker) for asker in peers]
+    for asker, names in zip(peers, told, strict=True):
+        assert len(names) == HINTS and asker not in names and "n0" not in names
+    assert set().union(*told) == set(peers[1:])
+
+
+def test_upload_slots_are_few_and_say_when_to_come_back() -> None:
+    uploads = Uploads(2)
+    assert uploads.begin() is None and uploads.begin() is None
+    retry_s = uploads.begin()
+    assert retry_s is not None and 0 < retry_s <= 1
+    uploads.end(0.5)
+    assert uploads.begin() is None
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 50))
+def test_no_chunk_is_lost_or_taken_twice_whatever_peers_do(
+    seed: int, peers: int, count: int
+) -> None:
+    rng = random.Random(seed)
+    swarm = swarm_of(count)
+    names = [f"n{number}" for number in range(peers)]
+    now, under_way, banned = 0.0, list[Step](), set[str]()
+    for _ in range(40 * count + 200):
+        now += rng.random()
+        if rng.random() < 0.2:
+            tell(swarm, rng.choice(names), rng.getrandbits(count), rng.getrandbits(count), now)
+        if rng.random() < 0.05:
+            swarm.forget(rng.choice(names), now)
+        if rng.random() < 0.1:
+            swarm.chunks.want([rng.randrange(count)])
+        step = swarm.next(now, rng.random() < 0.3, rng.random() < 0.9)
+        if step is not None:
+            assert step.index not in {one.index for one in under_way}
+            assert not swarm.chunks.verified_bits >> step.index & 1
+            assert step.source not in banned
+            under_way.append(step)
+            assert sum(one.source == step.source != ORIGIN for one in under_way) <= PEER_REQUESTS
+        if under_way and rng.random() < 0.7:
+            step = under_way.pop(rng.randrange(len(under_way)))
+            if rng.random() < 0.5:
+                swarm.came(step, 0.1, now)
+            elif step.source == ORIGIN:
+                swarm.failed(step, OriginUnavailable("down"), now)
+            else:
+                why = rng.choice(list(Missed))
+                banned |= {step.source} if why is Missed.LIED else set()
+                swarm.missed(step, why, now, 0.1)
+        assert bool(swarm.claims) == any(one.source == ORIGIN for one in under_way)
+    for step in under_way:
+        swarm.came(step, 0.1, now)
+    for _ in range(100 * count):
+        if swarm.chunks.complete:
+            break
+        now += 2.0
+        if (last := swarm.next(now, False, True)) is not None:
+            swarm.came(last, 0.1, now)
+    assert swarm.chunks.complete

@@ -1,0 +1,51 @@
+"""From wishes and replicas to what is to be done."""
+
+from __future__ import annotations
+
+from hotplate.deploy.engine import ReplicaState, WorkloadKey
+from hotplate.deploy.local.plan import Member, make_plan
+
+S = ReplicaState
+A = WorkloadKey("acme", "a", 1, "A")
+B = WorkloadKey("acme", "b", 1, "B")
+
+
+def member(name: str, state: ReplicaState, created_at: float = 0.0) -> Member:
+    return Member(name, A, state, created_at)
+
+
+def test_missing_replicas_are_made_and_those_being_stopped_do_not_count() -> None:
+    plan = make_plan({A: 3}, [member("x", S.READY), member("y", S.STOPPING)], settled=True)
+    assert plan.create == {A: 2}
+    assert plan.stop == {}
+
+
+def test_a_failed_replica_is_not_replaced() -> None:
+    assert make_plan({A: 1}, [member("x", S.FAILED)], settled=True).create == {}
+
+
+def test_those_that_serve_nobody_go_first_then_the_youngest() -> None:
+    members = [
+        member("old", S.READY, 1),
+        member("young", S.READY, 2),
+        member("starting", S.STARTING),
+        member("pending", S.PENDING),
+        member("failed", S.FAILED),
+        member("unready", S.UNREADY),
+        member("pausing", S.BACKOFF),
+    ]
+    order = ["failed", "pending", "pausing", "starting", "unready", "young", "old"]
+    for count in range(len(members)):
+        stopped = make_plan({A: count}, members, settled=True).stop
+        assert list(stopped) == order[: len(members) - count]
+
+
+def test_what_nobody_wants_is_stopped_only_when_all_wishes_are_stated() -> None:
+    members = [member("x", S.READY)]
+    assert make_plan({B: 0}, members, settled=False).stop == {}
+    assert make_plan({B: 0}, members, settled=True).stop == {"x": "nobody wants it any more"}
+
+
+def test_a_fulfilled_wish_needs_nothing() -> None:
+    plan = make_plan({A: 1}, [member("x", S.READY)], settled=True)
+    assert (plan.create, plan.stop) == ({}, {})

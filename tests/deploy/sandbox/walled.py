@@ -1,0 +1,191 @@
+"""Runs code within walls, as root or as an ordinary user: as a program of its own, since only that
+can be another user.
+
+Each place has a folder `data` that is hidden but for the program's own below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotplate.deploy.process.detached import Process
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.process_scope import Watched
+from hotplate.deploy.sandbox.resource_limits import until_excess
+from hotplate.deploy.sandbox.visible_files import View
+
+ORDINARY_USER = 54_322
+CHECKOUT = Path(__file__).parents[3]
+AS_USER = CHECKOUT / "tests/support/as_user.py"
+PYTHON = (sys.executable, "-I", "-S", "-c")
+INTERPRETER = tuple({sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix})
+HELPERS = """
+import ctypes, json, os, sys
+
+def outcome(work):
+    try:
+        return work()
+    except OSError as error:
+        return error.strerror
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+def write(path, text="mine"):
+    with open(path, "w") as file:
+        return file.write(text)
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(name, *arguments):
+    result = getattr(libc, name)(*arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+def tell(**seen):
+    print(json.dumps(seen))
+"""
+
+
+@dataclass
+class Place:
+    """A folder `data` to hide, with one of a program's own, and as whom to look at it."""
+
+    root: Path
+    user: int
+    without: tuple[str, ...] = ()
+    """Walls that are taken away."""
+    adopted: bool = False
+    """Whether somebody else than who has started it waits for its end."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """More variables of the program."""
+    limit_bytes: int = 0
+    """Of its memory, which is watched; it is ended when it uses more."""
+    mark: str = ""
+    """By which its processes are found, if that is not its own folder."""
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def own(self) -> Path:
+        return self.data / "program/work"
+
+    def look(self, code: str, *arguments: object, **shown: Any) -> Any:
+        """What `code` tells, which may use the functions above."""
+        view = View(
+            reads=(*INTERPRETER, *shown.get("reads", ())),
+            writes=shown.get("writes", ()),
+            layers=shown.get("layers", ()),
+            own=str(self.own),
+        )
+        job = {
+            "data": str(self.data),
+            "argv": [*PYTHON, HELPERS + code, *map(str, arguments)],
+            "view": asdict(view),
+            "shared": shown.get("shared", ()),
+            "without": self.without,
+            "env": self.env,
+            "adopted": self.adopted,
+            "limit_bytes": self.limit_bytes,
+            "mark": self.mark or str(self.own),
+        }
+        said = subprocess.run(
+            [*_launcher(self.user), sys.executable, "-m", "tests.deploy.sandbox.walled"],
+            input=json.dumps(job),
+            cwd=CHECKOUT,
+            env={**os.environ, "HOME": str(self.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if said.returncode == 77:
+            pytest.skip(said.stderr.strip())
+        assert said.returncode == 0, said.stderr
+        try:
+            return json.loads(said.stdout)
+        except ValueError:
+            raise AssertionError(said.stdout) from None
+
+    def give(self) -> None:
+        """All of it to its user."""
+        for path in (self.root, *self.root.rglob("*")):
+            os.chown(path, self.user, self.user, follow_symlinks=False)
+
+
+@contextmanager
+def place(user: int) -> Iterator[Place]:
+    if user != os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    # Not in /tmp, which is replaced: only root has another place.
+    beside = "/var/lib" if os.getuid() == 0 else None
+    made = Place(Path(tempfile.mkdtemp(prefix="walls-", dir=beside)).resolve(), user)
+    try:
+        made.own.mkdir(parents=True)
+        made.data.chmod(0o700)
+        made.give()
+        yield made
+    finally:
+        shutil.rmtree(made.root)
+
+
+def _launcher(user: int) -> list[str]:
+    if user == os.geteuid():
+        return []
+    folders = sorted({sys.prefix, sys.base_prefix, str(CHECKOUT)})
+    return [sys.executable, str(AS_USER), str(user), *folders, "--"]
+
+
+async def main() -> None:
+    job = json.load(sys.stdin)
+    given = {name: value for name, value in job["view"].items()}
+    lists = {name: tuple(map(tuple, given[name])) for name in ("layers",)}
+    view = View(
+        **given | {"reads": tuple(given["reads"]), "writes": tuple(given["writes"])} | lists
+    )
+    walls = Walls([Path(job["data"])], writes=job["shared"])
+    if walls.refusals:
+        print(f"walls cannot be put up here: {walls.refusals}", file=sys.stderr)
+        sys.exit(77)
+    walls.up -= set(job["without"])
+    own = Path(view.own)
+    walls.claim(own, [own])
+    env = {"HOTPLATE_REPLICA_DIR": view.own, "PATH": os.environ["PATH"], **job["env"]}
+    with tempfile.NamedTemporaryFile(dir=own.parent) as log:
+        enclosure = Watched([Path(job["mark"])], job["limit_bytes"])
+        process = await walls.spawn(job["argv"], env, own, log.name, view=view, enclosure=enclosure)
+        if job["adopted"]:
+            process.leave()
+            adopted = Process.adopt(process.pid, process.start_time, process.others)
+            assert adopted is not None
+            process = adopted
+        own.joinpath("go").touch()
+        watch = asyncio.create_task(_watch(process, enclosure, job["limit_bytes"]))
+        await process.wait()
+        watch.cancel()
+        print(json.dumps(excess) if (excess := enclosure.excess()) else log.read().decode())
+
+
+async def _watch(process: Process, enclosure: Watched, limit_bytes: int) -> None:
+    await until_excess(enclosure, limit_bytes)
+    await process.terminate(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,67 @@
+"""Text that grows while it is read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hotplate.platform.api.bentocloud.logs.growing_file import PIECE_BYTES, GrowingFile
+
+
+def test_the_last_lines_come_first_and_then_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    file = GrowingFile(path, lines=2)
+    assert file.read() == ""
+    path.write_text("one\ntwo\nthree\n")
+    assert [file.read(), file.read()] == ["two\nthree\n", ""]
+    with path.open("a") as log:
+        log.write("four\r\nfive\rsix")
+    assert file.read() == "four\nfive\nsix"
+    file.close()
+
+
+def test_no_character_is_cut_wherever_the_writer_pauses(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    file = GrowingFile(path, lines=9)
+    text, said = "k\N{LATIN SMALL LETTER A WITH DIAERESIS}se \N{CHEESE WEDGE}\n", ""
+    for byte in text.encode():
+        with path.open("ab") as log:
+            log.write(bytes([byte]))
+        piece = file.read()
+        piece.encode()
+        said += piece
+    assert said == text
+
+
+def test_a_file_that_replaces_another_is_read_from_its_begin(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("old\n")
+    file = GrowingFile(path, lines=9)
+    assert file.read() == "old\n"
+    (tmp_path / "new").write_text("new\n")
+    (tmp_path / "new").replace(path)
+    assert [file.read(), file.read()] == ["new\n", ""]
+
+
+def test_a_link_is_not_followed_and_a_pipe_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "log").symlink_to(tmp_path / "token")
+    assert GrowingFile(tmp_path / "log", lines=9).read() == ""
+    os.mkfifo(tmp_path / "pipe")
+    assert GrowingFile(tmp_path / "pipe", lines=9).read() == ""
+
+
+def test_what_steers_a_terminal_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"\x1b]0;title\x07\tbold\x1b[1m \xff\xc2\x9b\n")
+    assert GrowingFile(path, lines=9).read() == "\tbold \N{REPLACEMENT CHARACTER}\n"
+
+
+def test_a_long_log_comes_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"")
+    file = GrowingFile(path, lines=9)
+    file.read()
+    path.write_bytes(b"x" * (PIECE_BYTES + 1))
+    assert [len(file.read()), len(file.read()), file.read()] == [PIECE_BYTES, 1, ""]

@@ -1,0 +1,270 @@
+"""Callers of the API that send what is no request, or that are slow, or too many."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.platform.api.web.connection import ConnectionLimits
+from hotplate.platform.api.web.listener import Listener
+from hotplate.platform.api.web.settings import ApiSettings
+from hotplate.platform.application import make_app
+from hotplate.platform.store.store import Store
+from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of, versions
+from tests.support.control_plane.controller_fake import FakeController
+from tests.support.end_to_end.platform_process import until as eventually
+from tests.support.gateway.callers import Caller, until
+
+LIMITS = ConnectionLimits(connections=300, idle_s=0.3, stall_s=0.3, linger_s=0.1)
+BODY_S = 0.3
+
+
+class Door:
+    """The API behind a listener, and one user's token."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port = port
+        self._callers: list[Caller] = []
+        self.token = f"X-YATAI-API-TOKEN: {token}\r\n".encode()
+
+    def head(self, method: str, path: str, extra: bytes = b"") -> bytes:
+        return (
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n".encode()
+            + self.token
+            + extra
+            + b"\r\n"
+        )
+
+    async def caller(self) -> Caller:
+        caller = await Caller.to(self.port)
+        self._callers.append(caller)
+        return caller
+
+    async def ask(self, method: str, path: str, body: bytes = b"", extra: bytes = b"") -> int:
+        caller = await self.caller()
+        length = b"Content-Length: %d\r\n" % len(body)
+        caller.send_raw(self.head(method, path, length + extra) + body)
+        return (await caller.answer()).status
+
+    def close(self) -> None:
+        for caller in self._callers:
+            caller.leave()
+
+    async def answers(self) -> bool:
+        return await self.ask("GET", "/api/v1/current_org") == 200
+
+
+@asynccontextmanager
+async def opened(
+    store: Store, blobs: BlobStore, limits: ConnectionLimits = LIMITS
+) -> AsyncIterator[Door]:
+    controller = FakeController(store)
+    app = make_app(store, blobs, controller, ApiSettings(body_s=BODY_S, body_idle_s=BODY_S))
+    listener = Listener(app, limits)
+    user = store.ensure_user("acme", "ada", "ada@example.com")
+    port = await listener.start("127.0.0.1", 0)
+    door = Door(port, store.add_token(user.id, "laptop"))
+    try:
+        yield door
+    finally:
+        door.close()
+        await listener.close()
+
+
+@pytest.fixture
+async def door(
+    store: Store, blobs: BlobStore, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[Door]:
+    """Whatever is sent to it, nothing is logged as a fault of ours and it goes on answering."""
+    async with opened(store, blobs) as door:
+        yield door
+        assert await door.answers()
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+POST = "/api/v1/bento_repositories"
+MALFORMED = {
+    "no http": (b"\x16\x03\x01\x02\r\n\r\n", 400),
+    "both lengths": (
+        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "a bad url": (b"GET http://[::1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    "a NUL": (b"GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    "3000 headers": (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 3000 + b"\r\n", 400),
+    "a header of 1 MB": (b"GET / HTTP/1.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n", 431),
+    "a target of 1 MB": (b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\n\r\n", 431),
+}
+
+
+@pytest.mark.parametrize(("data", "status"), MALFORMED.values(), ids=MALFORMED)
+async def test_what_is_no_request_is_refused_in_one_sentence(
+    door: Door, data: bytes, status: int
+) -> None:
+    caller = await door.caller()
+    caller.send_raw(data)
+    answer = await caller.answer()
+    assert answer.status == status
+    assert answer.error["code"] in ("bad_request", "head_too_large")
+    assert "\n" not in answer.error["message"]
+    assert len(answer.error["message"]) < 200
+    assert await caller.ended()
+
+
+async def test_a_body_of_bad_chunks_is_a_400(door: Door) -> None:
+    caller = await door.caller()
+    chunked = door.head("POST", POST, b"Transfer-Encoding: chunked\r\n")
+    caller.send_raw(chunked + b"zz\r\n{}")
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (400, "bad_request")
+
+
+async def test_an_expectation_that_nobody_knows_is_refused_like_all_else(door: Door) -> None:
+    caller = await door.caller()
+    caller.send_raw(door.head("GET", "/api/v1/current_org", b"Expect: bogus\r\n"))
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (417, "expectation_failed")
+
+
+async def test_what_follows_a_body_that_is_longer_than_declared_is_refused(door: Door) -> None:
+    caller = await door.caller()
+    caller.send_raw(door.head("POST", POST, b"Content-Length: 2\r\n") + b"{}")
+    assert (await caller.answer()).error["message"] == "name: null is not a string"
+    caller.send_raw(b"{}{}{}\r\n\r\n")
+    assert (await caller.answer()).error["code"] == "bad_request"
+    assert await caller.ended()
+
+
+async def test_a_caller_that_leaves_in_the_middle_of_its_body_is_no_fault_of_ours(
+    door: Door,
+) -> None:
+    for send in (b"", b"{"):
+        caller = await door.caller()
+        caller.send_raw(door.head("POST", POST, b"Content-Length: 100\r\n") + send)
+        await caller.writer.drain()
+        caller.leave()
+
+
+async def test_odd_bytes_in_a_token_a_charset_and_a_coding_are_the_callers_fault(
+    door: Door,
+) -> None:
+    odd = b"GET /api/v1/current_org HTTP/1.1\r\nHost: [::1]\r\nX-YATAI-API-TOKEN: \xff\xfe\r\n\r\n"
+    caller = await door.caller()
+    caller.send_raw(odd)
+    assert (await caller.answer()).status == 401
+    charset = b"Content-Type: application/json; charset=nope\r\n"
+    assert await door.ask("POST", POST, b"{}", charset) == 400
+    assert await door.ask("POST", POST, gzip.compress(b"{}"), b"Content-Encoding: gzip\r\n") == 400
+
+
+async def test_slow_heads_are_closed_slow_bodies_are_a_408_and_others_are_served(
+    door: Door,
+) -> None:
+    heads, bodies = [], []
+    for _ in range(100):
+        heads.append(await door.caller())
+        heads[-1].send_raw(b"GET /api/v1/current_org HTTP/1.1\r\nX-Slow")
+        bodies.append(await door.caller())
+        bodies[-1].send_raw(door.head("POST", POST, b"Content-Length: 100\r\n") + b"{")
+    assert await door.answers()
+    for caller in bodies:
+        answer = await caller.answer()
+        assert (answer.status, answer.error["code"]) == (408, "body_slow")
+    for caller in heads:
+        assert await caller.ended()
+
+
+async def test_an_upload_that_stands_still_is_given_up(door: Door, blobs: BlobStore) -> None:
+    path = await registered(door)
+    caller = await door.caller()
+    caller.send_raw(door.head("PUT", f"{path}/upload", b"Content-Length: 100\r\n") + b"x")
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (400, "body_cut")
+    assert blobs.used_bytes() == 0
+
+
+async def test_an_upload_in_gzip_is_kept_as_it_came_until_it_is_checked(
+    door: Door, blobs: BlobStore
+) -> None:
+    """A server that undoes the coding writes a thousand times what was sent."""
+    path = await registered(door)
+    bomb = gzip.compress(tar_of({"model.yaml": "name: big", "zeros": bytes(64 << 20)}))
+    caller = await door.caller()
+    lengths = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n" % len(bomb)
+    caller.send_raw(door.head("PUT", f"{path}/upload", lengths) + bomb)
+    answer = await caller.answer()
+    assert (answer.status, answer.error["code"]) == (400, "bad_archive")
+    assert "more than 200 times their size" in answer.error["message"]
+    assert blobs.used_bytes() == 0
+
+
+async def test_a_caller_that_does_not_read_its_answer_is_cut_off(door: Door) -> None:
+    path = await registered(door)
+    tar = tar_of({"model.yaml": "name: big\nversion: v1\n", "weights": os.urandom(16 << 20)})
+    assert await door.ask("PUT", f"{path}/upload", tar) == 200
+    loop = asyncio.get_running_loop()
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.setblocking(False)
+        await loop.sock_connect(sock, ("127.0.0.1", door.port))
+        await loop.sock_sendall(sock, door.head("GET", f"{path}/download"))
+        assert await loop.sock_recv(sock, 12) == b"HTTP/1.1 200"
+        held = descriptors()
+        await until(lambda: descriptors() < held)
+
+
+async def test_a_caller_that_reads_slowly_gets_its_whole_answer(door: Door) -> None:
+    path = await registered(door)
+    tar = tar_of({"model.yaml": "name: big\nversion: v1\n", "weights": os.urandom(16 << 20)})
+    assert await door.ask("PUT", f"{path}/upload", tar) == 200
+    caller = await door.caller()
+    caller.send_raw(door.head("GET", f"{path}/download"))
+    size = int((await caller.head())[1]["content-length"])
+    took_s = asyncio.get_running_loop().time()
+    for _ in range(8):
+        await caller.reader.readexactly(size // 8)
+        await asyncio.sleep(LIMITS.stall_s / 3)
+    assert asyncio.get_running_loop().time() - took_s > 2 * LIMITS.stall_s
+
+
+async def test_a_connection_too_many_is_told_so_and_there_is_room_again_after(
+    store: Store, blobs: BlobStore
+) -> None:
+    async with opened(store, blobs, ConnectionLimits(connections=3)) as door:
+        held = [await door.caller() for _ in range(3)]
+        assert await door.ask("GET", "/healthz") == 503
+        refused = await (await door.caller()).answer()
+        assert refused.error["code"] == "too_many_connections"
+        assert "3 connections are open" in refused.error["message"]
+        held[0].writer.close()
+        await eventually(door.answers, 5)
+
+
+async def registered(door: Door) -> str:
+    """A model's version without content."""
+    caller = await door.caller()
+    for path, body in (
+        ("/api/v1/model_repositories", {"name": "big", "description": ""}),
+        (
+            versions("model", "big"),
+            {"description": "", "version": "v1", "manifest": MODEL_MANIFEST, "labels": []},
+        ),
+    ):
+        data = json.dumps(body).encode()
+        caller.send_raw(door.head("POST", path, b"Content-Length: %d\r\n" % len(data)) + data)
+        assert (await caller.answer()).status == 200
+    return f"{versions('model', 'big')}/v1"
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))

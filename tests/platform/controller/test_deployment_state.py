@@ -1,0 +1,93 @@
+"""How long replicas may finish what they have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hotplate.platform.controller.deployment_state import (
+    DRAIN_MARGIN_S,
+    STREAMS_S,
+    TASKS_S,
+    Tracked,
+)
+from hotplate.platform.controller.status_json import live_json
+from hotplate.platform.store.records import Wanted
+from tests.support.control_plane.situations import deployment, replica, revision, service
+
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def tracked() -> Tracked:
+    first = revision(1)
+    return Tracked(deployment(first, first), {1: (service(1),)}, frozenset({1}))
+
+
+def test_who_deletes_waits_no_longer_than_requests_may_take(tracked: Tracked) -> None:
+    tracked.deployment = replace(tracked.deployment, wanted=Wanted.DELETED)
+    replicas = [replica("a"), replica("b"), replica("c")]
+    tracked.drain(frozenset({"a"}), now=100.0)
+    tracked.drain(frozenset({"a", "b"}), now=110.0)
+    ends = 100.0 + TIMEOUT_S + DRAIN_MARGIN_S
+    assert tracked.overdue(replicas, ends - 1) == frozenset()
+    assert tracked.next_at == ends
+    tracked.next_at = None
+    assert tracked.overdue(replicas, ends) == {"a"}
+    assert tracked.next_at == ends + 10
+    tracked.drain(frozenset(), now=200.0)
+    assert tracked.overdue(replicas, 1000.0) == frozenset()
+
+
+def test_what_is_scaled_away_may_end_its_streams(tracked: Tracked) -> None:
+    tracked.drain(frozenset({"a"}), now=0.0)
+    tracked.next_at = 5.0
+    assert tracked.overdue([replica("a")], STREAMS_S) == frozenset()
+    assert tracked.next_at == 5.0
+    assert tracked.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
+
+
+def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(tracked: Tracked) -> None:
+    replicas = [replica("a"), replica("b")]
+    tracked.drain(frozenset({"a", "b"}), now=0.0)
+    tracked.tasks = {"a": 1}
+    assert tracked.overdue(replicas, STREAMS_S + DRAIN_MARGIN_S) == {"b"}
+    assert tracked.next_at == TASKS_S + DRAIN_MARGIN_S
+    said = live_json(tracked, replicas)["replicas"]
+    assert [one["state"] for one in said] == ["draining", "draining"]
+    assert said[0]["reason"].startswith("it finishes a task first, 24 h at most")
+    assert tracked.overdue(replicas, TASKS_S) == {"b"}
+    tracked.tasks = {}
+    assert tracked.overdue(replicas, TASKS_S) == {"a", "b"}
+
+
+def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: Tracked) -> None:
+    said = {"autoscaling/enabled": "true", "autoscaling/max_replicas": "2"}
+    labels = tuple({"key": key, "value": value} for key, value in said.items())
+    tracked.deployment = replace(tracked.deployment, labels=labels)
+    (shown,) = live_json(tracked, [])["services"]
+    assert (shown["min_replicas"], shown["max_replicas"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [(None, 3600.0), ("7200", 7200.0), ("60", STREAMS_S), ("0", STREAMS_S), ("soon", 3600.0)],
+)
+def test_on_a_replica_that_is_replaced_it_has_an_hour_or_what_the_deployment_says(
+    tracked: Tracked, said: str | None, ends: float
+) -> None:
+    labels = () if said is None else ({"key": "hotplate/task-drain-s", "value": said},)
+    newer = revision(2)
+    tracked.deployment = replace(tracked.deployment, latest=newer, serving=newer, labels=labels)
+    tracked.drain(frozenset({"a"}), now=0.0)
+    tracked.tasks = {"a": 1}
+    assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S - 1) == frozenset()
+    assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S) == {"a"}
+
+
+def test_no_task_holds_up_who_terminates_the_deployment(tracked: Tracked) -> None:
+    tracked.deployment = replace(tracked.deployment, wanted=Wanted.TERMINATED)
+    tracked.drain(frozenset({"a"}), now=0.0)
+    tracked.tasks = {"a": 1}
+    assert tracked.overdue([replica("a")], TIMEOUT_S + DRAIN_MARGIN_S) == {"a"}

@@ -1,0 +1,152 @@
+"""What is kept of decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from hotplate.autoscaler.policy import Replicas
+from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.event_recorder import LEARNT_EVERY_S, Chronicle
+from hotplate.platform.controller.metrics import ControllerMetrics
+from hotplate.platform.controller.planning.slot_counts import SlotCounts
+from hotplate.platform.controller.scaling.deciders import Scaling
+from hotplate.platform.controller.scaling.demand_log import UNWRITTEN_S
+from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.records import DecisionRecord, Kind, Wanted
+from hotplate.platform.store.store import Store
+from hotplate.serving.gateway.protocol.routes import RouteDemand
+from tests.support.control_plane.situations import replica, service
+
+
+@dataclass
+class Decided:
+    """One service of a deployment with one replica, as demand comes and goes."""
+
+    store: Store
+    tracked: Tracked
+    scaling: Scaling
+    chronicle: Chronicle
+
+    async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
+        wish = self.scaling.wish(service(revision, least=1), 1, demand, Replicas(1), now, None)
+        wall = datetime.now(UTC).timestamp()
+        self.tracked.demands.note(wish.key, demand, wish.replicas, wall)
+        await self.chronicle.decided(self.tracked, [wish], now)
+
+    @property
+    def records(self) -> list[DecisionRecord]:
+        return self.store.decisions(self.tracked.deployment.id)
+
+    @property
+    def learnt(self) -> Any:
+        return self.store.learnt(self.tracked.memory_key("Echo"))
+
+
+@pytest.fixture
+def decided(store: Store) -> Decided:
+    user = store.ensure_user("acme", "ann", "ann@localhost")
+    organization = user.organization.id
+    store.ensure_repository(organization, Kind.BENTO, "echo")
+    draft = ArtifactDraft(version="v1", manifest={})
+    bento = store.create_artifact(organization, Kind.BENTO, "echo", draft)
+    made = store.create_deployment(user, "echo", bento.id, {})
+    scaling = Scaling()
+    chronicle = Chronicle(store, scaling, ControllerMetrics(CollectorRegistry()))
+    return Decided(store, Tracked(made), scaling, chronicle)
+
+
+async def test_requests_that_change_no_count_leave_no_record(decided: Decided) -> None:
+    """Else the thousand that are kept would be the last minutes' requests."""
+    for second in range(20):
+        await decided.at(float(second), RouteDemand(in_flight=second % 2))
+    assert [record.desired for record in decided.records] == [1]
+    await decided.at(20.0, RouteDemand(in_flight=1, queued=9, service_s=60))
+    assert decided.records[0].desired > 1
+
+
+async def test_a_decision_is_kept_with_what_it_was_made_from(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand(in_flight=1, queued=9, service_s=60))
+    await decided.at(1.0, None)
+    silent, told = (record.inputs for record in decided.records)
+    figures = {"in_flight": 1, "queued": 9, "service_s": 60, "ready": 1, "starting": 0}
+    assert told == figures | {"heard": True, "slots": ""}
+    assert silent["heard"] is False
+
+
+async def test_a_decision_is_over_when_another_revision_decides(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    decided.tracked.deployment = replace(
+        decided.tracked.deployment, serving=replace(decided.tracked.deployment.latest, number=2)
+    )
+    await decided.at(1.0, RouteDemand(), revision=2)
+    await decided.at(2.0, RouteDemand(), revision=2)
+    found = [(one.revision, one.desired, one.reason) for one in reversed(decided.records)]
+    assert found[1] == (1, 0, "1 of 0: revision 2 has taken its place")
+    assert [(revision, desired) for revision, desired, _ in found] == [(1, 1), (1, 0), (2, 1)]
+
+
+async def test_a_decision_is_over_when_its_deployment_is_terminated(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    ended = replace(decided.tracked.deployment, wanted=Wanted.TERMINATED)
+    decided.tracked.deployment = ended
+    for now in (1.0, 2.0):
+        await decided.chronicle.decided(decided.tracked, [], now)
+    found = [(one.desired, one.reason) for one in decided.records]
+    assert found[0] == (0, "1 of 0: the deployment was terminated")
+    assert len(found) == 2, "once"
+
+
+async def test_demand_is_kept_with_each_decision_and_within_a_minute_without(
+    decided: Decided,
+) -> None:
+    def kept() -> list[tuple[int, int]]:
+        demands = decided.store.demands(decided.tracked.deployment.id)
+        return [(one.arrived, one.in_flight) for one in reversed(demands)]
+
+    await decided.at(0.0, RouteDemand(in_flight=1))
+    assert kept() == [(1, 1)], "the first decision"
+    await decided.at(1.0, RouteDemand(in_flight=0, completed=1))
+    assert kept() == [(1, 1)]
+    assert decided.tracked.next_at == pytest.approx(1.0 + UNWRITTEN_S, abs=5.0), "a look is due"
+    decided.tracked.demands.unwritten[0] = replace(
+        decided.tracked.demands.unwritten[0], at=datetime.now(UTC) - timedelta(seconds=UNWRITTEN_S)
+    )
+    await decided.at(2.0, RouteDemand(in_flight=0, completed=1))
+    assert kept() == [(1, 1), (0, 0)]
+
+
+async def test_a_gateway_that_is_not_heard_is_on_record_once(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    await decided.at(1.0, None)
+    await decided.at(2.0, None)
+    assert len(decided.records) == 2
+
+
+async def test_what_is_learnt_is_written_once_a_minute_without_a_change(decided: Decided) -> None:
+    await decided.at(0.0, RouteDemand())
+    first = decided.learnt
+    await decided.at(1.0, RouteDemand(in_flight=1))
+    await decided.at(2.0, RouteDemand())
+    assert decided.learnt == first
+    await decided.at(LEARNT_EVERY_S + 1, RouteDemand(in_flight=1))
+    assert decided.learnt != first
+
+
+async def test_where_slots_are_from_is_written_as_soon_as_somebody_is_told(
+    decided: Decided,
+) -> None:
+    told = {"concurrency": None, "learns": "async methods", "batch": 0, "only_tasks": False}
+    replicas = [replace(replica("a"), told=told)]
+    for at, label in enumerate(["", "6", ""]):
+        news = decided.tracked.slots.follow([service(1, least=1)], replicas, [], label)
+        await decided.at(float(at), RouteDemand())
+        assert news
+
+        after = SlotCounts()
+        after.recall(service(1, least=1), decided.learnt)
+        assert not after.follow([service(1, least=1)], replicas, [], label)

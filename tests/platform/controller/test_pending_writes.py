@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotplate.platform.controller.pending_writes import Backlog
+from hotplate.platform.errors import StoreFailed
+from hotplate.platform.store.records import Kind
+from tests.support.control_plane.quick_store import QuickStore
+from tests.support.small_disk import MIB, fill, small_disk
+
+LONG = "x" * 5000
+"""The database's log has room for a few short rows even on a disk that is full."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, 4 * MIB) as folder:
+        yield folder
+
+
+async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_room(
+    disk: Path,
+) -> None:
+    store = QuickStore(disk / "hotplate.db")
+    user = store.ensure_user("acme", "ann", "ann@localhost")
+
+    def add(name: str) -> None:
+        store.ensure_repository(user.organization.id, Kind.BENTO, name, LONG)
+
+    backlog = Backlog(store)
+    filler = fill(disk)
+    names = [f"n{number:02}" for number in range(20)]
+    for name in names:
+        await backlog.write(add, name)
+    with pytest.raises(StoreFailed):
+        add("now")
+    assert backlog._waiting
+    filler.unlink()
+    await backlog.write(add, "last")
+    assert not backlog._waiting
+    for name in (*names, "last"):
+        assert store.repository(user.organization.id, Kind.BENTO, name).description == LONG
+    store.close()
+
+
+async def test_a_write_that_can_never_be_done_holds_up_no_other(disk: Path) -> None:
+    store = QuickStore(disk / "hotplate.db")
+    backlog = Backlog(store)
+    done: list[str] = []
+    with pytest.raises(ValueError, match="x"):
+        await backlog.write(int, "x")
+    await backlog.write(done.append, "next")
+    assert done == ["next"]
+    store.close()

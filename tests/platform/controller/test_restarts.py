@@ -1,0 +1,58 @@
+"""What a controller knows that takes over from one that has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hotplate.platform.store.records import Wanted
+from hotplate.serving.gateway.protocol.routes import RouteDemand
+from tests.support.control_plane.controller_world import World, running, until
+from tests.support.control_plane.fake_engine import FakeEngine
+from tests.support.control_plane.quick_store import QuickStore
+
+
+async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    engine = FakeEngine()
+    first = World(store, engine)
+    async with running(first):
+        made = first.deploy(least=1)
+        await until(lambda: first.status(made) == "running")
+    kept = list(engine.found)
+    second = World(store, engine)
+    async with running(second):
+        await until(lambda: second.gateway.routed() == kept)
+        assert engine.settled
+        assert list(engine.found) == kept
+        assert made.wanted is Wanted.RUNNING
+    store.close()
+
+
+async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_down_in_panic(
+    tmp_path: Path,
+) -> None:
+    store = QuickStore(tmp_path / "hotplate.db")
+    engine = FakeEngine()
+    first = World(store, engine)
+    async with running(first):
+        scaling = {"min_replicas": 0, "max_replicas": 9}
+        services = {"services": {"Echo": {"scaling": scaling}}}
+        made = store.create_deployment(first.user, "echo", first.bento("v1"), services)
+        first.controller.poke(made.id)
+        await until(lambda: first.status(made) == "running")
+        await first.gateway.report(default__echo=RouteDemand(queued=3, service_s=30))
+        await until(lambda: len(engine.found) == 3)
+        name = f"decider/{made.uid}/Echo"
+        await until(lambda: (store.learnt(name) or {}).get("service_s") == 30)
+    learnt = store.learnt(name)
+    assert learnt["cold_starts_s"], "the roll-out was one"
+    store.put_learnt(name, learnt | {"cold_starts_s": [4.0]})
+    second = World(store, engine)
+    async with running(second):
+        await until(lambda: "no report" not in store.decisions(made.id)[0].reason)
+        decision = store.decisions(made.id)[0]
+        assert (decision.desired, decision.demand, len(engine.found)) == (3, 0, 3)
+        await second.gateway.report(default__echo=RouteDemand(in_flight=3, queued=9))
+        await until(lambda: "1.25 x the 4 s" in store.decisions(made.id)[0].reason)
+        assert store.learnt(name)["service_s"] == 30
+    store.close()

@@ -1,0 +1,45 @@
+"""What a control plane that was killed leaves behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hotplate.deploy.process.procfs import runs
+from hotplate.deploy.sandbox.builds import Builds
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.leftovers import end_builds
+from tests.support.end_to_end.platform_process import until
+
+ESCAPES = "setsid env -i sh -c 'echo up > $0; exec sleep 60' {note} & exec sleep 60"
+"""A build of which a part leaves its session and its marker."""
+
+
+async def test_builds_that_nobody_waits_for_are_ended_with_what_hides_from_us(
+    tmp_path: Path,
+) -> None:
+    data = DataDir.at(tmp_path / "data")
+    own = data.folder("environments") / "default" / "digest" / "attempt"
+    own.mkdir(parents=True)
+    walls = Walls([data.root])
+    cgroups = Cgroups(data.folder("environments"), 4 << 30)
+    builds = Builds(walls, cgroups, 4 << 30)
+    note = own / "note"
+    command = ["/bin/sh", "-c", ESCAPES.format(note=note)]
+    log = tmp_path / "log"
+    step = await builds.start(command, dict(os.environ), own, log, own=own, reads=[], writes=[])
+
+    async def escaped() -> bool:
+        return note.exists()
+
+    await until(escaped)
+    members = step._enclosure.members()
+    assert len(members) >= 2 or not cgroups.enforced
+    step._guard.cancel()
+    await end_builds(data)  # as its successor does, who knows nothing of the step
+    await builds.end_leftovers()
+    assert not any(map(runs, members))
+    await step.wait()
+    builds.close()

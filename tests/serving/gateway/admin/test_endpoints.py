@@ -1,0 +1,71 @@
+"""Who may ask a gateway's admin port what: operators by their token, anybody whether it lives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from hotplate.serving.gateway.admin.endpoints import Admin
+from hotplate.serving.gateway.all_routes import Gateway
+from hotplate.serving.gateway.limits import Limits
+
+PATHS = ("/healthz", "/metrics", "/deployments/chat/queue", "/nothing")
+Ask = Callable[..., "aiohttp.client._RequestContextManager"]
+
+
+@asynccontextmanager
+async def admin(token: str = "", metrics_token: str | None = "") -> AsyncIterator[Ask]:
+    listener = Admin(Gateway(Limits(hosts=("ops.example",))), token, metrics_token)
+    port = await listener.listen("127.0.0.1:0")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        yield session.get
+    await listener.close()
+
+
+async def statuses(ask: Ask, **headers: str) -> list[int]:
+    found = []
+    for path in PATHS:
+        async with ask(path, headers=headers) as answer:
+            found.append(answer.status)
+    return found
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_who_has_no_token_learns_that_it_lives_and_nothing_more() -> None:
+    async with admin("secret", "scraper") as ask:
+        for shown in ({}, bearer(""), bearer("wrong"), {"Authorization": "secret"}):
+            assert await statuses(ask, **shown) == [200, 401, 401, 401]
+            async with ask("/healthz", headers=shown) as answer:
+                assert await answer.json() == {"status": "ok"}
+        assert await statuses(ask, **bearer("secret")) == [200, 200, 404, 404]
+        async with ask("/healthz", headers=bearer("secret")) as answer:
+            assert "version" in await answer.json()
+
+
+async def test_metrics_have_a_token_of_their_own_or_are_open() -> None:
+    async with admin("secret", "scraper") as ask:
+        assert await statuses(ask, **bearer("scraper")) == [200, 200, 401, 401]
+    async with admin("secret", None) as ask:
+        assert await statuses(ask) == [200, 200, 401, 401]
+    async with admin("secret", "") as ask:
+        assert await statuses(ask) == [200, 401, 401, 401]
+
+
+async def test_a_gateway_alone_without_a_token_answers_this_machine() -> None:
+    async with admin() as ask:
+        assert await statuses(ask) == [200, 200, 404, 404]
+
+
+@pytest.mark.parametrize("token", ["", "secret"])
+async def test_what_a_browser_was_led_to_send_gets_nothing_even_with_the_token(token: str) -> None:
+    async with admin(token) as ask:
+        for foreign in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert set(await statuses(ask, **foreign, **bearer(token))) == {403}
+        assert set(await statuses(ask, Host="evil.example", **bearer(token))) == {421}
+        assert await statuses(ask, Host="ops.example:9", **bearer(token)) == [200, 200, 404, 404]

@@ -1,0 +1,152 @@
+"""What is read as requests and what is refused, however the bytes come in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from hotplate.serving.gateway.errors import BadRequest
+from hotplate.serving.gateway.http1.head_cache import LONGEST_BYTES, MOST, HeadMemo
+from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.http1.request_reader import RequestReader
+from hotplate.serving.gateway.limits import Limits
+from tests.support.gateway.wire import CHUNKS, GET, OTHER_STATUS, READ, REFUSED
+
+
+@dataclass
+class Taken:
+    """One request that was read."""
+
+    head: RequestHead
+    body: bytes = b""
+    trailers: Sequence[Field] | None = None
+    """None until it has ended."""
+    tunnelled: bytes = b""
+
+    def take_body(self, data: bytes) -> None:
+        assert data, "nothing is no piece"
+        self.body += data
+
+    def end_body(self, trailers: Sequence[Field]) -> None:
+        assert self.trailers is None
+        self.trailers = trailers
+
+    def take_tunnel(self, data: bytes) -> None:
+        self.tunnelled += data
+
+
+@dataclass
+class Reading:
+    """What came of some bytes."""
+
+    taken: list[Taken] = field(default_factory=list)
+    error: BadRequest | None = None
+    memo: HeadMemo[RequestHead] = field(default_factory=HeadMemo)
+    peer: bytes = b"10.0.0.1"
+    reader: RequestReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = RequestReader(
+            Limits(),
+            peer=self.peer,
+            accept=self._accept,
+            memo=self.memo,
+        )
+
+    def _accept(self, head: RequestHead) -> Taken:
+        self.taken.append(Taken(head))
+        return self.taken[-1]
+
+
+def read(pieces: Iterable[bytes], reading: Reading | None = None) -> Reading:
+    reading = reading or Reading()
+    try:
+        for piece in pieces:
+            reading.reader.feed(piece)
+    except BadRequest as error:
+        reading.error = error
+    return reading
+
+
+def one_by_one(data: bytes) -> list[bytes]:
+    return [bytes([byte]) for byte in data]
+
+
+@pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED)
+def test_what_could_be_read_in_two_ways_is_refused_whole_and_in_pieces(data: bytes) -> None:
+    for reading in (read([data]), read(one_by_one(data))):
+        assert reading.error is not None
+        assert reading.error.status == 400
+        assert all(taken.head.target != b"/after" for taken in reading.taken[1:])
+
+
+@pytest.mark.parametrize(("status", "data"), OTHER_STATUS.values(), ids=OTHER_STATUS)
+def test_some_refusals_have_a_status_of_their_own(status: int, data: bytes) -> None:
+    for reading in (read([data]), read([*one_by_one(data[:2000]), data[2000:]])):
+        assert reading.error is not None
+        assert reading.error.status == status
+
+
+@pytest.mark.parametrize(("data", "bodies"), READ.values(), ids=READ)
+def test_requests_are_read_whole_and_in_pieces(data: bytes, bodies: list[bytes]) -> None:
+    for reading in (read([data]), read(one_by_one(data))):
+        assert reading.error is None
+        assert [taken.body for taken in reading.taken] == bodies
+        assert all(taken.trailers is not None for taken in reading.taken)
+        assert not reading.reader.in_head
+
+
+def test_a_target_in_absolute_form_may_have_no_path() -> None:
+    reading = read([b"GET http://b.test?q=1 HTTP/1.1\r\nHost: a\r\n\r\n"])
+    assert (reading.taken[0].head.host, reading.taken[0].head.target) == (b"b.test", b"/?q=1")
+
+
+def test_what_follows_an_upgrade_is_the_other_protocols() -> None:
+    offer = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    for pieces in ([offer + b"\r\nabc"], one_by_one(offer + b"\r\nabc")):
+        assert read(pieces).taken[0].tunnelled == b"\r\nabc"
+
+
+def test_trailers_are_read_with_their_fields() -> None:
+    data = CHUNKS + b"1\r\na\r\n0\r\nX-Sum: 7 \r\nX-None:\r\n\r\n" + GET
+    for reading in (read([data]), read(one_by_one(data))):
+        assert reading.taken[0].trailers == [(b"X-Sum", b"7"), (b"X-None", b"")]
+        assert reading.taken[1].trailers == ()
+
+
+POST = b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+
+
+def test_a_head_that_is_known_is_read_as_before_and_sent_with_an_id_of_its_own() -> None:
+    for pieces in ([POST * 3], [POST, POST, POST], [*one_by_one(POST), POST * 2]):
+        taken = read(pieces).taken
+        assert [each.body for each in taken] == [b"abc"] * 3
+        ids = [b"id-%d" % number for number in range(3)]
+        sent = [
+            each.head.to_replica(b"r", request_id, with_authorization=True)
+            for each, request_id in zip(taken, ids, strict=True)
+        ]
+        assert all(id in head for id, head in zip(ids, sent, strict=True))
+        assert len({s.replace(id, b"") for id, s in zip(ids, sent, strict=True)}) == 1
+
+
+def test_what_is_known_of_one_caller_is_not_said_of_another() -> None:
+    first = read([POST])
+    second = read([POST], Reading(memo=first.memo, peer=b"10.0.0.2"))
+    (taken,) = second.taken
+    assert b"10.0.0.2" in taken.head.to_replica(b"r", b"id", with_authorization=True)
+    assert taken.body == b"abc"
+
+
+def test_what_is_refused_or_a_requests_own_is_not_remembered() -> None:
+    own = GET[:-2] + b"X-Request-Id: mine\r\n\r\n"
+    bad = GET[:-2] + b"Host: b\r\n\r\n"
+    for data in (own, CHUNKS, bad, GET[:-2] + b"X-Long: " + b"x" * LONGEST_BYTES + b"\r\n\r\n"):
+        assert not read([data]).memo
+
+
+def test_a_memo_starts_anew_rather_than_grow() -> None:
+    reading = read([b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(MOST + 1)])
+    assert len(reading.memo) == 1

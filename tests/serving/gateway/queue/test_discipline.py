@@ -1,0 +1,411 @@
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute
+from hotplate.serving.gateway.queue.changes import End
+from hotplate.serving.gateway.queue.discipline import SlotQueue
+from hotplate.serving.gateway.queue.fairness import REMEMBERED
+from hotplate.serving.gateway.queue.replica_slots import Replica
+from hotplate.serving.gateway.queue.service_time import ENOUGH
+from hotplate.serving.gateway.queue.ticket import ENDED, RUNNING, WAITING, Ticket
+
+TIMEOUT_S = 60.0
+HOLD_S = 600.0
+
+
+def queue_of(*replicas: ReplicaRoute, limit: int = 100, limit_bytes: int = 1000) -> SlotQueue[str]:
+    queue: SlotQueue[str] = SlotQueue(limit, limit_bytes, now=0.0)
+    queue.set_replicas(replicas, 0.0)
+    return queue
+
+
+def ticket_of(
+    name: str,
+    now: float = 0.0,
+    *,
+    size: int = 1,
+    slot: bool = True,
+    timeout_s: float = TIMEOUT_S,
+    organization: str = "",
+    priority: int = 3,
+) -> Ticket[str]:
+    return Ticket(
+        name,
+        arrived_at=now,
+        timeout_s=timeout_s,
+        hold_s=HOLD_S,
+        size_bytes=size,
+        needs_slot=slot,
+        organization=organization,
+        priority=priority,
+    )
+
+
+def outcome(queue: SlotQueue[str], ticket: Ticket[str], now: float) -> int | End:
+    """Where the submitted ticket is, or why it is not."""
+    refused = [end for other, end in queue.submit(ticket, now).ended if other is ticket]
+    return refused[0] if refused else ticket.place
+
+
+def names(tickets: Iterable[Ticket[str]]) -> list[str]:
+    return [ticket.holder for ticket in tickets]
+
+
+class Writer:
+    """A ledger: what was last written of each replica."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, int] = {}
+
+    def take(self, replica: Replica, now: float) -> None:
+        self.taken[replica.id] = replica.taken
+
+    def give(self, replica: Replica, service_s: float) -> None:
+        self.taken[replica.id] = replica.taken
+
+
+def replica_of(ticket: Ticket[str]) -> str:
+    assert ticket.replica is not None
+    return ticket.replica.id
+
+
+def one(concurrency: int = 1, *, draining: bool = False, name: str = "a") -> ReplicaRoute:
+    return ReplicaRoute(name, "host:1", concurrency, draining)
+
+
+def test_requests_get_slots_first_come_first_served() -> None:
+    queue = queue_of(one())
+    first, second, third = map(ticket_of, ("1", "2", "3"))
+    assert outcome(queue, first, 0.0) == RUNNING
+    assert outcome(queue, second, 0.0) == outcome(queue, third, 0.0) == WAITING
+    assert names(queue.release(first, 1.0).granted) == ["2"]
+    assert names(queue.release(second, 2.0).granted) == ["3"]
+
+
+def test_the_replica_with_most_free_slots_is_next_and_equals_take_turns() -> None:
+    queue = queue_of(one(3, name="big"), one(1, name="left"), one(1, name="right"))
+    tickets = [ticket_of(str(number)) for number in range(5)]
+    for ticket in tickets:
+        queue.submit(ticket, 0.0)
+    assert [replica_of(t) for t in tickets] == ["big", "big", "left", "right", "big"]
+
+
+def test_a_full_queue_refuses_by_count_and_by_bytes() -> None:
+    queue = queue_of(limit=2, limit_bytes=10)
+    assert outcome(queue, ticket_of("1", size=4), 0.0) == WAITING
+    assert outcome(queue, ticket_of("2", size=7), 0.0) == End.SHARE_FULL
+    second = ticket_of("3", size=4)
+    assert outcome(queue, second, 0.0) == WAITING
+    assert outcome(queue, ticket_of("4", size=0), 0.0) == End.SHARE_FULL
+    assert queue.grow(second, 2).ended == ()
+    assert (queue.queued, queue.queued_bytes) == (2, 10)
+    assert list(queue.grow(second, 1).ended) == [(second, End.SHARE_FULL)]
+    assert (queue.queued, queue.queued_bytes) == (1, 4)
+
+
+def test_a_refused_caller_is_told_when_a_place_will_be_free() -> None:
+    queue = queue_of(one(2))
+    running = [ticket_of(str(number)) for number in range(2)]
+    for ticket in running:
+        queue.submit(ticket, 0.0)
+    queue.release(running.pop(), 4.0)
+    for number in range(11):
+        queue.submit(ticket_of(f"waiting {number}"), 4.0)
+    assert queue.queued == 10
+    assert queue.retry_after_s(4.0) == pytest.approx(10 * 4.0 / 2)
+
+
+def test_a_ticket_that_was_given_back_is_first_again_and_waits_while_its_replica_is_out() -> None:
+    queue = queue_of(one())
+    first, second = ticket_of("1"), ticket_of("2")
+    queue.submit(first, 0.0)
+    queue.submit(second, 0.0)
+    queue.put_out("a", "it died")
+    assert not queue.give_back(first, 1.0).granted
+    assert names(queue.waiting) == ["1", "2"]
+    assert not queue.set_replicas([one()], 1.5).granted, "no table knows better"
+    assert names(queue.let_in("a", 2.0).granted) == ["1"]
+
+
+def test_draining_and_gone_replicas_keep_their_slots_and_get_nothing() -> None:
+    for table in ([one(2, draining=True)], []):
+        queue = queue_of(one(2))
+        running = ticket_of("1")
+        queue.submit(running, 0.0)
+        queue.set_replicas(table, 1.0)
+        assert outcome(queue, ticket_of("2"), 1.0) == WAITING
+        assert queue.in_flight == 1
+        assert not queue.release(running, 2.0).granted
+        assert queue.in_flight == 0
+
+
+def test_a_replica_that_comes_back_still_has_its_slots_taken() -> None:
+    queue = queue_of(one())
+    running = ticket_of("1")
+    queue.submit(running, 0.0)
+    queue.set_replicas([], 1.0)
+    assert not queue.set_replicas([one()], 2.0).granted
+    assert outcome(queue, ticket_of("2"), 2.0) == WAITING
+    assert names(queue.release(running, 3.0).granted) == ["2"]
+
+
+def test_lower_concurrency_waits_until_enough_slots_are_back() -> None:
+    queue = queue_of(one(3))
+    running = [ticket_of(str(number)) for number in range(3)]
+    for ticket in running:
+        queue.submit(ticket, 0.0)
+    queue.submit(ticket_of("next"), 0.0)
+    queue.set_replicas([one(1)], 1.0)
+    assert not queue.release(running[0], 2.0).granted
+    assert not queue.release(running[1], 2.0).granted
+    assert names(queue.release(running[2], 2.0).granted) == ["next"]
+
+
+def test_the_clock_starts_when_a_replica_is_open() -> None:
+    queue = queue_of()
+    ticket = ticket_of("1")
+    queue.submit(ticket, 0.0)
+    assert ticket.ends_at == HOLD_S
+    queue.submit(ticket_of("2"), 0.0)
+    queue.set_replicas([one()], 100.0)
+    assert ticket.ends_at == 100.0 + TIMEOUT_S
+    assert queue.next_event_at() == 100.0 + TIMEOUT_S
+
+
+def test_expired_tickets_leave_the_line_but_keep_their_slots() -> None:
+    queue = queue_of(one())
+    running, waiting = ticket_of("1"), ticket_of("2")
+    queue.submit(running, 0.0)
+    queue.submit(waiting, 0.0)
+    ended = queue.advance(TIMEOUT_S).ended
+    assert set(ended) == {(waiting, End.WAITING), (running, End.RUNNING)}
+    assert (queue.queued, queue.in_flight) == (0, 1)
+    assert not queue.advance(TIMEOUT_S + 1).ended
+    assert outcome(queue, ticket_of("3", TIMEOUT_S), TIMEOUT_S) == WAITING
+    assert names(queue.release(running, TIMEOUT_S + 5).granted) == ["3"]
+
+
+def test_without_a_replica_the_hold_limit_ends_the_wait() -> None:
+    queue = queue_of()
+    ticket = ticket_of("1")
+    queue.submit(ticket, 0.0)
+    assert not queue.advance(HOLD_S - 1).ended
+    assert list(queue.advance(HOLD_S).ended) == [(ticket, End.NO_REPLICA)]
+
+
+def test_a_ticket_without_a_slot_waits_for_a_replica_only() -> None:
+    queue = queue_of()
+    ready = ticket_of("ready", slot=False)
+    assert outcome(queue, ready, 0.0) == WAITING
+    queue.submit(ticket_of("1"), 0.0)
+    queue.submit(ticket_of("2"), 0.0)
+    assert names(queue.set_replicas([one()], 1.0).granted) == ["ready", "1"]
+    past = ticket_of("past the queue", slot=False)
+    assert outcome(queue, past, 1.0) == RUNNING
+    assert queue.in_flight == 1
+    assert not queue.release(past, 2.0).granted
+    assert (queue.completed, queue.service.mean_s) == (0, 0.0)
+
+
+def order_of(queue: SlotQueue[str], running: Ticket[str]) -> list[str]:
+    """How all that wait go, one after the other, in one slot."""
+    gone = []
+    while granted := queue.release(running, 0.0).granted:
+        (running,) = granted
+        gone.append(running.holder)
+    return gone
+
+
+def busy_queue(*waiting: Ticket[str], **limits: int) -> tuple[SlotQueue[str], Ticket[str]]:
+    """A queue whose one slot is taken, and who has it."""
+    queue, running = queue_of(one(), **limits), ticket_of("running", organization="first")
+    queue.submit(running, 0.0)
+    for ticket in waiting:
+        queue.submit(ticket, 0.0)
+    return queue, running
+
+
+def test_the_more_urgent_go_first_then_who_has_least_time_then_who_came_first() -> None:
+    queue, running = busy_queue(
+        ticket_of("usual"),
+        ticket_of("usual too"),
+        ticket_of("late", priority=7, timeout_s=1.0),
+        ticket_of("hurried", timeout_s=30.0),
+        ticket_of("urgent", priority=0),
+        ticket_of("endless", timeout_s=math.inf),
+    )
+    order = ["urgent", "hurried", "usual", "usual too", "endless", "late"]
+    assert names(queue.waiting) == order
+    assert order_of(queue, running) == order
+
+
+def test_held_requests_go_by_the_deadlines_that_they_have_once_a_replica_is_ready() -> None:
+    queue = queue_of()
+    queue.submit(ticket_of("first", 0.0, timeout_s=10.0), 0.0)
+    queue.submit(ticket_of("hurried", 5.0, timeout_s=6.0), 5.0)
+    assert names(queue.set_replicas([one()], 20.0).granted) == ["hurried"]
+
+
+def test_organizations_take_turns() -> None:
+    a = [ticket_of(f"a{number}", organization="a") for number in range(4)]
+    b = [ticket_of(f"b{number}", organization="b") for number in range(2)]
+    queue, running = busy_queue(*a, *b)
+    order = ["a0", "b0", "a1", "b1", "a2", "a3"]
+    assert names(queue.waiting) == order
+    assert order_of(queue, running) == order
+
+
+def test_a_full_queue_makes_room_for_who_has_less_than_its_share() -> None:
+    greedy = [ticket_of(f"a{number}", organization="a") for number in range(4)]
+    queue, _ = busy_queue(*greedy, limit=4)
+    assert outcome(queue, ticket_of("a4", organization="a"), 0.0) == End.SHARE_FULL
+    for pushed_out in (greedy[3], greedy[2]):
+        small = ticket_of("b", organization="b")
+        assert list(queue.submit(small, 0.0).ended) == [(pushed_out, End.PUSHED_OUT)]
+        assert small.place == WAITING
+    assert outcome(queue, ticket_of("b2", organization="b"), 0.0) == End.SHARE_FULL
+    assert queue.queued == 4
+
+
+def test_shares_of_a_full_queue_go_by_weight_and_count_bytes_too() -> None:
+    queue, _ = busy_queue(limit=100, limit_bytes=40)
+    queue.set_limits(100, 40, {"a": 3.0})
+    for name in ("a", "a", "a", "a"):
+        queue.submit(ticket_of(name, organization=name, size=10), 0.0)
+    small = ticket_of("b", organization="b", size=10)
+    assert [end for _, end in queue.submit(small, 0.0).ended] == [End.PUSHED_OUT]
+    assert outcome(queue, ticket_of("b", organization="b", size=10), 0.0) == End.SHARE_FULL
+    assert outcome(queue, ticket_of("c", organization="c", size=41), 0.0) == End.SHARE_FULL
+    assert queue.queued == 4
+
+
+def test_an_urgent_request_takes_the_place_of_its_own_organization_s_least_urgent() -> None:
+    usual, late = ticket_of("usual"), ticket_of("late", priority=7)
+    queue, _ = busy_queue(usual, late, limit=2)
+    urgent = ticket_of("urgent", priority=0)
+    assert list(queue.submit(urgent, 0.0).ended) == [(late, End.PUSHED_OUT)]
+    assert outcome(queue, ticket_of("usual"), 0.0) == End.SHARE_FULL
+    assert names(queue.waiting) == ["urgent", "usual"]
+
+
+def taught(queue: SlotQueue[str], service_s: float) -> SlotQueue[str]:
+    """The queue after some requests that took so long, the last until 0."""
+    for number in range(20):
+        began = (number - 20) * service_s
+        ticket = ticket_of("before", began)
+        queue.submit(ticket, began)
+        queue.release(ticket, began + service_s)
+    return queue
+
+
+def test_who_cannot_be_answered_in_time_is_refused_as_it_comes() -> None:
+    queue = taught(queue_of(one(2)), 1.0)
+    assert outcome(queue, ticket_of("too short", timeout_s=0.9), 0.0) == End.NO_CAPACITY
+    for _ in range(8):
+        queue.submit(ticket_of("", timeout_s=4.0), 0.0)  # 2 run, 6 wait: 3 s of work
+    assert outcome(queue, ticket_of("late", timeout_s=4.0), 0.0) == End.NO_CAPACITY
+    assert queue.retry_after_s(0.0) == pytest.approx(3.0)
+    assert outcome(queue, ticket_of("in time", timeout_s=4.2), 0.0) == WAITING
+    # It goes before all who have more time, so they are nothing to it.
+    assert outcome(queue, ticket_of("next", timeout_s=1.5), 0.0) == WAITING
+    assert outcome(queue, ticket_of("other", timeout_s=3.9, organization="b"), 0.0) == WAITING
+
+
+def test_who_has_its_turn_too_late_gets_no_slot() -> None:
+    queue = taught(queue_of(one()), 1.0)
+    running, late, next_one = ticket_of("1"), ticket_of("late", timeout_s=2.5), ticket_of("next")
+    for ticket in (running, late, next_one):
+        queue.submit(ticket, 0.0)
+    changes = queue.release(running, 2.0)
+    assert list(changes.ended) == [(late, End.NO_CAPACITY)]
+    assert names(changes.granted) == ["next"]
+
+
+def test_nothing_is_refused_for_its_time_while_nothing_is_known() -> None:
+    queue, _ = busy_queue(*[ticket_of(str(number)) for number in range(50)])
+    assert outcome(queue, ticket_of("short", timeout_s=0.01), 0.0) == WAITING
+
+
+def test_a_start_is_estimated_from_the_newest_cold_start() -> None:
+    queue = queue_of()
+    assert queue.start_s(0, 0.0) is None
+    queue.submit(ticket_of("1", 10.0), 10.0)
+    queue.set_replicas([one()], 40.0)
+    queue.set_replicas([], 50.0)
+    queue.submit(ticket_of("2", 60.0), 60.0)
+    assert queue.start_s(1, 75.0) == 15.0
+    assert queue.retry_after_s(75.0) == 15.0
+
+
+def test_callers_that_name_ever_new_organizations_are_forgotten() -> None:
+    queue = queue_of(one())
+    for number in range(5 * REMEMBERED):
+        ticket = ticket_of("", number, organization=str(number))
+        queue.submit(ticket, number)
+        queue.release(ticket, number + 1)
+    assert queue.line.remembered <= 2 * REMEMBERED
+
+
+def test_a_request_costs_the_same_beside_ten_others_as_beside_thousands() -> None:
+    """Counted in calls and lines of the queue's own code, which other work cannot slow down."""
+    costs = []
+    for others in (10, 1000):
+        queue = queue_of(one(others), limit=others + 1)
+        running = deque(ticket_of("", organization=str(n % 5)) for n in range(others))
+        for ticket in running:
+            queue.submit(ticket, 0.0)
+        for number in range(others):
+            queue.submit(ticket_of("", organization=str(number % 5)), 0.0)
+        costs.append(lines_run(lambda: turn_over(queue, running, 200)))  # noqa: B023
+    assert costs[1] <= 1.2 * costs[0]
+
+
+def turn_over(queue: SlotQueue[str], running: deque[Ticket[str]], times: int) -> None:
+    for number in range(times):
+        running.extend(queue.release(running.popleft(), 0.0).granted)
+        queue.submit(ticket_of("", organization=str(number % 5)), 0.0)
+        queue.next_event_at()
+
+
+def lines_run(what: Callable[[], None]) -> int:
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        what()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_the_ledger_has_what_is_taken_whoever_a_slot_that_comes_back_goes_to() -> None:
+    queue = queue_of(one(1))
+    queue.ledger = ledger = Writer()
+    for number in range(2 * ENOUGH):  # until it is known that a request takes ten seconds
+        ticket = ticket_of("usual", 10.0 * number)
+        queue.submit(ticket, ticket.arrived_at)
+        queue.release(ticket, ticket.arrived_at + 10.0)
+        assert ledger.taken == {"a": 0}
+    now = 10.0 * 2 * ENOUGH
+    first, second, third = (ticket_of(name, now) for name in ("1", "2", "3"))
+    for ticket in (first, second, third):
+        queue.submit(ticket, now)
+    assert names(queue.release(first, now + 20.0).granted) == ["2"]
+    assert (ledger.taken, queue.in_flight) == ({"a": 1}, 1), "the slot went on to the next"
+    assert not queue.release(second, now + TIMEOUT_S - 5.0).granted, "nobody is in time for it"
+    assert third.place == ENDED
+    assert (ledger.taken, queue.in_flight) == ({"a": 0}, 0), "it came back"

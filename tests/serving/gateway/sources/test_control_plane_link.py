@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute, RouteDemand, RouteTable
+from hotplate.serving.gateway.sources.control_plane_link import BATCH_S, Link
+from hotplate.serving.gateway.sources.last_table import TableFile
+from tests.serving.gateway.conftest import Kitchen
+from tests.support.gateway.backends import Backend
+from tests.support.gateway.callers import until
+from tests.support.gateway.control_planes import TOKEN, ControlPlane
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[ControlPlane]:
+    plane = ControlPlane()
+    await plane.start()
+    yield plane
+    await plane.stop()
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> TableFile:
+    return TableFile(tmp_path / "state")
+
+
+@pytest.fixture
+def no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is reported is reported at once, or not within a test's life."""
+    monkeypatch.setattr("hotplate.serving.gateway.sources.control_plane_link.BATCH_S", 3600.0)
+
+
+@pytest.fixture
+async def link(kitchen: Kitchen, plane: ControlPlane, file: TableFile) -> AsyncIterator[Link]:
+    link = Link(kitchen.gateway, file, url=plane.url, token=TOKEN)
+    running = asyncio.create_task(link.run())
+    await until(lambda: plane.reports)
+    yield link
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_table_is_applied_acknowledged_and_kept(
+    kitchen: Kitchen, plane: ControlPlane, file: TableFile, link: Link
+) -> None:
+    route = replace(kitchen.route, schema='{"v": 7}', token_digests=None)
+    await plane.send(7, route)
+    await until(lambda: plane.reports[-1].version == 7)
+    assert (await kitchen.ask("/schema.json")).body == b'{"v": 7}'
+    assert file.load() == RouteTable(7, (route,))
+
+
+async def test_an_older_table_is_ignored_and_answered_with_the_version_in_force(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    await plane.send(7, kitchen.route)
+    await until(lambda: plane.reports[-1].version == 7)
+    reports = len(plane.reports)
+    await plane.send(6)
+    await until(lambda: len(plane.reports) > reports)
+    assert plane.reports[-1].version == 7
+    assert (await kitchen.ask("/livez")).status == 200
+
+
+async def test_who_is_out_and_what_was_refused_are_reported_as_they_change(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    def said() -> RouteDemand:
+        return plane.reports[-1].routes.get(kitchen.route.name, RouteDemand())
+
+    late = Backend()
+    replica = ReplicaRoute("late", late.address)
+    await plane.send(7, replace(kitchen.route, replicas=(replica,), queue_limit=1))
+    await until(lambda: plane.reports[-1].version == 7)
+    waits = await kitchen.caller()
+    waits.send("/x")
+    await until(lambda: "takes no connection" in said().out.get("late", ""))
+    assert (await kitchen.ask("/x")).status == 429
+    await until(lambda: said().refusals == {"share_full": 1})
+    await late.start()
+    assert (await waits.answer()).status == 200
+    await until(lambda: said().out == {})
+    await late.stop()
+
+
+async def test_nonsense_is_ignored(kitchen: Kitchen, plane: ControlPlane, link: Link) -> None:
+    for text in (
+        "{",
+        "[]",
+        '{"type": "routes"}',
+        '{"type": "other"}',
+        '{"type": "routes", "version": 9, "routes": [1]}',
+    ):
+        await plane.say(text)
+    await plane.send(8, kitchen.route)
+    await until(lambda: plane.reports[-1].version == 8)
+
+
+@pytest.mark.usefixtures("no_batch", "link")
+async def test_demand_that_begins_is_reported_at_once(
+    kitchen: Kitchen, plane: ControlPlane
+) -> None:
+    (await kitchen.caller()).send("/x")
+    await until(lambda: (last := plane.last(kitchen.route.name)) and last.queued == 1)
+
+
+async def test_demand_that_ends_is_reported_in_a_batch(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    name = kitchen.route.name
+    await kitchen.wake()
+    await kitchen.ask("/x")
+    await until(lambda: (last := plane.last(name)) is not None and last.demand == 0)
+    last = plane.last(name)
+    assert last is not None and last.completed == 1
+
+
+async def test_nothing_is_reported_when_nothing_changed(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    await kitchen.ask("/livez")
+    await asyncio.sleep(BATCH_S)
+    assert await plane.quiet(3 * BATCH_S) == 0
+
+
+async def test_many_requests_make_few_reports(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    before = len(plane.reports)
+    began = asyncio.get_running_loop().time()
+    for _ in range(200):
+        await caller.ask("/x")
+    batches = (asyncio.get_running_loop().time() - began) / BATCH_S
+    assert len(plane.reports) - before <= 2 * batches + 3
+
+
+@pytest.mark.usefixtures("no_batch", "link")
+async def test_a_draining_replica_that_becomes_idle_is_reported_at_once(
+    kitchen: Kitchen, plane: ControlPlane
+) -> None:
+    name = kitchen.route.name
+    await kitchen.wake()
+    caller = await kitchen.caller()
+    caller.send("/slow")
+    await until(lambda: (last := plane.last(name)) is not None and last.busy == {"r1": 1})
+    await kitchen.serve(replicas=(kitchen.replica(draining=True),))
+    kitchen.backend.gate.set()
+    await caller.answer()
+    await until(lambda: (last := plane.last(name)) is not None and last.busy == {})
+
+
+async def test_the_gateway_serves_on_and_connects_again_when_the_control_plane_was_away(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    await plane.send(40, replace(kitchen.route, replicas=(kitchen.replica(),)))
+    await until(lambda: plane.reports[-1].version == 40)
+    await plane.stop()
+    await until(lambda: not link.connected)
+    assert (await kitchen.ask("/x")).status == 200
+    await plane.start()
+    await until(lambda: plane.opened == 2)
+    await until(lambda: link.connected)
+    await plane.send(1, kitchen.route)  # begun anew: its first table counts, whatever its version
+    await until(lambda: plane.reports[-1].version == 1)
+
+
+async def test_a_broken_file_is_no_table(tmp_path: Path) -> None:
+    for text in ("", "{}", "[1]", '{"version": 1, "routes": [{"name": "x"}]}'):
+        (tmp_path / "routes.json").write_text(text)
+        assert TableFile(tmp_path).load() is None

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hotplate.serving.replica.payload import make_parts
+
+
+def test_the_parts_import_with_nothing_but_the_standard_library(tmp_path: Path) -> None:
+    parts = make_parts(tmp_path / "parts")
+    worker = "hotplate.serving.replica.inside.worker"
+    code = f"import {worker}, hotplate.cache.reader as r; print(r.__file__)"
+    printed = subprocess.check_output(
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(parts)}, text=True
+    )
+    assert Path(printed.strip()) == parts / "hotplate" / "cache" / "reader.py"
+
+
+def test_the_parts_are_python_3_9(tmp_path: Path) -> None:
+    files = list(make_parts(tmp_path).rglob("*.py"))
+    assert len(files) > 5
+    for file in files:
+        ast.parse(file.read_text(), str(file), feature_version=(3, 9))
+
+
+def test_one_version_is_written_once_and_nothing_else_is_left(tmp_path: Path) -> None:
+    parts = make_parts(tmp_path)
+    before = os.stat(parts).st_ino
+    assert make_parts(tmp_path) == parts
+    assert os.stat(parts).st_ino == before
+    assert list(tmp_path.iterdir()) == [parts]
+
+
+def test_they_are_compiled_for_the_python_that_we_run_on(tmp_path: Path) -> None:
+    parts = make_parts(tmp_path)
+    words = "worker.__cached__, worker.main.__code__.co_filename"
+    program = f"from hotplate.serving.replica.inside import worker; print({words})"
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": str(parts)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cached, source = said.stdout.split()
+    assert Path(cached).is_file()
+    assert Path(source) == parts / "hotplate/serving/replica/inside/worker.py"

@@ -1,0 +1,155 @@
+"""A controller without replicas: what is poked is done at once, in the real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from hotplate.autoscaler.bentoml_policy import policy_from
+from hotplate.autoscaler.sharing.amounts import Amounts
+from hotplate.deploy.engine import Resources
+from hotplate.deploy.quantities import GIB, resources_of
+from hotplate.platform.controller.planning.ceiling import Ceiling
+from hotplate.platform.controller.planning.tenancy import Company
+from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
+from hotplate.platform.controller.rollout import UNSEEN, Rollout
+from hotplate.platform.errors import Alone
+from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
+from hotplate.platform.store.store import Store
+
+RULES = Rules(
+    resources=resources_of,
+    policy=policy_from,
+    instance_types={f"cpu.{cpus}": Resources(cpus, 2 * GIB) for cpus in (1, 2)},
+    ceiling=Ceiling(Resources(2, 16 * GIB, 8), shares_cpus=True),
+)
+
+
+class FakeController:
+    """Says `running` as soon as it is asked to, unless `failure` says how roll-outs end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.poked: list[int] = []
+        self.asked: list[int] = []
+        """Deployments whose outcome was waited for."""
+        self.failure = ""
+        self.under_way: Rollout | None = None
+        """How a roll-out stands that does not end by itself."""
+        self.replicas: list[dict[str, Any]] = []
+        self.lines = ["ready"]
+        """What every replica has printed."""
+        self._news = asyncio.Event()
+        self.quotas_changes = 0
+        self.tokens_changes: list[int] = []
+        """Organizations whose tokens are others."""
+        self.company = Company()
+        self.unwritten: list[DemandRecord] = []
+
+    async def admit(self, organization: str) -> None:
+        served = await self._store.run(self._store.served_organizations)
+        if why := self.company.refusal(organization, served):
+            raise Alone(why)
+
+    def tokens_changed(self, organization_id: int) -> None:
+        self.tokens_changes.append(organization_id)
+
+    def poke(self, deployment_id: int) -> None:
+        self.poked.append(deployment_id)
+        task = asyncio.create_task(self._store.run(self._reconcile, deployment_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def outcome(self, deployment_id: int, timeout_s: float) -> None:
+        self.asked.append(deployment_id)
+        await self.settled()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.under_way is not None and not self.under_way.over:
+                    self._news.clear()
+                    await self._news.wait()
+
+    def goes_on(self, rollout: Rollout | None) -> None:
+        """How the roll-out stands from now on; None = as in the store."""
+        self.under_way = rollout
+        self._news.set()
+
+    def rollout(self, deployment_id: int) -> Rollout:
+        if self.under_way is not None:
+            return self.under_way
+        deployment = self._store.deployment(deployment_id)
+        if deployment is None:
+            return UNSEEN
+        if self._tasks:
+            return Rollout(deployment.reason)
+        failed = deployment.latest.outcome is Outcome.FAILED
+        tail = deployment.latest.log_tail
+        return Rollout(deployment.reason, over=True, failed=failed, log_tail=tail)
+
+    def live(self, deployment_id: int) -> dict[str, Any]:
+        return {"services": [], "replicas": self.replicas}
+
+    def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
+        return self.unwritten
+
+    async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
+        return {replica or "replica-1": self.lines[-lines:]}
+
+    def quotas_changed(self) -> None:
+        self.quotas_changes += 1
+
+    def least(
+        self,
+        manifest: Mapping[str, Any],
+        config: Mapping[str, Any],
+        labels: Sequence[Mapping[str, str]],
+    ) -> Amounts:
+        return least_amounts(manifest, config, labels, RULES)
+
+    def notes(
+        self, manifest: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        return notes(manifest, config, RULES)
+
+    def usage(self, organization: str) -> Amounts:
+        return Amounts(replicas=2, cpus=1.5, memory_bytes=3 << 30)
+
+    def instance_types(self) -> Sequence[dict[str, Any]]:
+        requests = {"cpu": "1", "memory": "2Gi", "gpu": None}
+        config = {"group": "cpu", "price": "0", "resources": {"requests": requests}}
+        return [
+            {"display_name": name, "description": "small", "config": config}
+            for name in ("cpu.1", "cpu.2")
+        ]
+
+    async def settled(self) -> None:
+        """Everything that was poked is done."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _reconcile(self, deployment_id: int) -> None:
+        deployment = self._store.deployment(deployment_id)
+        if deployment is None:
+            return
+        match deployment.wanted:
+            case Wanted.DELETED:
+                self._store.forget_deployment(deployment_id)
+            case Wanted.TERMINATED:
+                self._store.set_status(deployment_id, "terminated", "it was terminated")
+            case Wanted.RUNNING if self.under_way is not None:
+                self._store.set_status(deployment_id, "deploying", self.under_way.reason)
+            case Wanted.RUNNING if self.failure:
+                latest = deployment.latest.id
+                self._store.conclude_rollout(
+                    latest, Outcome.FAILED, self.failure, self.failure, ["last line"]
+                )
+                self._store.set_status(deployment_id, "failed", self.failure)
+            case Wanted.RUNNING:
+                latest = deployment.latest.id
+                self._store.conclude_rollout(latest, Outcome.READY, "", "revision 1")
+                self._store.set_status(deployment_id, "running", "")

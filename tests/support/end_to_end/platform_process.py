@@ -1,0 +1,317 @@
+"""`hotplate up` as a user starts it, and what can be asked of it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+
+from tests.support.end_to_end.forks import run
+from tests.support.packages import PACKAGES
+from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_range
+
+T = TypeVar("T")
+
+BIN = Path(sys.executable).parent
+POLL_S = 0.1
+DEPLOYMENT_PORTS = 60
+ARENA_BYTES = 256 << 20
+UNUSED_FILES_S = 3
+"""So that it is seen what becomes of files that nobody uses any more."""
+
+
+class Platform:
+    """One installation with a data directory and ports of its own.
+
+    One that starts after another may use its environments, which take the longest to make.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        environments_of: Platform | None = None,
+        ports: int = DEPLOYMENT_PORTS,
+        settings: str = "",
+        unused_files_s: float = UNUSED_FILES_S,
+        program: Path = BIN / "hotplate",
+        launcher: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        packages: Path = PACKAGES,
+    ) -> None:
+        """`settings` are further lines of `hotplate.toml`; `program` is the `hotplate` to start, by
+        `launcher` where there is one, with `environ` over our own environment. What it builds
+        environments from is in `packages`."""
+        self.data = data
+        self.port = free_range(ports + 1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.token = "scenario"
+        self._program = program
+        self._launcher = launcher
+        self._environ = environ or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        data.mkdir()
+        self.shared = data.with_name(f"{data.name}.shared")
+        """A folder that its replicas write in, as tests do."""
+        self.shared.mkdir()
+        self.shared.chmod(0o777)
+        (data / "admin-token").write_text(self.token)
+        if environments_of is not None:
+            (data / "environments").symlink_to(environments_of.data / "environments")
+        (data / "hotplate.toml").write_text(
+            "[platform]\n"
+            f'deployment_ports = "{self.port + 1}-{self.port + ports}"\n'
+            f"arena_bytes = {ARENA_BYTES}\n"
+            f"unused_files_s = {unused_files_s}\n"
+            f'package_cache = "{packages}"\n'
+            f'replica_writes = ["{self.shared}"]\n'
+            f"{settings}"
+            # Their processes would cost every scenario; those that are of standbys are elsewhere.
+            "\n[standby]\nmode = 'off'\n"
+        )
+
+    @property
+    def callers_token(self) -> str:
+        """What protected deployments take."""
+        return (self.data / "endpoint-token").read_text().strip()
+
+    # Its life ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """`hotplate up`, until it says that it is ready."""
+        said = self.log.stat().st_size if self.log.exists() else 0
+        process = self._spawn()
+
+        async def ready() -> bool:
+            assert process.poll() is None, f"hotplate up has ended: {self.log.read_text()}"
+            return b"Hotplate is ready at" in self.log.read_bytes()[said:]
+
+        await until(ready)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        flags = ("--data", str(self.data), "--port", str(self.port))
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("BENTO", "PYTHON"))}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._launcher, self._program, "up", *flags],
+                env={**environ, **self._environ},
+                stdout=log,
+                stderr=log,
+            )
+        return self._process
+
+    async def stop(self) -> int:
+        """Ctrl-C; the exit status of `hotplate up`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        return await asyncio.to_thread(self._process.wait, PATIENCE_S)
+
+    def kill(self) -> None:
+        """SIGKILL to `hotplate up` itself, if it runs; its roles and replicas go on."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def destroy(self) -> None:
+        """SIGKILL to all that is left; after a test that failed, or one that kills."""
+        self.kill()
+        groups = self.groups()
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for group in groups:
+            _remove(group)
+
+    @property
+    def log(self) -> Path:
+        """What `hotplate up` prints."""
+        return self.data.with_name(f"{self.data.name}.log")
+
+    def pid(self, role: str = "up") -> int:
+        """The process of `up`, `agent`, `gateway` or `control-plane`."""
+        if role == "up":
+            assert self._process is not None
+            return self._process.pid
+        pid: int = self.noted(role)["pid"]
+        return pid
+
+    def noted(self, name: str) -> Any:
+        """What the platform keeps in `run/` about a role, or about its `ports`."""
+        return json.loads((self.data / "run" / f"{name}.json").read_text())
+
+    def processes(self) -> list[int]:
+        """Every process that works in the data directory: `up`, its roles and the replicas."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with suppress(OSError):
+                    words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                    if f"{self.data}/".encode() in words or f"{self.data}\0".encode() in words:
+                        found.append(int(entry.name))
+        return found
+
+    def leftovers(self) -> list[str]:
+        """What `processes` are, in words: for the message of a test that expects none."""
+        found = []
+        for pid in self.processes():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                status = Path(f"/proc/{pid}/status").read_text().splitlines()
+                state = [line for line in status if line.startswith(("State", "PPid", "NSpid"))]
+                found.append(f"{pid}: {words} {state}")
+        return found
+
+    def groups(self) -> list[Path]:
+        """Folders of the control groups that its replicas have, where they may have any."""
+        noted = (self.data / "engine" / "replicas").glob("*/groups")
+        return [Path(line) for file in noted for line in file.read_text().splitlines()]
+
+    async def healthy(self) -> bool:
+        """Whether the control plane answers, and a gateway is connected to it."""
+        with suppress(aiohttp.ClientError):
+            async with self._session() as http, http.get(f"{self.url}/healthz") as answer:
+                return answer.status == 200
+        return False
+
+    # What it answers -----------------------------------------------------------------------
+
+    async def ask(self, name: str, path: str = "") -> Any:
+        """The platform's own page on a deployment: `""`, `/decisions`, `/events` …, as JSON."""
+        return await self._get(f"/api/v1/hotplate/deployments/{name}{path}")
+
+    async def page(self, path: str) -> Any:
+        """Another page of the platform's own API."""
+        return await self._get(f"/api/v1/hotplate/{path}")
+
+    async def url_of(self, name: str) -> str:
+        """Where a deployment answers, as the bentoml client is told."""
+        url: str = (await self._get(f"/api/v2/deployments/{name}"))["urls"][0]
+        return url
+
+    async def replicas(self, name: str, state: str = "") -> list[dict[str, Any]]:
+        """The live replicas of a deployment, of one state or of any."""
+        found = (await self.ask(name))["live"]["replicas"]
+        return [replica for replica in found if state in ("", replica["state"])]
+
+    async def in_flight(self, name: str, service: str = "Kitchen") -> int:
+        """Requests that a service's replicas have."""
+        services = (await self.ask(name))["live"]["services"]
+        (count,) = [one["in_flight"] for one in services if one["service"] == service]
+        return int(count)
+
+    async def asleep(self, name: str) -> None:
+        """Wait until a deployment has no replica."""
+
+        async def no_replicas() -> bool:
+            return not await self.replicas(name)
+
+        await until(no_replicas)
+
+    async def delete(self, name: str) -> None:
+        """Delete a deployment, if there is such, and wait until its replicas are gone."""
+        url = f"{self.url}/api/v2/deployments/{name}"
+        async with self._session() as http:
+
+            async def gone() -> bool:
+                folders = os.listdir(self.data / "engine" / "replicas")
+                return not any(re.match(rf"{re.escape(name)}-\d+-", each) for each in folders)
+
+            async with http.delete(url) as answer:
+                assert answer.status in (200, 404), await answer.text()
+            await until(gone)
+
+    async def hotplate(self, question: str, *arguments: str, fails: bool = False) -> str:
+        """What `hotplate status`, `logs` or `events` prints."""
+        command = ["hotplate", question, *arguments, "--data", str(self.data)]
+        status, output = await run(command, {**os.environ, "COLUMNS": "500"}, self.data)
+        assert (status != 0) == fails, output
+        return output
+
+    async def status(self, name: str) -> str:
+        """What `hotplate status NAME` prints, its wrapped lines joined."""
+        return " ".join((await self.hotplate("status", name)).split())
+
+    async def _get(self, path: str) -> Any:
+        async with self._session() as http, http.get(f"{self.url}{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(headers={"X-YATAI-API-TOKEN": self.token})
+
+
+@asynccontextmanager
+async def running(
+    data: Path,
+    environments_of: Platform | None = None,
+    settings: str = "",
+    unused_files_s: float = UNUSED_FILES_S,
+    program: Path = BIN / "hotplate",
+) -> AsyncIterator[Platform]:
+    """A platform of a test's own; nothing of it is left, whatever the test did to it."""
+    platform = Platform(
+        data,
+        environments_of,
+        settings=settings,
+        unused_files_s=unused_files_s,
+        program=program,
+    )
+    try:
+        await platform.start()
+        yield platform
+    finally:
+        platform.destroy()
+
+
+async def until(condition: Callable[[], Awaitable[T]], timeout_s: float = PATIENCE_S) -> T:
+    """Wait until the condition is true, and give what it said; TimeoutError after `timeout_s`."""
+    async with asyncio.timeout(timeout_s):
+        while not (said := await condition()):  # noqa: ASYNC110 - they set no event of ours
+            await asyncio.sleep(POLL_S)
+    return said
+
+
+async def output_of(
+    command: list[str], environ: dict[str, str], folder: Path, fails: bool = False
+) -> str:
+    """What a command prints; it must exit with 0, or with something else if it `fails`."""
+    status, output = await exit_of(command, environ, folder)
+    assert (status != 0) == fails, output
+    return output
+
+
+async def exit_of(command: list[str], environ: dict[str, str], folder: Path) -> tuple[int, str]:
+    """The exit status of a command, and what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environ,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output = (await process.communicate())[0].decode()
+    return await process.wait(), output
+
+
+def _remove(group: Path) -> None:
+    """A control group whose processes have been killed, and the one that held it."""
+    for _ in range(40):
+        with suppress(OSError):
+            group.rmdir()
+        if not group.exists():
+            break
+        threading.Event().wait(0.05)  # their death is seen by nobody
+    with suppress(OSError):
+        group.parent.rmdir()

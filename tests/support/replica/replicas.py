@@ -1,0 +1,243 @@
+"""What surrounds a replica in production, in memory: an agent, a recorder, an engine's start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import yaml
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.origins.hubs import Hubs
+from hotplate.deploy.sandbox.builds import Builds
+from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.machine.unix_address import listen
+from hotplate.serving.replica.compile_cache import CompiledCode
+from hotplate.serving.replica.environments.builder import Environments
+from hotplate.serving.replica.environments.spec import read_recipe
+from hotplate.serving.replica.runtime import BentoRuntime, Command
+from tests.support.packages import PACKAGES
+from tests.support.patience import PATIENCE_S
+
+
+@dataclass(frozen=True)
+class Tree:
+    root: str
+    complete: bool
+    view: str = ""
+    absent: tuple[str, ...] = ()
+
+
+class Agent:
+    """Manifests are names of folders. Those in `arriving` are whole once `arrived` is set."""
+
+    def __init__(self, folders: Mapping[str, Path], arriving: frozenset[str] = frozenset()) -> None:
+        self.folders = folders
+        self.arriving = arriving
+        self.arrived = asyncio.Event()
+        self.view = ""
+        self.absent: tuple[str, ...] = ()
+        self.error: Exception | None = None
+        self.admitted: dict[str, set[str]] = {}
+        self.hub: Mapping[str, str] | None = None
+        self.pulled: list[str] = []
+
+    async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+        if self.error is not None:
+            raise self.error
+        complete = manifest not in self.arriving or self.arrived.is_set()
+        if not complete and wait == "all":
+            await self.arrived.wait()
+        if complete:
+            return Tree(str(self.folders[manifest]), complete)
+        return Tree(str(self.folders[manifest]), complete, self.view, self.absent)
+
+    async def admit(self, path: str, manifests: Iterable[str]) -> None:
+        self.admitted[path] = set(manifests)
+
+    async def pull_to_disk(self, url: str) -> Mapping[str, str]:
+        self.pulled.append(url)
+        if self.hub is None:
+            raise CacheError("the hub does not answer")
+        return self.hub
+
+
+class Phases:
+    """A recorder that keeps what it was told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.news = asyncio.Event()
+
+    def begin(self, phase: str) -> None:
+        self._tell(f"begin {phase}")
+
+    def end(self, phase: str) -> None:
+        self._tell(f"end {phase}")
+
+    def building(self, log: str) -> None:
+        self._tell(f"building {log}")
+
+    def _tell(self, text: str) -> None:
+        self.told.append(text)
+        self.news.set()
+
+
+@dataclass
+class Served:
+    """A workload of one service; its bento's manifest is `bento`."""
+
+    service: str = "Echo"
+    models: tuple[Any, ...] = ()
+    entry: bool = True
+    env: dict[str, str] = field(default_factory=dict)
+    cloud: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    config_overrides: dict[str, Any] = field(default_factory=dict)
+    depends: dict[str, str] = field(default_factory=dict)
+    cpus: float = 0.0
+    bento_manifest: str = "bento"
+    stop_grace_s: float = 10.0
+
+    @property
+    def key(self) -> Any:
+        return SimpleNamespace(organization="acme", service=self.service)
+
+    @property
+    def resources(self) -> Any:
+        return SimpleNamespace(cpus=self.cpus)
+
+
+def model(name: str, version: str, manifest: str) -> Any:
+    return SimpleNamespace(name=name, version=version, manifest=manifest)
+
+
+def environments_in(folder: Path, walls: Walls | None = None, **settings: Any) -> Environments:
+    """Those below `folder`, built without walls unless there are some, by a user who may make no
+    control groups."""
+    root = folder / "environments"
+    memory_bytes = settings.pop("memory_bytes", 4 << 30)
+    cgroups = Cgroups(root, memory_bytes, root=folder / "no-such-system")
+    builds = Builds(walls or Walls(), cgroups, memory_bytes)
+    return Environments(root, builds, PACKAGES, **settings)
+
+
+def runtime_of(
+    folder: Path,
+    agent: Agent,
+    compiled: CompiledCode | None = None,
+    hubs: Sequence[str] = (),
+    shown: Sequence[Path] | None = None,
+) -> BentoRuntime:
+    return BentoRuntime(
+        environments_in(folder),
+        agent,
+        trees=folder,
+        parts=folder / "parts",
+        compiled=compiled,
+        hubs=Hubs(tuple(hubs)),
+        shown=shown,
+    )
+
+
+def lend_own_environment(folder: Path, bento: Path) -> None:
+    """Make the tests' own virtual environment the one that this bento gets."""
+    image = yaml.safe_load((bento / "bento.yaml").read_text())["image"]
+    kept = environments_in(folder).folder("acme", read_recipe(bento, image, {}).digest)
+    if not kept.path.exists():
+        (kept.path / "tests").mkdir(parents=True)
+        (kept.path / "tests" / "venv").symlink_to(sys.prefix, target_is_directory=True)
+        kept.note_ready("tests", Path(sys.executable).resolve())
+
+
+class Replica:
+    """A process started as an engine starts it."""
+
+    def __init__(
+        self,
+        command: Command,
+        directory: Path,
+        through: Sequence[str] = (),
+        at: Path | None = None,
+    ) -> None:
+        """It listens on a port of loopback, or on the Unix socket `at`, as an engine's do."""
+        self.log = directory / "log"
+        with socket.create_server(("127.0.0.1", 0)) if at is None else listen(at, 128) as listener:
+            self.url = "http://{}:{}".format(*listener.getsockname()) if at is None else ""
+            fd = listener.fileno()
+            with self.log.open("wb") as log:
+                self.process = subprocess.Popen(
+                    [*through, *command.argv],
+                    env={
+                        **command.env,
+                        "HOTPLATE_LISTEN_FD": str(fd),
+                        "HOTPLATE_REPLICA_DIR": str(directory),
+                        "CUDA_VISIBLE_DEVICES": "",
+                    },
+                    cwd=command.cwd,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[fd],
+                    start_new_session=True,
+                )
+        assert self.process.stdin is not None
+        with self.process.stdin as stdin:
+            stdin.write(json.dumps(command.job).encode())
+
+    def call(self, route: str, **body: Any) -> Any:
+        """The answer to `POST route`; raises urllib's errors."""
+        return json.loads(self.get(f"/{route}", json.dumps(body).encode()))
+
+    def get(self, path: str, data: bytes | None = None) -> bytes:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def ended(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def started(
+    folder: Path,
+    bento: Path,
+    served: Served,
+    through: Sequence[str] = (),
+    at: Path | None = None,
+    **trees: Path,
+) -> Iterator[Replica]:
+    """A replica of a service in the tests' own environment, killed at the end.
+
+    `through` is a command that becomes its own last arguments; `at` is a Unix socket to listen on.
+    """
+    lend_own_environment(folder, bento)
+    directory = folder / f"replica-{served.service}-{len(list(folder.glob('replica-*')))}"
+    directory.mkdir()
+
+    async def prepare() -> Command:
+        runtime = runtime_of(folder, Agent({"bento": bento, **trees}))
+        return await runtime.prepare(served, directory.name, str(directory), Phases())
+
+    replica = Replica(asyncio.run(prepare()), directory, through, at)
+    try:
+        yield replica
+    finally:
+        if replica.process.poll() is None:
+            os.killpg(replica.process.pid, 9)
+        replica.process.wait()

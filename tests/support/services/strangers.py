@@ -1,0 +1,109 @@
+"""Services in the manner of public repositories, deployed as their authors would.
+
+`public/NAME` is a project of theirs: a `service.py`, its requirements, and whatever else they keep
+beside it. What such a service has to answer says the function `NAME` of a module of `answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import aiohttp
+import bentoml
+import httpx
+import pytest
+
+from tests.support.end_to_end.laptop import Laptop
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import PATIENCE_S
+from tests.support.services.bentos import REQUIREMENTS
+
+PUBLIC = Path(__file__).parents[2] / "scenarios" / "public"
+NAMES = sorted(file.parent.name for file in PUBLIC.glob("*/service.py"))
+
+MARKS = [
+    pytest.mark.client,
+    # Of what bentoml uses, when it is imported; and of its client, which leaves a folder behind.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning"),
+]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A service by its URL, and two clients of it."""
+
+    url: str
+    http: httpx.Client
+    bentoml: bentoml.SyncHTTPClient
+
+
+Answers = Callable[[Called], None]
+"""Asks a service what it is for. Raises AssertionError where an answer is not right."""
+
+
+def answers_of(module: ModuleType) -> dict[str, Answers]:
+    """What a module of `answers` knows, by the services' names."""
+    return {name: vars(module)[name] for name in NAMES if name in vars(module)}
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """One that is deployed."""
+
+    name: str
+    url: str
+    first_answer_s: float
+    """Since `bentoml deploy .` was typed."""
+
+    def ask(self, answers: Answers) -> None:
+        """Have it answer all that it is for."""
+        with (
+            httpx.Client(base_url=self.url, timeout=PATIENCE_S) as http,
+            bentoml.SyncHTTPClient(self.url, timeout=PATIENCE_S) as client,
+            client._temp_dir,  # which it leaves to the garbage collector, with a warning
+        ):
+            answers(Called(self.url, http, client))
+
+    def __str__(self) -> str:
+        return f"{self.name:12} {self.first_answer_s:5.1f} s from `bentoml deploy .` to an answer"
+
+
+async def deploy(name: str, platform: Platform, laptop: Laptop) -> Stranger:
+    folder = _project(name, laptop)
+    saves_model = folder / "save_model.py"
+    if saves_model.exists():
+        await laptop.python(saves_model.read_text())
+    began = asyncio.get_running_loop().time()
+    await laptop.bentoml("deploy", ".", "-n", name, folder=folder)
+    url = await platform.url_of(name)
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/readyz") as answer:
+        assert answer.status == 200, await answer.text()
+    return Stranger(name, url, asyncio.get_running_loop().time() - began)
+
+
+async def deploy_all(
+    names: Iterable[str], platform: Platform, laptop: Laptop
+) -> dict[str, Stranger]:
+    """Side by side."""
+    made = await asyncio.gather(*(deploy(name, platform, laptop) for name in names))
+    return {one.name: one for one in made}
+
+
+async def delete_all(names: Iterable[str], platform: Platform) -> None:
+    await asyncio.gather(*(platform.delete(name) for name in names))
+
+
+def _project(name: str, laptop: Laptop) -> Path:
+    """Their folder on a laptop. What the scenarios' environment has, is asked for as they do."""
+    folder = laptop.home / "projects" / name
+    shutil.copytree(PUBLIC / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / "requirements.txt"
+    theirs = [line for line in file.read_text().split() if line not in REQUIREMENTS]
+    file.write_text("\n".join([*REQUIREMENTS.values(), *theirs]))
+    return folder
