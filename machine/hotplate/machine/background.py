@@ -1,0 +1,51 @@
+"""Tasks that nobody awaits: kept while they run, and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class BackgroundTasks:
+    """Holds tasks until they end: an event loop alone holds them so weakly that one that waits
+    may be collected. Lives on one event loop.
+
+    A task that raises is reported by the loop's exception handler, unless the caller of `start`
+    awaits it.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many are running."""
+        return len(self._tasks)
+
+    def start(
+        self, work: Coroutine[Any, Any, None], *, name: str | None = None
+    ) -> asyncio.Task[None]:
+        """Runs `work` from the loop's next turn on; the running loop is the one that it runs on."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def finish(self) -> None:
+        """Returns once none is running, those included that are started meanwhile."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def cancel(self) -> None:
+        """Cancels all that run now and returns once they have ended; what they raise is dropped."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def retrieve_error(task: asyncio.Task[Any]) -> None:
+    """A done-callback for tasks whose failure is told to those that wait for it: where nobody
+    does, the loop is not to report it."""
+    if not task.cancelled():
+        task.exception()
