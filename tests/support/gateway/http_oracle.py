@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import h11
 
 from hotplate.serving.gateway.errors import BadRequest
-from hotplate.serving.gateway.http1.head_cache import HeadMemo
+from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead, last_chunk
 from hotplate.serving.gateway.http1.request_reader import RequestReader
 from hotplate.serving.gateway.limits import Limits
@@ -67,7 +67,7 @@ class Reading:
     taken: list[Taken] = field(default_factory=list)
     refused: bool = False
 
-    def of(self, pieces: Iterable[bytes], memo: HeadMemo[RequestHead]) -> Reading:
+    def of(self, pieces: Iterable[bytes], memo: HeadCache[RequestHead]) -> Reading:
         reader = RequestReader(LIMITS, peer=b"10.0.0.1", accept=self._accept, memo=memo)
         try:
             for piece in pieces:
@@ -85,9 +85,9 @@ class Reading:
 
 def judge(data: bytes, seed: int) -> int:
     """How many requests were read. Raises Differs, or what the gateway may not raise."""
-    memo: HeadMemo[RequestHead] = HeadMemo()
+    memo: HeadCache[RequestHead] = HeadCache()
     whole = Reading().of([data], memo)
-    for parts, known in (pieces(data, seed), HeadMemo()), ([data], memo):
+    for parts, known in (pieces(data, seed), HeadCache()), ([data], memo):
         other = Reading().of(parts, known)
         if (whole.taken, whole.refused) != (other.taken, other.refused):
             raise Differs(f"whole {whole} but in pieces, or known, {other}")

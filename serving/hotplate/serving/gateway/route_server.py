@@ -20,7 +20,7 @@ from hotplate.serving.gateway.errors import (
     RouteRefused,
 )
 from hotplate.serving.gateway.fleet.connection_backup import Bequest
-from hotplate.serving.gateway.http1.head_cache import HeadMemo
+from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.multipart import watch_of
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.limits import Limits
@@ -91,7 +91,7 @@ class RouteServer:
             error_changed=lambda: self.changed(COUNTS),
             peers=peers,
         )
-        self.heads: HeadMemo[RequestHead] = HeadMemo()
+        self.heads: HeadCache[RequestHead] = HeadCache()
         self._pools = Pools(limits, self._health_changed, bequest)
         self._deadlines = Alarm(self._ring)
         self.incoming = Incoming(self)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hotplate.serving.gateway.errors import BadRequest
-from hotplate.serving.gateway.http1.head_cache import LONGEST_BYTES, MOST, HeadMemo
+from hotplate.serving.gateway.http1.head_cache import LONGEST_BYTES, MOST, HeadCache
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead
 from hotplate.serving.gateway.http1.request_reader import RequestReader
 from hotplate.serving.gateway.limits import Limits
@@ -43,7 +43,7 @@ class Reading:
 
     taken: list[Taken] = field(default_factory=list)
     error: BadRequest | None = None
-    memo: HeadMemo[RequestHead] = field(default_factory=HeadMemo)
+    memo: HeadCache[RequestHead] = field(default_factory=HeadCache)
     peer: bytes = b"10.0.0.1"
     reader: RequestReader = field(init=False)
 

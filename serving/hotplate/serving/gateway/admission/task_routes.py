@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from hotplate.serving.gateway.http1.request_head import Made, RequestHead
-from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.routes import Route
 
 METHODS = {"submit": b"POST", "status": b"GET", "get": b"GET", "cancel": b"PUT", "retry": b"POST"}
@@ -99,16 +99,16 @@ async def frame_head(read_exactly: Callable[[int], Awaitable[bytes]]) -> bytes:
     return await read_exactly(length)
 
 
-def answer_frame_head(answer: AnswerHead) -> bytes:
+def answer_frame_head(answer: ResponseHead) -> bytes:
     """An answer's head in a frame; its length is the frame's."""
     return b"%d %b\r\n%b" % (answer.status, answer.reason, b"".join(answer.kept))
 
 
-def framed_answer(head: bytes, size_bytes: int | None) -> AnswerHead:
+def framed_answer(head: bytes, size_bytes: int | None) -> ResponseHead:
     """The answer that a frame's head tells of; `size_bytes` of body follow, None = to the end."""
     first, *lines = head.splitlines(keepends=True)
     status, _, reason = first.rstrip(b"\r\n").partition(b" ")
-    return AnswerHead(
+    return ResponseHead(
         status=int(status),
         reason=reason,
         keep_alive=True,

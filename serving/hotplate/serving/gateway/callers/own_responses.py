@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.terms import Local
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.http1.response_head import error_body, own_answer
+from hotplate.serving.gateway.http1.response_head import error_body, own_response
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.proxy.exchange import Exchange
@@ -21,7 +21,7 @@ def local_answer(
     request = exchange.request
     server.counters.answered(local.status)
     exchange.status, exchange.sent_bytes = local.status, len(local.body)
-    return own_answer(
+    return own_response(
         local.status,
         local.body,
         method=request.method,
@@ -40,4 +40,4 @@ def last_answer(server: RouteServer, peer: bytes, error: GatewayError) -> bytes:
     server.counters.answered(error.status)
     if server.access_log is not None:
         server.access_log.write(server.route.name, peer, status=error.status, size_bytes=len(body))
-    return own_answer(error.status, body, keep_alive=False, retry_after_s=error.retry_after_s)
+    return own_response(error.status, body, keep_alive=False, retry_after_s=error.retry_after_s)

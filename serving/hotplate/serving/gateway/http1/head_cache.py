@@ -16,7 +16,7 @@ MOST = 512
 LONGEST_BYTES = 2048
 
 
-class HeadMemo(Generic[Head]):
+class HeadCache(Generic[Head]):
     """What each head was read as."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import httptools
 
 from hotplate.serving.gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 from hotplate.serving.gateway.http1.chunk_reader import ChunkReader
-from hotplate.serving.gateway.http1.head_cache import HEAD_END, HeadMemo
+from hotplate.serving.gateway.http1.head_cache import HEAD_END, HeadCache
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead, read_request
 from hotplate.serving.gateway.limits import Limits
 
@@ -62,14 +62,14 @@ class RequestReader:
         peer: bytes,
         proto: bytes = b"http",
         accept: Callable[[RequestHead], Body],
-        memo: HeadMemo[RequestHead] | None = None,
+        memo: HeadCache[RequestHead] | None = None,
     ) -> None:
         """`memo` is of heads that have been read already, by whichever reader."""
         self._limits = limits
         self._peer = peer
         self._proto = proto
         self._accept = accept
-        self._memo: HeadMemo[RequestHead] = HeadMemo() if memo is None else memo
+        self._memo: HeadCache[RequestHead] = HeadCache() if memo is None else memo
         self._caller = b"%b %b\n" % (proto, peer)
         """What a request's meaning depends on besides its head."""
         self._same: RequestHead | None = None

@@ -50,7 +50,7 @@ whether the connection can be kept."""
 
 
 @dataclass(slots=True)
-class AnswerHead:
+class ResponseHead:
     """A replica's answer as read."""
 
     status: int
@@ -128,9 +128,9 @@ def is_interim(status: int) -> bool:
     return status < 200 and status != 101
 
 
-def read_answer(
+def read_response(
     status: int, reason: bytes, fields: Sequence[Field], *, keep_alive: bool, worker: bool
-) -> AnswerHead:
+) -> ResponseHead:
     """Reads the head of a replica's answer; `keep_alive` is what the parser makes of it. Only our
     `worker` is believed how much of its body is for the caller."""
     noted: dict[bytes, bytes] = {}
@@ -148,7 +148,7 @@ def read_answer(
     if connection - USUAL_OPTIONS:
         kept = without(kept, connection)
     length, answer_bytes = noted.get(b"content-length"), noted.get(ANSWER_BYTES)
-    return AnswerHead(
+    return ResponseHead(
         status=status,
         reason=reason if reason == b"OK" or REASON.fullmatch(reason) else b"",
         keep_alive=keep_alive,
@@ -167,7 +167,7 @@ def error_body(error: GatewayError) -> bytes:
     return json.dumps({"error": {"code": error.code, "message": error.message}}).encode()
 
 
-def own_answer(
+def own_response(
     status: int,
     body: bytes,
     *,

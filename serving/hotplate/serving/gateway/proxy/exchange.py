@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from hotplate.serving.gateway.admission.task_routes import TaskCall
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
 from hotplate.serving.gateway.http1.request_head import WEBSOCKET, Field, RequestHead, last_chunk
-from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.proxy.forwarding import Sending
 from hotplate.serving.gateway.proxy.retry import (
     ANSWERED,
@@ -125,7 +125,7 @@ class Exchange(Sending):
         """It has a slot of the replica."""
         pool.dispatch(self, now)
 
-    def answer_head(self, head: AnswerHead) -> None:
+    def answer_head(self, head: ResponseHead) -> None:
         front = self.front
         if front is None:
             return
@@ -179,7 +179,7 @@ class Exchange(Sending):
             self._told(front)
         self._ended()
 
-    def answer_whole(self, head: AnswerHead, body: bytes, now: float) -> None:
+    def answer_whole(self, head: ResponseHead, body: bytes, now: float) -> None:
         """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
         `answer_end` would. The head says how long the body is."""
         self.upstream = None

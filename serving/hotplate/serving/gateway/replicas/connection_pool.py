@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hotplate.machine.unix_address import unix_path
 from hotplate.serving.gateway.fleet.connection_backup import Bequest
-from hotplate.serving.gateway.http1.head_cache import HeadMemo
-from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.http1.head_cache import HeadCache
+from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.ejection import Health
@@ -50,7 +50,7 @@ class Pool:
         self._next_try: asyncio.TimerHandle | None = None
         self._limits = limits
         self._idle: list[Upstream] = []
-        self.heads: HeadMemo[AnswerHead] = HeadMemo()
+        self.heads: HeadCache[ResponseHead] = HeadCache()
         """Of its answers."""
         self._bequest = bequest
         self._bequeathed: dict[Upstream, int] = {}

@@ -13,7 +13,7 @@ import httptools
 
 from hotplate.serving.gateway.http1.head_cache import HEAD_END
 from hotplate.serving.gateway.http1.request_head import Field
-from hotplate.serving.gateway.http1.response_head import AnswerHead, is_interim, read_answer
+from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interim, read_response
 from hotplate.serving.gateway.replicas.response_source import Tap
 from hotplate.serving.gateway.sockets.dead_peers import keep_alive
 
@@ -51,7 +51,7 @@ class Upstream(Tap):
         self._first = b""
         """What came of it first, while that is parsed."""
         self._paused = False
-        self._head: AnswerHead | None = None
+        self._head: ResponseHead | None = None
         self._ended = False
         self._more = False
         """Behind the answer another one began, which nobody has asked for."""
@@ -187,7 +187,7 @@ class Upstream(Tap):
                 exchange.started()
             return
         keep_alive = self._parser.should_keep_alive()
-        head = read_answer(
+        head = read_response(
             status, self._reason, self._fields, keep_alive=keep_alive, worker=self.worker
         )
         self._fields = []  # of trailers, from here on
@@ -243,7 +243,7 @@ class Upstream(Tap):
         exchange.answer_whole(head, data[end:], now)
         return True
 
-    def _remember(self, head: AnswerHead) -> None:
+    def _remember(self, head: ResponseHead) -> None:
         """The same bytes may come again, if they came at once and say where the answer ends."""
         raw = self._first[: self._first.find(HEAD_END) + len(HEAD_END)]
         if head.content_length is None or head.chunked or head.bodiless or head.has_request_id:

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.errors import GatewayError
-from hotplate.serving.gateway.http1.response_head import AnswerHead
+from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.queue.ticket import Ticket
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
@@ -145,7 +145,7 @@ class TaskRun:
         result = TaskResult(self._desk.folder, self.id, self._desk.id)
         limit, trouble = server.route.body_limit_bytes, ""
 
-        async def take(head: AnswerHead, piece: bytes) -> None:
+        async def take(head: ResponseHead, piece: bytes) -> None:
             # Whatever becomes of its answer, the slot is the handler's until the answer's end.
             nonlocal trouble
             if result.size_bytes + len(piece) > limit:

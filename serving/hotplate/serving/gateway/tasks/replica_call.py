@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import httptools
 
 from hotplate.serving.gateway.http1.request_head import Field
-from hotplate.serving.gateway.http1.response_head import AnswerHead, is_interim, read_answer
+from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interim, read_response
 from hotplate.serving.gateway.sockets.dialing import open_streams
 
 READ_BYTES = 64 << 10
 
-Take = Callable[[AnswerHead, bytes], Awaitable[None]]
+Take = Callable[[ResponseHead, bytes], Awaitable[None]]
 """Gets each piece of the answer's body, with its head; at least one, which may be empty."""
 
 
@@ -34,7 +34,7 @@ class ReplicaCall:
         self._parser = httptools.HttpResponseParser(self)
         self._fields: list[Field] = []
         self._reason = b""
-        self._head: AnswerHead | None = None
+        self._head: ResponseHead | None = None
         self._pieces: list[bytes] = []
         self._done = False
         self._worker = worker
@@ -85,7 +85,7 @@ class ReplicaCall:
         status = self._parser.get_status_code()
         self.begun = True
         if not is_interim(status):
-            self._head = read_answer(
+            self._head = read_response(
                 status, self._reason, self._fields, keep_alive=False, worker=self._worker
             )
 

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from hotplate.serving.gateway.admission.task_routes import answer_frame_head, framed
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.fleet.membership import is_held
-from hotplate.serving.gateway.http1.response_head import REASONS, AnswerHead, error_body
+from hotplate.serving.gateway.http1.response_head import REASONS, ResponseHead, error_body
 
 MEMORY_BYTES = 256 << 10
 """A larger answer goes to the disk as it comes."""
@@ -42,7 +42,7 @@ class TaskResult:
         self.size_bytes = 0
         """Of the answer's body."""
         self._folder = folder
-        self._head: AnswerHead | None = None
+        self._head: ResponseHead | None = None
         self._buffer = bytearray()
         self._file: BinaryIO | None = None
         self._path: Path | None = None
@@ -71,7 +71,7 @@ class TaskResult:
         result.size_bytes = path.stat().st_size - len(line)
         return result
 
-    async def take(self, head: AnswerHead, piece: bytes) -> None:
+    async def take(self, head: ResponseHead, piece: bytes) -> None:
         """The answer's head, every time, and more of its body."""
         if self._head is None:
             self._head = head
