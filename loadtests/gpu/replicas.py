@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.engine import Replica, ReplicaState, Workload
+from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.deploy.workload import Workload
 from loadtests.gpu.finding import CheckFailed, Finding, ensure
 from loadtests.gpu.hardware import machine
 from loadtests.gpu.programs import Bento, PlainServer, Program, Programs, work, workload

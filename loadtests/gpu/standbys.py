@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.engine import Command, Resources
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables
 from hotplate.deploy.process.detached import Process
+from hotplate.deploy.runtime import Command
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
+from hotplate.deploy.workload import Resources
 from loadtests.gpu.finding import Finding, ensure
 from loadtests.gpu.hardware import machine
 from loadtests.gpu.programs import Bento, PlainServer, Program, work, workload

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from hotplate.deploy.engine import Phase
-from hotplate.deploy.phases import PhaseLog, believable, merge
+from hotplate.deploy.phases import Phase, PhaseLog, believable, merge
 
 
 def test_the_process_knows_when_it_was_up() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.errors import BadQuantity
 from hotplate.deploy.quantities import cpus, gpus, memory_bytes, resources_of
+from hotplate.deploy.workload import Resources
 
 
 @pytest.mark.parametrize(

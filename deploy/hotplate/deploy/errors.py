@@ -25,7 +25,8 @@ class PrepareFailed(DeployError):
     """A replica's environment, bento or models could not be made ready.
 
     `retry` is False when trying again cannot help (an unknown package, a Python that is not here),
-    `no_room` True when it only has to wait for room on a disk.
+    `no_room` True when it only has to wait for room on a disk; `log` holds the last lines of the
+    output of what failed, if something was run. Runtimes raise kinds of their own.
     """
 
     code = "prepare_failed"

@@ -7,10 +7,21 @@ loaded beside them. Each has a *share*: the part of the whole in which it was wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from hotplate.deploy.engine import Phase
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a cold start. Times are Unix seconds."""
+
+    name: str
+    """instance | environment | process | init, one after the other; weights beside them."""
+    start: float
+    end: float | None = None
+    share_s: float = 0.0
+    """For how long the start waited for this one; known once the replica is ready. The shares of
+    a cold start add up to its length."""
 
 
 def unix_now() -> float:

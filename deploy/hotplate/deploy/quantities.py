@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.errors import BadQuantity
+from hotplate.deploy.workload import Resources
 
 GIB = 1 << 30
 MEMORY_LIMIT_BYTES = 1 << 50

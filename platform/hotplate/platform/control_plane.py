@@ -23,7 +23,6 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.file_view.agent_side import VIEWS
 from hotplate.cache.origins.hubs import Hubs, own_hub
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.machine import Machine, arena_bytes, detect
 from hotplate.deploy.local.settings import LocalSettings
@@ -32,6 +31,7 @@ from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.workload import Resources
 from hotplate.machine import descriptors
 from hotplate.machine.access.bearer import bears
 from hotplate.machine.access.own_hosts import OwnHosts
@@ -61,7 +61,6 @@ from hotplate.platform.processes.entry_points import log_to_stderr
 from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
-from hotplate.platform.runtime import EngineRuntime
 from hotplate.platform.settings import Cpus, PlatformSettings
 from hotplate.platform.store.identities import API, ENDPOINT
 from hotplate.platform.store.store import Store
@@ -142,7 +141,7 @@ async def serve(
     )
     engine = LocalEngine(
         data.visible_folder("engine"),
-        EngineRuntime(bentos),
+        bentos,
         machine,
         LocalSettings(standby=standby),
         walls=walls,

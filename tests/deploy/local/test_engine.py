@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.engine import Replica, ReplicaState, Resources
+from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.errors import PrepareFailed, UnknownReplica
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.records import ENDED_LOGS_KEPT
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.process.backoff import BackoffSettings
+from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import (
     MACHINE,
     QUICK,

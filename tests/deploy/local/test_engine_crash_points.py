@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from hotplate.deploy.engine import Replica, ReplicaState, Workload
+from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.records import Record, Records
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
+from hotplate.deploy.workload import Workload
 from tests.support.deploy.fake_runtime import (
     MACHINE,
     QUICK,

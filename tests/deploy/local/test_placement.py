@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotplate.deploy.engine import Resources, WorkloadKey
 from hotplate.deploy.local.placement import (
     DEFAULT_MEMORY_BYTES,
     Applicant,
@@ -18,6 +17,7 @@ from hotplate.deploy.local.placement import (
     place,
     sum_of,
 )
+from hotplate.deploy.workload import Resources, WorkloadKey
 
 GIB = 1 << 30
 NEVER = "ask for less, or use a larger machine"

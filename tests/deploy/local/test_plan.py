@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hotplate.deploy.engine import ReplicaState, WorkloadKey
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.plan import Member, make_plan
+from hotplate.deploy.workload import WorkloadKey
 
 S = ReplicaState
 A = WorkloadKey("acme", "a", 1, "A")

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.engine import ReplicaState, Resources
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.sandbox.cgroups import PIDS_MAX, Cgroup, Cgroups, group_name
 from hotplate.deploy.sandbox.process_scope import over_capacity
 from hotplate.deploy.sandbox.resource_limits import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, Pace
+from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import (
     MACHINE,
     QUICK,

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from hotplate.deploy.engine import ReplicaState, Workload, WorkloadKey
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.status_json import live_json
 from hotplate.serving.gateway.protocol.routes import RouteDemand

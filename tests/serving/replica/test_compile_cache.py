@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.cache.client import Tree
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.serving.replica import compile_cache as compiled
 from hotplate.serving.replica.compile_cache import CompiledCode, key
-from hotplate.serving.replica.environments.registry import Tree
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Agent, Phases, Served, lend_own_environment, runtime_of
-
-
-class Folder:
-    def __init__(self, root: Path) -> None:
-        self.root = str(root)
+from tests.support.replica.replicas import (
+    Agent,
+    Phases,
+    lend_own_environment,
+    runtime_of,
+    tree,
+    workload,
+)
 
 
 class FakeAgent:
@@ -37,7 +39,7 @@ class FakeAgent:
             offset, length = entry.span
             path.write_bytes(b"".join(self._blobs.chunks(entry.blob))[offset : offset + length])
             path.chmod(0o444)
-        return Folder(self._folder)
+        return tree(self._folder)
 
 
 def kernel(folder: Path, variable: str) -> Path:
@@ -149,7 +151,7 @@ async def test_replicas_compile_into_a_folder_that_the_next_ones_begin_with(tmp_
     runtime = runtime_of(tmp_path, Agent({"bento": bento}), Node(tmp_path, "node").code)
 
     async def prepared(name: str, **env: str) -> Path:
-        folder, served = str(tmp_path / name), Served(env=env)
+        folder, served = str(tmp_path / name), workload(env=env)
         command = await runtime.prepare(served, name, folder, Phases())
         return Path(command.env["TORCHINDUCTOR_CACHE_DIR"])
 

@@ -20,7 +20,7 @@ from hotplate.serving.replica.home import add_hub_model
 from tests.cache.catalog.test_pulls import agent
 from tests.support.cache.hub import COMMIT, Hub
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Agent, Phases, Served, lend_own_environment, runtime_of
+from tests.support.replica.replicas import Agent, Phases, lend_own_environment, runtime_of, workload
 
 FILES = {"model.safetensors": b"weights", "sub/config.json": b"{}", "model.bin": b"not these"}
 
@@ -76,10 +76,10 @@ async def test_bentoml_finds_a_hubs_model_though_the_hub_is_down(
         async with agent(tmp_path / "data") as client:
             monkeypatch.setattr(fake, "pull_to_disk", client.pull_to_disk)
             runtime = runtime_of(tmp_path, fake, hubs=[hub.url])
-            await runtime.prepare(Served(), "r", str(tmp_path / "first"), Phases())
+            await runtime.prepare(workload(), "r", str(tmp_path / "first"), Phases())
             assert hub.sent_bytes == len(b"weights") + len(b"{}")
             hub.close()
-            second = await runtime.prepare(Served(), "s", str(tmp_path / "second"), Phases())
+            second = await runtime.prepare(workload(), "s", str(tmp_path / "second"), Phases())
         disk = {one.stat().st_ino for one in (tmp_path / "data" / "disk").iterdir()}
         beside = tmp_path / "second.hub"
         assert str(beside) in second.reads
@@ -96,7 +96,7 @@ async def test_what_cannot_be_had_is_left_to_bentoml(tmp_path: Path) -> None:
     lend_own_environment(tmp_path, bento)
     fake = Agent({"bento": bento})
     command = await runtime_of(tmp_path, fake, hubs=["http://hub.invalid/"]).prepare(
-        Served(), "r", str(tmp_path / "replica"), Phases()
+        workload(), "r", str(tmp_path / "replica"), Phases()
     )
     assert "BENTOML_HF_CACHE_DIR" not in command.env
     assert fake.pulled == [
@@ -121,7 +121,7 @@ async def test_a_revision_cannot_be_a_path(tmp_path: Path, revision: str) -> Non
             runtime = runtime_of(tmp_path, fake, hubs=[hub.url])
             fake.pull_to_disk = client.pull_to_disk  # type: ignore[method-assign]
             with pytest.raises(BentoUnusable, match="is no revision of org/name"):
-                await runtime.prepare(Served(), "r", str(tmp_path / "replica"), Phases())
+                await runtime.prepare(workload(), "r", str(tmp_path / "replica"), Phases())
     assert secret.read_text() == "the operator's"
     assert not (tmp_path / "replica" / "hub").exists()
 
@@ -136,7 +136,7 @@ async def test_a_hub_that_nobody_has_listed_is_not_asked(tmp_path: Path) -> None
             fake.pull_to_disk = client.pull_to_disk  # type: ignore[method-assign]
             with pytest.raises(BentoUnusable, match=r"model_endpoints of \[platform\]"):
                 await runtime_of(tmp_path, fake).prepare(
-                    Served(), "r", str(tmp_path / "replica"), Phases()
+                    workload(), "r", str(tmp_path / "replica"), Phases()
                 )
         assert hub.web.requests == []
 

@@ -19,8 +19,25 @@ def test_the_parts_import_with_nothing_but_the_standard_library(tmp_path: Path) 
     assert Path(printed.strip()) == parts / "hotplate" / "cache" / "reader.py"
 
 
+def test_the_parts_import_nothing_of_ours_but_parts(tmp_path: Path) -> None:
+    """What is missing is missed in a user's environment only: mypy and ruff see all of ours."""
+    parts = make_parts(tmp_path)
+    carried = {".".join(file.relative_to(parts).with_suffix("").parts) for file in _files(parts)}
+    for file in _files(parts):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                below = {f"{node.module}.{alias.name}" for alias in node.names}
+                names = below & carried or {str(node.module)}
+            else:
+                continue
+            ours = {name for name in names if name.startswith("hotplate.")}
+            assert ours <= carried, file.name
+
+
 def test_the_parts_are_python_3_9(tmp_path: Path) -> None:
-    files = list(make_parts(tmp_path).rglob("*.py"))
+    files = _files(make_parts(tmp_path))
     assert len(files) > 5
     for file in files:
         ast.parse(file.read_text(), str(file), feature_version=(3, 9))
@@ -48,3 +65,7 @@ def test_they_are_compiled_for_the_python_that_we_run_on(tmp_path: Path) -> None
     cached, source = said.stdout.split()
     assert Path(cached).is_file()
     assert Path(source) == parts / "hotplate/serving/replica/inside/worker.py"
+
+
+def _files(parts: Path) -> list[Path]:
+    return list(parts.rglob("*.py"))

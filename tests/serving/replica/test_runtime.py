@@ -13,29 +13,31 @@ import yaml
 
 from hotplate.cache.errors import CacheError, NoSpace, UnknownManifest
 from hotplate.cache.origins.hubs import Hubs
+from hotplate.deploy.errors import PrepareFailed
+from hotplate.deploy.runtime import Command
+from hotplate.deploy.workload import Workload
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.errors import (
     BentoUnusable,
     EnvironmentFailed,
     FilesUnavailable,
-    ReplicaError,
 )
 from hotplate.serving.replica.home import LINK_ABOVE_BYTES
-from hotplate.serving.replica.runtime import Command, _to_its_end
+from hotplate.serving.replica.runtime import _to_its_end
 from hotplate.serving.replica.variables import build_variables
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.replicas import (
     Agent,
     Phases,
-    Served,
     lend_own_environment,
     model,
     runtime_of,
+    workload,
 )
 
 
-async def prepare(folder: Path, served: Served, bento: Path | None = None) -> Command:
+async def prepare(folder: Path, served: Workload, bento: Path | None = None) -> Command:
     """Prepare a replica of an empty bento, or of the one given, in `folder`/replica."""
     bento = bento or write_bento(folder / "bento", "")
     lend_own_environment(folder, bento)
@@ -51,7 +53,7 @@ async def test_a_replica_is_prepared_while_its_weights_still_arrive(tmp_path: Pa
     agent.view, agent.absent = "/view/of/tiny", ("model.safetensors",)
     runtime = runtime_of(tmp_path, agent)
     phases = Phases()
-    served = Served(models=(model("tiny", "v1", "tiny"),))
+    served = workload(models=(model("tiny", "v1", "tiny"),))
 
     command = await runtime.prepare(served, "r", str(tmp_path / "replica"), phases)
 
@@ -72,7 +74,7 @@ async def test_a_replica_is_prepared_while_its_weights_still_arrive(tmp_path: Pa
 async def test_a_failed_environment_is_said_while_files_still_arrive(tmp_path: Path) -> None:
     bento = write_bento(tmp_path / "bento", "", image={"python_version": "3.99"})
     agent = Agent({"bento": bento, "tiny": tmp_path}, arriving=frozenset({"tiny"}))
-    served = Served(models=(model("tiny", "v1", "tiny"),))
+    served = workload(models=(model("tiny", "v1", "tiny"),))
     with pytest.raises(EnvironmentFailed, match=r"3\.99"):
         await runtime_of(tmp_path, agent).prepare(served, "r", str(tmp_path / "r"), Phases())
 
@@ -91,7 +93,7 @@ async def test_files_that_cannot_be_had_fail_with_the_agents_sentence(
     agent = Agent({})
     agent.error = error
     with pytest.raises(FilesUnavailable, match=str(error)) as failure:
-        await runtime_of(tmp_path, agent).prepare(Served(), "r", str(tmp_path / "r"), Phases())
+        await runtime_of(tmp_path, agent).prepare(workload(), "r", str(tmp_path / "r"), Phases())
     assert failure.value.retry == retry
 
 
@@ -102,7 +104,7 @@ async def test_a_legacy_bento_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         BentoUnusable, match=r"legacy format.*@bentoml\.service \(not bentoml\.legacy"
     ):
-        await prepare(tmp_path, Served(), bento)
+        await prepare(tmp_path, workload(), bento)
 
 
 @pytest.mark.parametrize("damage", [{"image": "python"}, {"envs": ["KEY"]}, {"envs": 3}])
@@ -118,18 +120,18 @@ async def test_a_required_variable_without_a_value_is_named(tmp_path: Path) -> N
     envs = [{"name": "KEY", "value": "", "stage": "all"}, {"name": "B", "stage": "build"}]
     bento = write_bento(tmp_path / "bento", "", envs=envs)
     with pytest.raises(BentoUnusable, match="The service Echo needs a value for KEY;"):
-        await prepare(tmp_path, Served(), bento)
+        await prepare(tmp_path, workload(), bento)
 
 
 @pytest.mark.parametrize(
     "served",
     [
-        pytest.param(Served(env={"KEY": "k"}), id="given"),
-        pytest.param(Served("Other", entry=False), id="declared by the entry service only"),
+        pytest.param(workload(env={"KEY": "k"}), id="given"),
+        pytest.param(workload("Other", entry=False), id="declared by the entry service only"),
     ],
 )
 async def test_a_required_variable_may_come_from_the_deployment(
-    tmp_path: Path, served: Served
+    tmp_path: Path, served: Workload
 ) -> None:
     envs = [{"name": "KEY", "value": ""}, {"name": "SIZE", "value": "big"}]
     command = await prepare(tmp_path, served, write_bento(tmp_path / "bento", "", envs=envs))
@@ -139,7 +141,7 @@ async def test_a_required_variable_may_come_from_the_deployment(
 
 async def test_the_gateways_limits_go_over_bentomls(tmp_path: Path) -> None:
     overrides = {"traffic": {"timeout": 5, "max_concurrency": 3}, "threads": 7}
-    command = await prepare(tmp_path, Served(config_overrides=overrides))
+    command = await prepare(tmp_path, workload(config_overrides=overrides))
     said = json.loads(command.env["BENTOML_CONFIG_OVERRIDES"])["services"]["Echo"]
     assert said == {
         "traffic": {"timeout": 86400, "max_concurrency": None},
@@ -150,7 +152,7 @@ async def test_the_gateways_limits_go_over_bentomls(tmp_path: Path) -> None:
 
 async def test_a_user_may_add_to_the_search_paths_but_not_take_ours_away(tmp_path: Path) -> None:
     env = {"PATH": "/mine", "PYTHONPATH": "/modules", "HOTPLATE_TREES": "/", "OMP_NUM_THREADS": "9"}
-    command = await prepare(tmp_path, Served(env=env, cpus=4))
+    command = await prepare(tmp_path, workload(env=env, cpus=4))
     python = Path(command.argv[0])
     assert command.env["PATH"] == f"{python.parent}:/mine"
     first, last = command.env["PYTHONPATH"].split(os.pathsep)
@@ -166,7 +168,7 @@ async def test_each_replica_may_write_beside_its_code(tmp_path: Path) -> None:
     code, data = bento / "src" / "service.py", bento / "src" / "data.bin"
     data.write_bytes(b"x" * (LINK_ABOVE_BYTES + 1))
     code.chmod(0o555)
-    command = await prepare(tmp_path, Served(), bento)
+    command = await prepare(tmp_path, workload(), bento)
     copy = Path(command.cwd) / "src"
     (copy / "service.py").write_text("changed")
     assert code.read_text() != "changed"
@@ -189,7 +191,7 @@ async def test_each_replica_may_write_beside_its_code(tmp_path: Path) -> None:
 async def test_readiness_is_asked_where_bentoml_answers(
     tmp_path: Path, config: dict[str, Any], path: str
 ) -> None:
-    assert (await prepare(tmp_path, Served(config=config))).ready_path == path
+    assert (await prepare(tmp_path, workload(config=config))).ready_path == path
 
 
 def test_a_build_gets_the_authors_values_and_what_the_deployment_means_for_it() -> None:
@@ -201,7 +203,7 @@ def test_a_build_gets_the_authors_values_and_what_the_deployment_means_for_it() 
         {"name": "RUN", "value": "x", "stage": "runtime"},
     ]
     given = {name: "given" for name in ("TOKEN", "HF_TOKEN", "UV_INDEX_PASSWORD", "RUN")}
-    assert build_variables(Served(env=given), declared) == {
+    assert build_variables(workload(env=given), declared) == {
         "CMAKE_ARGS": "-DX=1",
         "TOKEN": "given",
         "UV_INDEX_PASSWORD": "given",
@@ -209,8 +211,8 @@ def test_a_build_gets_the_authors_values_and_what_the_deployment_means_for_it() 
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    kinds = ReplicaError.__subclasses__()
-    assert len({kind.code for kind in kinds} | {ReplicaError.code}) == len(kinds) + 1
+    kinds = PrepareFailed.__subclasses__()
+    assert len({kind.code for kind in kinds} | {PrepareFailed.code}) == len(kinds) + 1
 
 
 async def test_a_start_that_is_given_up_writes_nothing_afterwards(tmp_path: Path) -> None:

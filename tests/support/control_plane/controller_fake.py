@@ -9,8 +9,8 @@ from typing import Any
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.sharing.amounts import Amounts
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
+from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Company
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes

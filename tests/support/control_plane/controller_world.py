@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.bentoml_policy import policy_from
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB
+from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling

@@ -21,7 +21,8 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
 from hotplate.cache.tarballs import archive
-from hotplate.deploy.engine import ReplicaState, Workload
+from hotplate.deploy.engine import ReplicaState
+from hotplate.deploy.workload import Workload
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.controller.loop import Controller

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.parts import Parts
 from hotplate.cache.store.storage import Folder
-from hotplate.deploy.engine import Workload
+from hotplate.deploy.workload import Workload
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
 

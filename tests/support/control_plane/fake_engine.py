@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from hotplate.deploy.engine import Node, Replica, ReplicaState, Resources, Workload, WorkloadKey
+from hotplate.deploy.engine import Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 
 
 class FakeEngine:

@@ -10,8 +10,9 @@ from typing import ParamSpec, TypeVar
 from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.sharing.amounts import NOTHING
-from hotplate.deploy.engine import ReplicaState, Resources, Workload, WorkloadKey
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.plan import Member, make_plan
+from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.platform.controller.gateways.route_links import Gateways
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.routing import Addresses

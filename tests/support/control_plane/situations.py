@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.autoscaler.policy import Policy
-from hotplate.deploy.engine import Replica, ReplicaState, Workload, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.planning.observed import Situation
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import (

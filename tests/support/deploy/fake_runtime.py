@@ -11,21 +11,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.engine import (
-    Command,
-    Engine,
-    Phase,
-    Recorder,
-    Replica,
-    ReplicaState,
-    Warm,
-    Workload,
-    WorkloadKey,
-)
+from hotplate.deploy.engine import Engine, Replica, ReplicaState
 from hotplate.deploy.local.machine import Gpu, Machine
 from hotplate.deploy.local.probing import ProbeSettings
 from hotplate.deploy.local.settings import LocalSettings
+from hotplate.deploy.phases import Phase
 from hotplate.deploy.process.backoff import BackoffSettings
+from hotplate.deploy.runtime import Command, Recorder, Warm
+from hotplate.deploy.workload import Workload, WorkloadKey
 from tests.support.patience import PATIENCE_S
 
 NEEDED = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(__file__).parents[3]))

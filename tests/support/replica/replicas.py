@@ -11,33 +11,32 @@ import sys
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import yaml
 
+from hotplate.cache.client import Tree
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.hubs import Hubs
+from hotplate.deploy.runtime import Command
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.machine.unix_address import listen
 from hotplate.serving.replica.compile_cache import CompiledCode
 from hotplate.serving.replica.environments.builder import Environments
 from hotplate.serving.replica.environments.spec import read_recipe
-from hotplate.serving.replica.runtime import BentoRuntime, Command
+from hotplate.serving.replica.runtime import BentoRuntime
 from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S
 
 
-@dataclass(frozen=True)
-class Tree:
-    root: str
-    complete: bool
-    view: str = ""
-    absent: tuple[str, ...] = ()
+def tree(root: Path) -> Tree:
+    """A whole one of no bytes."""
+    return Tree(str(root), bytes_total=0, bytes_verified=0, complete=True, view="", absent=())
 
 
 class Agent:
@@ -54,15 +53,17 @@ class Agent:
         self.hub: Mapping[str, str] | None = None
         self.pulled: list[str] = []
 
-    async def tree(self, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> Tree:
         if self.error is not None:
             raise self.error
         complete = manifest not in self.arriving or self.arrived.is_set()
         if not complete and wait == "all":
             await self.arrived.wait()
         if complete:
-            return Tree(str(self.folders[manifest]), complete)
-        return Tree(str(self.folders[manifest]), complete, self.view, self.absent)
+            return tree(self.folders[manifest])
+        return replace(
+            tree(self.folders[manifest]), complete=False, view=self.view, absent=self.absent
+        )
 
     async def admit(self, path: str, manifests: Iterable[str]) -> None:
         self.admitted[path] = set(manifests)
@@ -95,33 +96,28 @@ class Phases:
         self.news.set()
 
 
-@dataclass
-class Served:
-    """A workload of one service; its bento's manifest is `bento`."""
-
-    service: str = "Echo"
-    models: tuple[Any, ...] = ()
-    entry: bool = True
-    env: dict[str, str] = field(default_factory=dict)
-    cloud: dict[str, str] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)
-    config_overrides: dict[str, Any] = field(default_factory=dict)
-    depends: dict[str, str] = field(default_factory=dict)
-    cpus: float = 0.0
-    bento_manifest: str = "bento"
-    stop_grace_s: float = 10.0
-
-    @property
-    def key(self) -> Any:
-        return SimpleNamespace(organization="acme", service=self.service)
-
-    @property
-    def resources(self) -> Any:
-        return SimpleNamespace(cpus=self.cpus)
+def workload(
+    service: str = "Echo",
+    *,
+    env: Mapping[str, str] | None = None,
+    cpus: float = 0.0,
+    **given: Any,
+) -> Workload:
+    """One of a service of `acme`'s; its bento's manifest is `bento`."""
+    return Workload(
+        WorkloadKey("acme", "served", 1, service),
+        bento_name="served",
+        bento_version="v1",
+        bento_manifest="bento",
+        env=env or {},
+        resources=Resources(cpus=cpus),
+        stop_grace_s=10.0,
+        **given,
+    )
 
 
-def model(name: str, version: str, manifest: str) -> Any:
-    return SimpleNamespace(name=name, version=version, manifest=manifest)
+def model(name: str, version: str, manifest: str) -> Model:
+    return Model(name, version, manifest)
 
 
 def environments_in(folder: Path, walls: Walls | None = None, **settings: Any) -> Environments:
@@ -217,7 +213,7 @@ class Replica:
 def started(
     folder: Path,
     bento: Path,
-    served: Served,
+    served: Workload,
     through: Sequence[str] = (),
     at: Path | None = None,
     **trees: Path,
@@ -227,7 +223,7 @@ def started(
     `through` is a command that becomes its own last arguments; `at` is a Unix socket to listen on.
     """
     lend_own_environment(folder, bento)
-    directory = folder / f"replica-{served.service}-{len(list(folder.glob('replica-*')))}"
+    directory = folder / f"replica-{served.key.service}-{len(list(folder.glob('replica-*')))}"
     directory.mkdir()
 
     async def prepare() -> Command:

@@ -10,21 +10,23 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hotplate.deploy.engine import Command, Phase, ReplicaState, Runtime, Workload
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import PrepareFailed, StandbyRefused
 from hotplate.deploy.local.probing import Probe, asking
 from hotplate.deploy.local.records import Record, Records
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import Standbys
 from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables, view_of
-from hotplate.deploy.phases import PhaseLog, believable, merge, unix_now
+from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.exit_messages import ending
+from hotplate.deploy.runtime import Command, Runtime
 from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure
+from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
 from hotplate.machine.unix_address import address_of, listen
 

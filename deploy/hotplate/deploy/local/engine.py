@@ -11,16 +11,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hotplate.deploy.engine import (
-    Engine,
-    Node,
-    Replica,
-    ReplicaState,
-    Resources,
-    Runtime,
-    Workload,
-    WorkloadKey,
-)
+from hotplate.deploy.engine import Engine, Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.local.attempt import Surroundings
 from hotplate.deploy.local.machine import Machine
@@ -33,8 +24,10 @@ from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.local.standby.pools import Standbys
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
+from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder
 
 _REPAIR_PAUSE_S = 1.0

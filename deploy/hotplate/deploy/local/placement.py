@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hotplate.deploy.engine import Resources, WorkloadKey
 from hotplate.deploy.quantities import GIB
+from hotplate.deploy.workload import Resources, WorkloadKey
 
 DEFAULT_MEMORY_BYTES = 512 << 20
 """Counted for a replica that asks for no memory: about what a small Python service takes."""

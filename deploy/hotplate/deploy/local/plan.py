@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hotplate.deploy.engine import ENDS_FIRST, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import ENDS_FIRST, ReplicaState
+from hotplate.deploy.workload import WorkloadKey
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.engine import Model, Phase, Resources, Workload, WorkloadKey
 from hotplate.deploy.local.placement import Place
+from hotplate.deploy.phases import Phase
+from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.machine.foreign_folder import ForeignFolder, remove_tree
 
 ENDED_LOGS_KEPT = 20

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from hotplate.deploy.engine import Replica, ReplicaState, Workload
+from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.errors import DeployError, PrepareFailed
 from hotplate.deploy.local.attempt import PREPARING, Attempt, Surroundings
 from hotplate.deploy.local.placement import Place
@@ -17,6 +17,7 @@ from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.printable import printable
 from hotplate.deploy.sandbox.process_scope import Enclosure
+from hotplate.deploy.workload import Workload
 from hotplate.machine.free_space import full, is_full
 
 LAST_LINE_CHARS = 500

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox import resource_limits as guard
@@ -21,6 +20,7 @@ from hotplate.deploy.sandbox.cgroups import Cgroups, end_groups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure
 from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.workload import Resources
 
 
 class Step:
@@ -93,7 +93,7 @@ class Builds:
         reads: Sequence[Path],
         writes: Sequence[Path],
     ) -> Step:
-        """As `serving.replica.faces.Workshop` wants it."""
+        """As `BuildRunner` has it."""
         name = f"{own.name}-{os.getpid()}-{next(self._numbers)}"
         enclosure = await self._cgroups.make(name, own, Resources(memory_bytes=self.memory_bytes))
         view = View(tuple(map(str, reads)), tuple(map(str, writes)), own=str(own))

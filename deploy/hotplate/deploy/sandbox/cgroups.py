@@ -18,7 +18,6 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.process.detached import end_all
 from hotplate.deploy.sandbox.process_scope import (
     Enclosure,
@@ -27,6 +26,7 @@ from hotplate.deploy.sandbox.process_scope import (
     over_capacity,
     over_limit,
 )
+from hotplate.deploy.workload import Resources
 
 PIDS_MAX = 4096
 """Processes and threads of one replica. Far above what a service needs, and low enough that a

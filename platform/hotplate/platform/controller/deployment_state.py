@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.gateway_reports import Traffic
 from hotplate.platform.controller.planning.plan import ended_attempts
 from hotplate.platform.controller.planning.routing import public_name

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from hotplate.autoscaler.binary import Reading
 from hotplate.autoscaler.policy import Cause
 from hotplate.autoscaler.sharing.allocation import Grant
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import Tracked
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.pending_writes import Backlog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from hotplate.deploy.engine import WorkloadKey
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import Tracked
 from hotplate.platform.controller.planning.workloads import Rules, services_of
 from hotplate.platform.spec.bento_manifest import dependency_services, model_tags

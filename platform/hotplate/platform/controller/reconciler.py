@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 
 from hotplate.autoscaler.rules.schedule import Floor, Schedule
 from hotplate.autoscaler.sharing.allocation import Grant
-from hotplate.deploy.engine import Engine, Replica, WorkloadKey
+from hotplate.deploy.engine import Engine, Replica
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import UNSETTLED, Tracked
 from hotplate.platform.controller.event_recorder import Chronicle
 from hotplate.platform.controller.gateways.route_links import Gateways

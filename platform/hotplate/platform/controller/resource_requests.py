@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hotplate.autoscaler.sharing.allocation import Ask
-from hotplate.deploy.engine import WorkloadKey
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import Tracked
 from hotplate.platform.controller.planning.observed import Situation
 from hotplate.platform.controller.planning.plan import held_by, wanted

@@ -23,7 +23,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.packing import pack_tree
 from hotplate.machine.foreign_folder import ForeignFolder, aside, aside_for_long
-from hotplate.serving.replica.environments.registry import Viewer
+from hotplate.serving.replica.node_agent import TreeSource
 
 MOST_BYTES = 1 << 30
 MOST_FILES = 20_000
@@ -58,7 +58,7 @@ def key(organization: str, models: Iterable[str], environment: str, gpu: str) ->
 class CompiledCode:
     """What there is in one blob store, and which of it this node has used."""
 
-    def __init__(self, root: Path, blobs: BlobStore, agent: Viewer, gpu: str = "") -> None:
+    def __init__(self, root: Path, blobs: BlobStore, agent: TreeSource, gpu: str = "") -> None:
         """`root` is a folder of our own; `gpu` names the GPUs of this node."""
         self.gpu = gpu
         self._used = root / "used"

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hotplate.cache.client import Tree
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
+from hotplate.deploy.runtime import Recorder
+from hotplate.deploy.workload import Workload
 from hotplate.serving.replica.errors import FilesUnavailable
-from hotplate.serving.replica.faces import Agent, Recorder, ServedBento, Tree
 from hotplate.serving.replica.home import add_model
+from hotplate.serving.replica.node_agent import NodeAgent
 
 AGENT_SOCKET = "agent.sock"
 """The replica's own way to the node's agent, in its own folder: to its models and no others."""
@@ -30,7 +33,7 @@ class Models:
 class ModelFolders:
     """Gives replicas their models, and sees those arrive."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
         self._arriving: set[asyncio.Task[None]] = set()
 
@@ -40,7 +43,7 @@ class ModelFolders:
             task.cancel()
         await asyncio.gather(*self._arriving, return_exceptions=True)
 
-    async def link(self, workload: ServedBento, home: Path, recorder: Recorder) -> Models:
+    async def link(self, workload: Workload, home: Path, recorder: Recorder) -> Models:
         """Give the replica a model store below `home`. Raises FilesUnavailable."""
         if not workload.models:
             return Models()
@@ -68,7 +71,7 @@ class ModelFolders:
             tuple(f"{tree.root}/{path}" for tree in arriving.values() for path in tree.absent),
         )
 
-    async def _admit(self, workload: ServedBento, folder: Path) -> None:
+    async def _admit(self, workload: Workload, folder: Path) -> None:
         try:
             await self._agent.admit(
                 str(folder / AGENT_SOCKET), [model.manifest for model in workload.models]
@@ -85,7 +88,7 @@ class ModelFolders:
         recorder.end("weights")
 
 
-async def bring_tree(agent: Agent, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+async def bring_tree(agent: NodeAgent, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
     """A manifest's files. Raises FilesUnavailable."""
     try:
         return await agent.tree(manifest, wait=wait)

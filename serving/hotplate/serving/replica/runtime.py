@@ -7,13 +7,15 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.hub_url import HubUrl
 from hotplate.cache.origins.hubs import Hubs
+from hotplate.deploy.phases import Phase
+from hotplate.deploy.runtime import Command, Recorder, Runtime, Warm
+from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
 from hotplate.machine.free_space import full, is_full
 from hotplate.serving.replica.bento import read_bento
@@ -21,11 +23,9 @@ from hotplate.serving.replica.compile_cache import CompiledCode, variables
 from hotplate.serving.replica.compile_cache import key as compiled_key
 from hotplate.serving.replica.environments.builder import Environment, Environments
 from hotplate.serving.replica.errors import FilesUnavailable
-from hotplate.serving.replica.faces import Agent, Recorder, ServedBento
 from hotplate.serving.replica.home import add_hub_model, copy_bento
 from hotplate.serving.replica.inherited import certificates, for_replica
 from hotplate.serving.replica.inside import journal, methods, modules
-from hotplate.serving.replica.inside.journal import Phase
 from hotplate.serving.replica.inside.patches.readiness import ITSELF
 from hotplate.serving.replica.inside.reserved import is_reserved, not_used
 from hotplate.serving.replica.model_folders import (
@@ -34,6 +34,7 @@ from hotplate.serving.replica.model_folders import (
     Models,
     bring_tree,
 )
+from hotplate.serving.replica.node_agent import NodeAgent
 from hotplate.serving.replica.payload import make_parts
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.slots import workers
@@ -66,47 +67,7 @@ WORKER = "hotplate.serving.replica.inside.worker"
 STANDBY = "hotplate.serving.replica.inside.standby"
 
 
-@dataclass(frozen=True)
-class Warm:
-    """How to start a standby, which becomes any replica of the same environment; nothing in it is
-    a deployment's."""
-
-    environment: str
-    """Digest of its recipe."""
-    organization: str
-    """Whose environment it is: its standbys become replicas of no other's."""
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    job: Mapping[str, Any]
-    """What the process reads from its standard input, as JSON, beside its `folder`."""
-    variant: str = ""
-    """The number of threads of the numeric libraries, where it is set."""
-    reads: tuple[str, ...] = ()
-    layers: tuple[str, ...] = ()
-    """As of a command."""
-    takes_along: Mapping[str, str] = field(default_factory=dict)
-    """Files below which folder of its own go to which of the replica's directory."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """How to start a replica's process; its listening socket comes as `HOTPLATE_LISTEN_FD`."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    job: Mapping[str, Any]
-    """What the process reads from its standard input, as JSON."""
-    ready_path: str
-    reads: tuple[str, ...] = ()
-    """What of the platform's and the agent's files it needs."""
-    layers: tuple[str, ...] = ()
-    """The same, where what it writes (`pip install` in a service) is its own, and nobody else's."""
-    warm: Warm | None = None
-    """What may become this replica, had it been started before."""
-
-
-class BentoRuntime:
+class BentoRuntime(Runtime):
     """Replicas of bentos on this node.
 
     `trees` is where the node's agent keeps its folders; `parts` is a folder for our own files that
@@ -116,7 +77,7 @@ class BentoRuntime:
     def __init__(
         self,
         environments: Environments,
-        agent: Agent,
+        agent: NodeAgent,
         *,
         trees: Path,
         parts: Path,
@@ -139,11 +100,11 @@ class BentoRuntime:
         self._model_folders = ModelFolders(agent)
 
     async def prepare(
-        self, workload: ServedBento, replica: str, directory: str, recorder: Recorder
+        self, workload: Workload, replica: str, directory: str, recorder: Recorder
     ) -> Command:
         """Make everything available and say what to start; weights may still be arriving then.
 
-        `directory` is the replica's own, empty. Raises `ReplicaError`.
+        `directory` is the replica's own, empty. Raises `PrepareFailed`.
         """
         folder = Path(directory)
         try:
@@ -161,7 +122,8 @@ class BentoRuntime:
 
     async def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
-        return journal.phases_in(await _said(directory, journal.FILE_NAME, journal.MOST_BYTES))
+        said = await _said(directory, journal.FILE_NAME, journal.MOST_BYTES)
+        return [Phase(each.name, each.start, each.end) for each in journal.phases_in(said)]
 
     async def told(self, directory: str) -> Mapping[str, Any] | None:
         """What the process there has said of its service's methods; None if nothing.
@@ -187,7 +149,7 @@ class BentoRuntime:
 
     async def _environment(
         self,
-        workload: ServedBento,
+        workload: Workload,
         folder: Path,
         recorder: Recorder,
         side_by_side: asyncio.TaskGroup,
@@ -219,7 +181,7 @@ class BentoRuntime:
         return made
 
     async def _give_compiled(
-        self, workload: ServedBento, environment: Environment, folder: Path
+        self, workload: Workload, environment: Environment, folder: Path
     ) -> None:
         if self._compiled is not None:
             models = [model.manifest for model in workload.models]
@@ -240,7 +202,7 @@ class BentoRuntime:
 
     def _command(
         self,
-        workload: ServedBento,
+        workload: Workload,
         folder: Path,
         models: Models,
         bento: str,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hotplate.deploy.workload import Workload
 from hotplate.serving.replica.errors import BentoUnusable
-from hotplate.serving.replica.faces import ServedBento
 from hotplate.serving.replica.inherited import INSTALLER_PREFIXES
 from hotplate.serving.replica.inside.reserved import (
     DEPLOYMENT_PREFIXES,
@@ -35,7 +35,7 @@ Declared = Iterable[Mapping[str, Any]]
 """Variables as `bento.yaml` declares them: `name`, `value` (may be empty), `stage`."""
 
 
-def service_variables(workload: ServedBento, declared: Declared) -> dict[str, str]:
+def service_variables(workload: Workload, declared: Declared) -> dict[str, str]:
     """The author's defaults under what the deployment says, without reserved names.
 
     Raises `BentoUnusable` if the entry service declares a variable that nobody gives a value.
@@ -56,7 +56,7 @@ def service_variables(workload: ServedBento, declared: Declared) -> dict[str, st
     }
 
 
-def build_variables(workload: ServedBento, declared: Declared) -> dict[str, str]:
+def build_variables(workload: Workload, declared: Declared) -> dict[str, str]:
     """What is set while the environment is built, and thus makes it a different one.
 
     The author's values for the stages `build` and `all`. A deployment's value counts only where
@@ -81,7 +81,7 @@ def cloud_variables(deployment: str, namespace: str, url: str) -> dict[str, str]
     return told
 
 
-def platform_variables(workload: ServedBento, home: Path, python: Path) -> dict[str, str]:
+def platform_variables(workload: Workload, home: Path, python: Path) -> dict[str, str]:
     """What BentoML's worker needs to live in the platform."""
     return {
         **workload.cloud,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.engine import ReplicaState, Resources
+from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.records import Records
@@ -23,6 +23,7 @@ from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import (
     MACHINE,
     QUICK,

@@ -9,7 +9,8 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.deploy.engine import Node, Resources
+from hotplate.deploy.engine import Node
+from hotplate.deploy.workload import Resources
 from hotplate.platform.api.hotplate.overview import PlatformPages
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app

@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
 from hotplate.autoscaler.sharing.allocation import Quota
-from hotplate.deploy.engine import Warm
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.standby.pools import Standbys
 from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.platform.admin import ADMIN, ORGANIZATION

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB
+from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import sizes
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes, services_of

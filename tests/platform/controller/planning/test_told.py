@@ -11,9 +11,10 @@ from typing import Any, cast
 import pytest
 
 from hotplate.cache.client import AgentClient
-from hotplate.deploy.engine import Replica, ReplicaState, Resources
+from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.placement import Applicant, Capacity, place
 from hotplate.deploy.process.exit_messages import ending
+from hotplate.deploy.workload import Resources
 from hotplate.machine.free_space import Room
 from hotplate.platform.controller.deployment_state import Tracked
 from hotplate.platform.controller.gateways.route_links import Gateways

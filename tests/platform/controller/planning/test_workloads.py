@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hotplate.autoscaler.bentoml_policy import policy_from
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB, resources_of
+from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import instance_types, sizes
 from hotplate.platform.controller.planning.workloads import Rules, Service, merged, services_of

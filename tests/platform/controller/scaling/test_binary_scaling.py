@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer
 
 from hotplate.autoscaler.binary import Reading
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
-from hotplate.deploy.engine import WorkloadKey
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller import event_recorder as chronicle
 from hotplate.platform.controller.scaling import query_watch
 from hotplate.platform.controller.scaling.deciders import Scaling, Wish

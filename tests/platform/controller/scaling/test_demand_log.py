@@ -13,7 +13,7 @@ from hotplate.autoscaler.errors import TraceInvalid
 from hotplate.autoscaler.policy import Replicas
 from hotplate.autoscaler.simulator.arrivals import Arrivals
 from hotplate.autoscaler.simulator.logged_demand import read_log
-from hotplate.deploy.engine import WorkloadKey
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.cli import main
 from hotplate.platform.controller.scaling.demand_log import UNWRITTEN_MAX, UNWRITTEN_S, DemandLog
 from hotplate.platform.store.records import DemandRecord

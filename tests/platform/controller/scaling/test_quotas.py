@@ -14,7 +14,8 @@ import pytest
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
-from hotplate.deploy.engine import ReplicaState, Workload
+from hotplate.deploy.engine import ReplicaState
+from hotplate.deploy.workload import Workload
 from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.cli import main
 from hotplate.platform.errors import NotFound, QuotaExceeded

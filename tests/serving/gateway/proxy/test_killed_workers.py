@@ -15,7 +15,7 @@ from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.callers import Caller, until
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Replica, Served, started
+from tests.support.replica.replicas import Replica, started, workload
 
 SOURCE = """
     import asyncio, os, time
@@ -45,7 +45,7 @@ SOURCE = """
 def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Replica]]:
     folder = tmp_path_factory.mktemp("workers")
     bento = write_bento(folder / "bento", SOURCE)
-    with started(folder, bento, Served()) as one, started(folder, bento, Served()) as two:
+    with started(folder, bento, workload()) as one, started(folder, bento, workload()) as two:
         for replica in (one, two):
             replica.get("/readyz")
         yield [one, two]

@@ -27,7 +27,7 @@ from tests.serving.replica.environments.test_builder import (
     ensure,
     image_of,
 )
-from tests.support.replica.replicas import Agent, Phases, Served, environments_in, runtime_of
+from tests.support.replica.replicas import Agent, Phases, environments_in, runtime_of, workload
 
 FLIP = "ln -sfn {target} $VIRTUAL_ENV/bin/python"
 
@@ -111,7 +111,7 @@ async def test_a_replica_is_shown_the_interpreter_of_the_build_whatever_bin_pyth
     built.python.unlink()
     built.python.symlink_to(tmp_path / "engine" / "replicas" / "python")
     runtime = runtime_of(tmp_path, Agent({"bento": bento}))
-    command = await runtime.prepare(Served(), "r", str(tmp_path / "r"), Phases())
+    command = await runtime.prepare(workload(), "r", str(tmp_path / "r"), Phases())
     assert str(tmp_path / "engine") not in command.reads
     assert str(built.interpreter.parent.parent) in command.reads
     assert command.layers == (str(built.root),)
@@ -190,7 +190,7 @@ async def test_a_replica_within_walls_has_a_home_of_its_own_as_its_standby_has(
     monkeypatch.setenv("HF_HOME", "/home/op/hf")
     bento = bento_with_wheel(tmp_path / "bento")
     runtime = runtime_of(tmp_path, Agent({"bento": bento}), shown=[] if walled else None)
-    command = await runtime.prepare(Served(), "r", str(tmp_path / "r"), Phases())
+    command = await runtime.prepare(workload(), "r", str(tmp_path / "r"), Phases())
     assert command.warm is not None
     for env in (command.env, command.warm.env):
         assert ("HF_HOME" in env) != walled
@@ -221,7 +221,7 @@ async def prepared(folder: Path) -> tuple[BentoRuntime, Path, Path]:
     """A runtime with one replica prepared, that replica's folder, and where modules are kept."""
     bento = bento_with_wheel(folder / "bento")
     runtime = runtime_of(folder, Agent({"bento": bento}))
-    command = await runtime.prepare(Served(), "r", str(folder / "r"), Phases())
+    command = await runtime.prepare(workload(), "r", str(folder / "r"), Phases())
     assert command.warm is not None
     return runtime, folder / "r", Path(command.warm.job["modules"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Served, started
+from tests.support.replica.replicas import started, workload
 from tests.support.small_disk import MIB, fill, small_disk
 
 CHATTY = """
@@ -50,7 +50,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_costs_a_replica_log_lines_and_no_request(disk: Path) -> None:
     bento = write_bento(disk / "bento", CHATTY)
-    with started(disk, bento, Served()) as replica:
+    with started(disk, bento, workload()) as replica:
         replica.get("/readyz")
         filler = fill(disk)
         # A file of metrics has room for some 500 series: it grows, too, while the disk is full.
@@ -68,7 +68,7 @@ def test_a_full_disk_costs_a_replica_log_lines_and_no_request(disk: Path) -> Non
 
 def test_a_replica_starts_on_a_disk_that_is_full(disk: Path) -> None:
     bento = write_bento(disk / "bento", FILLING + textwrap.dedent(CHATTY))
-    served = Served(env={"FILLER": str(disk / "filler")})
+    served = workload(env={"FILLER": str(disk / "filler")})
     with started(disk, bento, served) as replica:
         replica.get("/readyz")
         assert replica.call("chat", text="one", labels=1000) == ["one"]

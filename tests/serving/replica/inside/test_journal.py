@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.replica.inside import journal, methods
-from hotplate.serving.replica.inside.journal import Journal, Phase, phases_in
+from hotplate.serving.replica.inside.journal import Journal, JournalPhase, phases_in
 from tests.support.replica.replicas import Agent, runtime_of
 
 
@@ -20,8 +20,10 @@ def test_phases_are_read_as_they_were_noted(tmp_path: Path) -> None:
     notes.note("process", "end", 2.0)
     notes.note("init", "begin", 3.0)
     content = (tmp_path / "file").read_bytes()
-    assert phases_in(content) == (Phase("process", 1.0, 2.0), Phase("init", 3.0))
-    assert phases_in(content[:-1]) == (Phase("process", 1.0, 2.0),), "a line that is not whole"
+    assert phases_in(content) == (JournalPhase("process", 1.0, 2.0), JournalPhase("init", 3.0))
+    assert phases_in(content[:-1]) == (JournalPhase("process", 1.0, 2.0),), (
+        "a line that is not whole"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from hotplate.serving.replica.inside.missing_module import what_is_missing
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Served, started
+from tests.support.replica.replicas import started, workload
 
 
 class ImportServiceError(Exception):
@@ -109,7 +109,7 @@ def test_a_replicas_log_ends_with_it(tmp_path: Path, place: str) -> None:
             return text
     """
     bento = write_bento(tmp_path / "bento", source)
-    with started(tmp_path, bento, Served()) as replica:
+    with started(tmp_path, bento, workload()) as replica:
         assert replica.ended() == 1
         assert replica.log.read_text().splitlines()[-1] == (
             "The service did not start: the service imports 'cv2', which its environment does "

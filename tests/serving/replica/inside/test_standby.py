@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from hotplate.deploy.runtime import Command
 from hotplate.serving.replica.inside.early_reads import EarlyReads, came_too_early
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
 from hotplate.serving.replica.inside.modules import BASICS, import_all, note_modules, noted_modules
-from hotplate.serving.replica.runtime import Command
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento, write_model
 from tests.support.replica.replicas import (
     Agent,
     Phases,
-    Served,
     lend_own_environment,
     model,
     runtime_of,
+    workload,
 )
 from tests.support.replica.standbys import get, standby
 
@@ -67,7 +67,7 @@ def prepared(folder: Path, env: dict[str, str]) -> Command:
     tiny = write_model(folder / "tiny", "tiny", "v1")
     lend_own_environment(folder, bento)
     (folder / "replica").mkdir()
-    served = Served(models=(model("tiny", "v1", "tiny"),), env=env)
+    served = workload(models=(model("tiny", "v1", "tiny"),), env=env)
     runtime = runtime_of(folder, Agent({"bento": bento, "tiny": tiny}))
     prepare = runtime.prepare(served, "replica", str(folder / "replica"), Phases())
     return asyncio.run(prepare)
@@ -137,7 +137,7 @@ def test_a_replica_of_several_processes_has_no_standby(tmp_path: Path) -> None:
     lend_own_environment(tmp_path, bento)
     runtime = runtime_of(tmp_path, Agent({"bento": bento}))
     (tmp_path / "r").mkdir()
-    served = Served(config={"workers": 2})
+    served = workload(config={"workers": 2})
     command = asyncio.run(runtime.prepare(served, "r", str(tmp_path / "r"), Phases()))
     assert command.warm is None
 

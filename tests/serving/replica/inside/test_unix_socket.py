@@ -12,7 +12,7 @@ import pytest
 
 from hotplate.serving.replica.inside.reserved import DEPLOYMENT_URL
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Served, started
+from tests.support.replica.replicas import started, workload
 
 SOURCE = """
     import json, os, bentoml
@@ -49,7 +49,7 @@ PUBLIC = "https://models.example/echo"
 def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("unix")
     bento = write_bento(folder / "bento", SOURCE)
-    served = Served(config={"workers": 2}, cloud={DEPLOYMENT_URL: PUBLIC})
+    served = workload(config={"workers": 2}, cloud={DEPLOYMENT_URL: PUBLIC})
     with started(folder, bento, served, at=folder / "socket"):
         yield folder / "socket"
 

@@ -15,7 +15,7 @@ import pytest
 from hotplate.serving.replica.inside.journal import FILE_NAME, phases_in
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento, write_model
-from tests.support.replica.replicas import Replica, Served, model, started
+from tests.support.replica.replicas import Replica, model, started, workload
 
 ECHO = """
     import os, time
@@ -50,7 +50,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("echo")
     bento = write_bento(folder / "bento", ECHO, models=["tiny:v1"])
     tiny = write_model(folder / "tiny", "tiny", "v1")
-    served = Served(
+    served = workload(
         models=(model("tiny", "v1", "tiny"),), env={"BENTOML_HOME": "/elsewhere"}, cpus=2
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -123,7 +123,7 @@ def test_sigterm_finishes_what_is_in_flight_and_ends_the_process(tmp_path: Path)
     bento = write_bento(tmp_path / "bento", source)
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    with started(tmp_path, bento, Served()) as replica, ThreadPoolExecutor(1) as pool:
+    with started(tmp_path, bento, workload()) as replica, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(replica.call, "wait", begun=str(begun))
         begun.read_text()
         replica.process.send_signal(signal.SIGTERM)
@@ -145,7 +145,7 @@ def test_sigterm_ends_a_replica_that_is_not_ready_at_once(tmp_path: Path) -> Non
     bento = write_bento(tmp_path / "bento", source)
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    with started(tmp_path, bento, Served(env={"BEGUN": str(begun)})) as replica:
+    with started(tmp_path, bento, workload(env={"BEGUN": str(begun)})) as replica:
         begun.read_text()
         replica.process.send_signal(signal.SIGTERM)
         assert replica.process.wait(PATIENCE_S) == -signal.SIGTERM
@@ -162,7 +162,7 @@ def test_a_custom_command_waits_for_whole_models(tmp_path: Path) -> None:
     bento = write_bento(tmp_path / "bento", source, models=["tiny:v1"])
     tiny = write_model(tmp_path / "tiny", "tiny", "v1")
     os.mkfifo(tiny / "arriving")
-    served = Served(models=(model("tiny", "v1", "tiny"),))
+    served = workload(models=(model("tiny", "v1", "tiny"),))
     with (
         started(tmp_path, bento, served, tiny=tiny) as replica,
         (tiny / "arriving").open("wb"),  # opens when the replica has opened it, too
@@ -199,8 +199,8 @@ def test_services_of_one_bento_call_each_other_by_url(tmp_path: Path) -> None:
         {"name": "Back"},
     ]
     bento = write_bento(tmp_path / "bento", source, services=services)
-    with started(tmp_path, bento, Served("Back", entry=False)) as back:
-        front_of = Served("Front", depends={"Back": back.url})
+    with started(tmp_path, bento, workload("Back", entry=False)) as back:
+        front_of = workload("Front", depends={"Back": back.url})
         with started(tmp_path, bento, front_of) as front:
             front.get("/readyz")
             assert front.call("pids") == [front.process.pid, back.process.pid]
@@ -224,7 +224,7 @@ def test_several_workers_share_one_socket_and_one_end(tmp_path: Path) -> None:
                 return os.getpid()
     """
     bento = write_bento(tmp_path / "bento", source)
-    served = Served(config={"workers": 2}, env={"DEPLOYED": str(tmp_path / "deployed")})
+    served = workload(config={"workers": 2}, env={"DEPLOYED": str(tmp_path / "deployed")})
     with started(tmp_path, bento, served) as replica, ThreadPoolExecutor(4) as pool:
         pids: set[int] = set()
         while len(pids) < 2:  # the second is up a little later; the test's timeout ends this
@@ -279,6 +279,6 @@ def test_a_service_that_cannot_start_says_why_on_its_last_line(
     tmp_path: Path, source: str, reason: str
 ) -> None:
     bento = write_bento(tmp_path / "bento", source)
-    with started(tmp_path, bento, Served()) as replica:
+    with started(tmp_path, bento, workload()) as replica:
         assert replica.ended() == 1
         assert reason in replica.log.read_text().splitlines()[-1]

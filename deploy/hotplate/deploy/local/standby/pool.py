@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from hotplate.autoscaler.standby.planner import Stock, TypePlan
 from hotplate.autoscaler.standby.start_history import StartHistory
-from hotplate.deploy.engine import Warm
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.local.standby.process import StandbyProcess
 from hotplate.deploy.process.backoff import Backoff
+from hotplate.deploy.runtime import Warm
 
 
 @dataclass(frozen=True)

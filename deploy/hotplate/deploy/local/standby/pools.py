@@ -18,13 +18,13 @@ from pathlib import Path
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.standby.planner import StandbyPlanner, TypePlan
 from hotplate.autoscaler.standby.start_history import HISTORY_S
-from hotplate.deploy.engine import Warm
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.standby.pool import Pool, StandbyView, name_of
 from hotplate.deploy.local.standby.process import StandbyProcess
 from hotplate.deploy.local.standby.settings import StandbySettings
 from hotplate.deploy.process.backoff import Backoff
+from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.machine import foreign_folder

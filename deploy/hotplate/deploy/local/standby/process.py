@@ -16,16 +16,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.engine import Command, Resources, Warm
 from hotplate.deploy.errors import StandbyRefused
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process, document
 from hotplate.deploy.process.printable import printable
+from hotplate.deploy.runtime import Command, Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Door, Walls
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, oom_score, private_bytes
 from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
 
 ANSWER_S = 5.0

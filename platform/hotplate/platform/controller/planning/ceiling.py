@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hotplate.autoscaler.sharing.amounts import Amounts, over, said
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
+from hotplate.deploy.workload import Resources
 
 _DIGITS = 5
 """So that 16.49 GiB are told from 16.48."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hotplate.deploy.engine import Resources
 from hotplate.deploy.quantities import GIB
+from hotplate.deploy.workload import Resources
 
 
 def sizes(whole: Resources, gpu_name: str = "") -> dict[str, Resources]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotplate.autoscaler.sharing.allocation import Grant
-from hotplate.deploy.engine import Replica, WorkloadKey
+from hotplate.deploy.engine import Replica
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import Deployment, Outcome
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted
 from hotplate.platform.controller.planning.observed import Situation, Verdict
 from hotplate.platform.controller.planning.status import status_of

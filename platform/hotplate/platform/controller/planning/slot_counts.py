@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Protocol
 
-from hotplate.deploy.engine import Replica, WorkloadKey
+from hotplate.deploy.engine import Replica
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from hotplate.serving.replica.inside import methods

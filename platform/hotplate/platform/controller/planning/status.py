@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted, failed, ill
 from hotplate.platform.controller.planning.observed import Situation, Verdict
 from hotplate.platform.spec.annotations import binary_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
-from hotplate.deploy.engine import Model, Resources, Workload, WorkloadKey
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
+from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import named
 from hotplate.platform.controller.planning.tenancy import APART, Company

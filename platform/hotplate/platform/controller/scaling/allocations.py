@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Ask, Grant, Quota
 from hotplate.autoscaler.sharing.allocator import Shares
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, said
-from hotplate.deploy.engine import Replica, ReplicaState, Resources, Workload, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.workloads import amounts_of
 
 _ROUNDING = 1e-9

@@ -14,7 +14,8 @@ from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
 from hotplate.autoscaler.rules.schedule import Floor
 from hotplate.autoscaler.sharing.allocation import Grant
-from hotplate.deploy.engine import Replica, ReplicaState, WorkloadKey
+from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.spec.annotations import Binary as Annotated
 from hotplate.serving.gateway.protocol.routes import RouteDemand

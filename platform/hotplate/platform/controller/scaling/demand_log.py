@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from hotplate.autoscaler.policy import Replicas
-from hotplate.deploy.engine import WorkloadKey
+from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.store.records import DemandRecord
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 

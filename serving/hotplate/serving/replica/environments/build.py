@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotplate.cache.errors import NoSpace
+from hotplate.deploy.runtime import BuildRunner, BuildStep
 from hotplate.machine import foreign_folder
 from hotplate.machine.free_space import Room
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, Found
 from hotplate.serving.replica.environments.spec import Recipe
 from hotplate.serving.replica.errors import EnvironmentFailed
-from hotplate.serving.replica.faces import BuildStep, Workshop
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import certificates, for_build
 
@@ -45,7 +45,7 @@ class Ground:
     packages: Path
     """Where `uv` keeps what it has downloaded and built."""
     uv: str
-    workshop: Workshop
+    builds: BuildRunner
     room: Room
     limit_s: float
     """How long a build may take."""
@@ -78,7 +78,7 @@ class Build:
             ) from None
         await foreign_folder.aside(self._check)
         try:
-            await self._ground.workshop.take(self.found.root)
+            await self._ground.builds.take(self.found.root)
         except OSError as error:
             raise EnvironmentFailed(
                 f"The environment cannot be used as it was built ({error.strerror}); have the "
@@ -95,8 +95,8 @@ class Build:
     async def _run(self) -> None:
         recipe, ground = self._recipe, self._ground
         await asyncio.to_thread(self._make_folders)
-        self._packages = await ground.workshop.prepare(ground.packages)
-        shown = () if ground.workshop.walled else None
+        self._packages = await ground.builds.prepare(ground.packages)
+        shown = () if ground.builds.walled else None
         self._env = self._environment(for_build(os.environ, shown))
         for command in recipe.skipped_commands:
             self._write(f"# not run, it is for a container's system: {command}\n")
@@ -119,7 +119,7 @@ class Build:
         for name in ("", HOME, "tmp"):
             (self._own / name).mkdir(mode=0o755)
         configuration = _configuration(os.environ)
-        if self._ground.workshop.walled and configuration.is_file():
+        if self._ground.builds.walled and configuration.is_file():
             copy = self._own / HOME / ".config" / _CONFIGURATION
             copy.parent.mkdir(parents=True)
             shutil.copyfile(configuration, copy)
@@ -128,7 +128,7 @@ class Build:
 
     def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Without walls a build has the home and the temporary folder of whoever runs us."""
-        walled = self._ground.workshop.walled
+        walled = self._ground.builds.walled
         programs = (str(self.found.python.parent), str(Path(self._ground.uv).parent))
         return {
             **inherited,
@@ -149,7 +149,7 @@ class Build:
         self._check_room()
         self._write(f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
-        step = await self._ground.workshop.start(
+        step = await self._ground.builds.start(
             ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are other users
             self._env,
             cwd,
@@ -166,7 +166,7 @@ class Build:
         if step.used_too_much:
             raise EnvironmentFailed(
                 f"The step {name!r} of building the environment used more than the "
-                f"{self._ground.workshop.memory_bytes >> 20} MiB of memory that builds may "
+                f"{self._ground.builds.memory_bytes >> 20} MiB of memory that builds may "
                 "(build_memory_bytes); have it use less, or raise the limit."
             )
         if status != 0:

@@ -14,6 +14,7 @@ from typing import Any
 from uv import find_uv_bin
 
 from hotplate.cache.errors import NoSpace
+from hotplate.deploy.runtime import BuildRunner
 from hotplate.machine import foreign_folder
 from hotplate.machine.free_space import Room, full, is_full
 from hotplate.serving.replica.environments.build import Build, Ground
@@ -29,7 +30,6 @@ from hotplate.serving.replica.environments.registry import Shelf
 from hotplate.serving.replica.environments.spec import Recipe, read_recipe
 from hotplate.serving.replica.environments.usage import Usage, superfluous
 from hotplate.serving.replica.errors import EnvironmentFailed
-from hotplate.serving.replica.faces import Workshop
 from hotplate.serving.replica.inherited import for_build
 
 BUILD_LIMIT_S = 1800.0
@@ -70,7 +70,7 @@ class Environments:
     def __init__(
         self,
         root: Path,
-        workshop: Workshop,
+        builds: BuildRunner,
         packages: Path,
         *,
         shared: bool = False,
@@ -78,14 +78,14 @@ class Environments:
         limit_s: float = BUILD_LIMIT_S,
         shelf: Shelf | None = None,
     ) -> None:
-        """`workshop` is where builds run, `packages` a folder for what they download, below it one
+        """`builds` is where builds run, `packages` a folder for what they download, below it one
         per organization; `shared` = organizations trust each other, and share all of it.
 
         `disk_reserve_bytes` of the disk are left free; 0 = the usual. What is on the `shelf` is
         not built, and what is built is put there.
         """
         self._root = root
-        self._workshop = workshop
+        self._builds = builds
         self._packages = packages
         self._shared = shared
         self._room = Room(root, disk_reserve_bytes)
@@ -226,7 +226,7 @@ class Environments:
         inherited = for_build(os.environ)
         interpreter = await self._interpreters.find(recipe.python_version, inherited)
         packages = self._packages / owner
-        ground = Ground(packages, self._uv, self._workshop, self._room, self._limit_s)
+        ground = Ground(packages, self._uv, self._builds, self._room, self._limit_s)
         build = Build(recipe, folder, interpreter, ground)
         failed = True
         try:

@@ -13,29 +13,17 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
 
 from blake3 import blake3
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.packing import pack_tree
+from hotplate.serving.replica.node_agent import TreeSource
 
 log = logging.getLogger("hotplate.environments")
 
 _KIND = "environments"
-
-
-class Tree(Protocol):
-    @property
-    def root(self) -> str: ...
-
-
-class Viewer(Protocol):
-    """The client of the node's agent."""
-
-    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> Tree:
-        """The folder of a tree. Raises CacheError."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +39,7 @@ class Taken:
 class Shelf:
     """The environments in one blob store."""
 
-    def __init__(self, blobs: BlobStore, agent: Viewer) -> None:
+    def __init__(self, blobs: BlobStore, agent: TreeSource) -> None:
         self._blobs = blobs
         self._agent = agent
 

@@ -21,7 +21,7 @@ MOST_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
-class Phase:
+class JournalPhase:
     """A part of a cold start. Times are Unix seconds; `end` is None while it lasts."""
 
     name: str
@@ -46,7 +46,7 @@ class Journal:
             file.write(line + "\n")
 
 
-def phases_in(content: bytes) -> tuple[Phase, ...]:
+def phases_in(content: bytes) -> tuple[JournalPhase, ...]:
     """The phases that have begun, in that order, by what such a file contains; what is no line of
     a journal is passed over."""
     times = {}
@@ -57,7 +57,7 @@ def phases_in(content: bytes) -> tuple[Phase, ...]:
             if said["phase"] in NAMES and said["event"] in ("begin", "end") and math.isfinite(at):
                 times[said["phase"], said["event"]] = at
     return tuple(
-        Phase(name, start, times.get((name, "end")))
+        JournalPhase(name, start, times.get((name, "end")))
         for (name, event), start in times.items()
         if event == "begin"
     )

@@ -23,7 +23,7 @@ from hotplate.serving.replica.inside.command.listen_port import moved, place_com
 from tests.support import ports
 from tests.support.gateway.callers import until
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Replica, Served, started
+from tests.support.replica.replicas import Replica, started, workload
 from tests.support.services import shapes
 
 # As BentoML is imported.
@@ -145,7 +145,7 @@ def test_replicas_that_start_together_each_answer_by_their_own_program(
         if taken:
             ends.enter_context(socket.create_server(("127.0.0.1", written)))
         replicas = [
-            ends.enter_context(started(tmp_path, bento, Served(config={"workers": 1}, env={
+            ends.enter_context(started(tmp_path, bento, workload(config={"workers": 1}, env={
                 "WRITTEN": port, "ME": str(me),
                 "ARGUMENTS": arguments.replace("WRITTEN", port),
             })))
@@ -181,7 +181,7 @@ def test_a_program_in_a_network_of_its_own_reaches_what_it_must(
             pool.submit(server.serve_forever)
         url = f"http://127.0.0.1:{named.server_port}"
         env = {"WRITTEN": str(written), "DATABASE": f"{url}/table"}
-        with started(tmp_path, bento, Served(config={"workers": 1}, env=env)) as replica:
+        with started(tmp_path, bento, workload(config={"workers": 1}, env=env)) as replica:
             asked = {
                 "named": _ask(replica, f"/ask?{url}/a"),
                 "proxied": _ask(replica, f"/ask?http://127.0.0.2:{elsewhere.server_port}/b?c=d"),
@@ -213,7 +213,7 @@ def test_without_namespaces_one_replica_has_the_authors_port_and_the_next_says_w
     tmp_path: Path, written: int
 ) -> None:
     bento = _bento(tmp_path)
-    served = Served(config={"workers": 1}, env={"WRITTEN": str(written), "ME": "first"})
+    served = workload(config={"workers": 1}, env={"WRITTEN": str(written), "ME": "first"})
     with (
         started(tmp_path, bento, served, NO_NAMESPACES) as one,
         started(tmp_path, bento, served, NO_NAMESPACES) as other,
@@ -237,7 +237,7 @@ def test_sigterm_is_passed_on_to_the_command(
     if not written_down:
         source = source.replace('"--port", str(PORT)', '"--any", str(PORT)')
     bento = write_bento(tmp_path / "bento", source, services=[{"name": "Command"}])
-    with started(tmp_path, bento, Served("Command", env=notes)) as replica:
+    with started(tmp_path, bento, workload("Command", env=notes)) as replica:
         if ready:
             replica.get("/any")
         else:
@@ -252,7 +252,7 @@ def test_sigterm_is_passed_on_to_the_command(
 
 @needs_fastapi
 def test_a_replica_ends_with_the_network_of_its_program(tmp_path: Path, written: int) -> None:
-    served = Served(config={"workers": 1}, env={"WRITTEN": str(written)})
+    served = workload(config={"workers": 1}, env={"WRITTEN": str(written)})
     with started(tmp_path, _bento(tmp_path), served) as replica:
         _ask(replica)
         makers = [

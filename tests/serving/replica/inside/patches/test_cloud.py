@@ -14,7 +14,7 @@ from hotplate.serving.replica.inside.patches.cloud import READERS
 from hotplate.serving.replica.inside.reserved import OURS, RESERVED
 from hotplate.serving.replica.variables import cloud_variables
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Replica, Served, started
+from tests.support.replica.replicas import Replica, started, workload
 
 NOWHERE = "http://127.0.0.1:1"
 CLOUD = cloud_variables("echo", "default", NOWHERE)
@@ -76,7 +76,7 @@ ECHO = """
 @pytest.fixture(scope="module")
 def back(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("back")
-    with started(folder, _bento(folder), Served("Back", entry=False, cloud=CLOUD)) as replica:
+    with started(folder, _bento(folder), workload("Back", entry=False, cloud=CLOUD)) as replica:
         replica.get("/readyz")
         yield replica
 
@@ -87,7 +87,7 @@ def echo(
 ) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("echo")
     config = {"workers": request.param}
-    served = Served(cloud=CLOUD, config=config, depends={"Back": back.url}, env=dict(STALE))
+    served = workload(cloud=CLOUD, config=config, depends={"Back": back.url}, env=dict(STALE))
     with started(folder, _bento(folder), served) as replica:
         replica.get("/readyz")
         yield replica

@@ -20,7 +20,7 @@ from hotplate.serving.replica.inside.patches.handlers import (
 )
 from tests.support.gateway.callers import Caller, until
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Replica, Served, started
+from tests.support.replica.replicas import Replica, started, workload
 
 SOURCE = """
     import asyncio, os, time
@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def replica(folder: Path) -> Iterator[Replica]:
     bento = write_bento(folder / "bento", SOURCE)
-    served = Served(config={"workers": 2}, env={"GATE": str(folder / "websocket")})
+    served = workload(config={"workers": 2}, env={"GATE": str(folder / "websocket")})
     with started(folder, bento, served) as replica:
         replica.get("/readyz")
         yield replica

@@ -17,7 +17,7 @@ import pytest
 
 from hotplate.serving.replica.inside.patches.siblings import calling_url
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Replica, Served, started
+from tests.support.replica.replicas import Replica, started, workload
 
 SOURCE = """
     import asyncio, os, bentoml
@@ -110,7 +110,7 @@ def front(folder: Path, sibling: str) -> Iterator[Replica]:
         {"name": "Back"},
     ]
     bento = write_bento(folder / "bento", SOURCE, services=services)
-    with started(folder, bento, Served("Front", depends={"Back": sibling})) as replica:
+    with started(folder, bento, workload("Front", depends={"Back": sibling})) as replica:
         yield replica
 
 

@@ -15,7 +15,7 @@ import pytest
 from hotplate.serving.gateway.replicas.probe import trouble_of
 from tests.support.ports import free_port
 from tests.support.replica.bentos import write_bento
-from tests.support.replica.replicas import Replica, Served, started
+from tests.support.replica.replicas import Replica, started, workload
 
 SOURCE = """
     import os
@@ -76,7 +76,7 @@ def front(folder: Path, other: int) -> Iterator[Replica]:
         {"name": "Other"},
     ]
     bento = write_bento(folder / "bento", SOURCE, services=services)
-    served = Served(
+    served = workload(
         "Front",
         depends={"Back": f"http://127.0.0.1:{free_port()}"},
         env={"OTHER": f"http://127.0.0.1:{other}", "UNREADY": str(folder / "unready")},

@@ -1,0 +1,155 @@
+"""How a workload becomes a process: what an engine asks of a framework's runtime, and a runtime of
+whoever isolates its builds.
+
+`serving.replica` has BentoML's. The runtime says *what* to start (a `Command`, and the `Warm`
+process that may become it); the engine starts it, gives it its socket and its GPUs, and ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from hotplate.deploy.phases import Phase
+from hotplate.deploy.workload import Workload
+
+
+@dataclass(frozen=True)
+class Warm:
+    """How to start a standby: a process that becomes any replica with an equal one of these.
+
+    The engine adds to `env` what it adds for a replica, but for a listening socket
+    `HOTPLATE_STANDBY_FD`, over which it talks to the process (`standby_process.py`).
+    """
+
+    environment: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    job: Mapping[str, Any]
+    """What the process reads from its standard input; the engine adds its `folder`."""
+    variant: str = ""
+    """What else sets its replicas apart from others of the environment."""
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+    """As of a command."""
+    takes_along: Mapping[str, str] = field(default_factory=dict)
+    """What of its own folder it takes into that of the replica: files below which folder there."""
+    organization: str = ""
+    """Whose replicas it becomes; "" = anybody's, as all of them trust each other."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """How to start a replica's process.
+
+    The engine adds to `env`: `HOTPLATE_LISTEN_FD` (a listening socket to serve HTTP on),
+    `HOTPLATE_REPLICA_DIR` (the replica's own directory), `CUDA_VISIBLE_DEVICES` (its GPUs, "" for
+    none) and `CUDA_DEVICE_ORDER`.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    job: Mapping[str, Any]
+    """What the process reads from its standard input: one JSON document, then the end."""
+    ready_path: str = "/readyz"
+    """Where `GET` answers 200 when the replica may have requests."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that it needs, of those that an engine may hide."""
+    writes: tuple[str, ...] = ()
+    """The same, for writing too. Its own directory is always among them."""
+    layers: tuple[str, ...] = ()
+    """Folders that it reads, and where what it writes is seen by itself alone: the engine has that
+    lie in its own directory. Those of its standby are the same."""
+    warm: Warm | None = None
+    """The standby that may become this replica; None if none can."""
+
+
+class Recorder(Protocol):
+    """Notes the phases of one cold start: the runtime's are environment and weights."""
+
+    def begin(self, phase: str) -> None: ...
+
+    def end(self, phase: str) -> None: ...
+
+    def building(self, log: str) -> None:
+        """Its environment is being built, with its output in the file `log`; "" = no longer."""
+
+
+class Runtime(Protocol):
+    """What BentoML (or another framework) needs to become a process on this node."""
+
+    async def prepare(
+        self, workload: Workload, replica: str, directory: str, recorder: Recorder
+    ) -> Command:
+        """Make environment, files and weights available (side by side) and say what to start.
+
+        `directory` is the replica's own, empty. Weights may still be arriving when this returns.
+        Raises `PrepareFailed` (with `retry` False if trying again cannot help).
+        """
+
+    async def keep(self, directory: str, *, ended: bool) -> None:
+        """Keep what the process there has made and those after it can use.
+
+        Called while it serves, and when it has `ended`, before the directory goes.
+        """
+
+    async def phases(self, directory: str) -> Sequence[Phase]:
+        """The phases that the process itself has noted in its directory so far."""
+
+    async def told(self, directory: str) -> Mapping[str, Any] | None:
+        """What else it has said of itself there; None if nothing."""
+
+
+class BuildStep(Protocol):
+    """One program of a build with all that it has started."""
+
+    async def wait(self) -> int | None:
+        """Its exit status, negative for a signal, once nothing of it runs any more."""
+
+    async def end(self) -> None:
+        """Kill it; returns when nothing of it runs any more."""
+
+    @property
+    def used_too_much(self) -> bool:
+        """Whether it was killed for the memory that it used."""
+
+
+class BuildRunner(Protocol):
+    """Where builds of environments run, shut in."""
+
+    @property
+    def walled(self) -> bool:
+        """Whether a build sees nothing of what it is not shown."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all that run at a time may use together."""
+
+    async def prepare(self, folder: Path) -> Path:
+        """Make a folder that builds write in, and everything below it; returns the one to use,
+        which is there then. Raises OSError."""
+
+    async def take(self, folder: Path) -> None:
+        """Make a folder that builds have written, with all that is in it, the platform's own.
+        Raises OSError."""
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        *,
+        own: Path,
+        reads: Sequence[Path],
+        writes: Sequence[Path],
+    ) -> BuildStep:
+        """Start a program that sees `reads`, and `own` and `writes` to write, with exactly `env`.
+
+        `own` is its build's alone; `own / "tmp"` is its /tmp. Its output is appended to `log`.
+        Raises OSError where it cannot be started.
+        """

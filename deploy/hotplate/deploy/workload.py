@@ -1,0 +1,77 @@
+"""What is to be served: one service of one revision, with all that its replicas need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, order=True)
+class WorkloadKey:
+    """One service of one revision of one deployment."""
+
+    organization: str
+    deployment: str
+    revision: int
+    service: str
+
+    def __str__(self) -> str:
+        return f"{self.organization}/{self.deployment}@{self.revision}/{self.service}"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """An amount of CPUs, memory and GPUs; 0 CPUs means best effort (shares, not counted)."""
+
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """A BentoML model that the bento names; its files are a manifest in the blob store."""
+
+    name: str
+    version: str
+    manifest: str
+    """Digest of the cache manifest of the model's files."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """All that is needed to run replicas of one service of one revision; immutable."""
+
+    key: WorkloadKey
+    bento_name: str
+    bento_version: str
+    bento_manifest: str
+    """Digest of the cache manifest of the bento's files (bento.yaml, src/, env/ …)."""
+    models: tuple[Model, ...] = ()
+    entry: bool = True
+    """Whether this is the bento's entry service."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the replica: deployment's, then service's, build stage excluded."""
+    cloud: Mapping[str, str] = field(default_factory=dict)
+    """Variables that tell a replica of its deployment; they go over `env`."""
+    config_overrides: Mapping[str, Any] = field(default_factory=dict)
+    """BentoML service configuration laid over the author's (`config_overrides`)."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The service's configuration as the author wrote it (`bento.yaml` services[].config)."""
+    depends: Mapping[str, str] = field(default_factory=dict)
+    """URL per service that this one depends on, with the secret that opens it."""
+    resources: Resources = Resources()
+    workers: int = 1
+    cold_start_timeout_s: float = 1800.0
+    """From placed to ready; then the attempt has failed."""
+    stop_grace_s: float = 30.0
+    """From SIGTERM to SIGKILL."""
+    request_timeout_s: float = 60.0
+    """How long one of its requests may take: a replica that is unready and silent for longer is
+    ended."""
+
+    @property
+    def manifests(self) -> tuple[str, ...]:
+        """Digests of the manifests of all the files that it needs."""
+        return (self.bento_manifest, *(model.manifest for model in self.models))

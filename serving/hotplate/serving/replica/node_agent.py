@@ -1,0 +1,32 @@
+"""What making a replica asks of the node's agent: a part of the cache's `AgentClient`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
+
+from hotplate.cache.client import Tree
+
+
+class TreeSource(Protocol):
+    """Gives the files of a manifest as a folder."""
+
+    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> Tree:
+        """The folder. With `"files"`, `*.safetensors` may still be arriving: they are links to
+        where reads wait for them, cannot be opened, or are `absent`. With `"view"` any file may.
+
+        Raises `hotplate.cache.errors.CacheError`.
+        """
+
+
+class NodeAgent(TreeSource, Protocol):
+    """All that a replica's making asks."""
+
+    async def admit(self, path: str, manifests: Iterable[str]) -> None:
+        """A socket at `path` that leads to these manifests' files, as long as its folder is there.
+
+        Raises `hotplate.cache.errors.CacheError`.
+        """
+
+    async def pull_to_disk(self, url: str) -> Mapping[str, str]:
+        """All files of a URL, each's path on this node by its own URL. Raises CacheError."""
