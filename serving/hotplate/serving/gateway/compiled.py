@@ -36,6 +36,7 @@ MODULES = (
     "http1.request_head",
     "http1.request_reader",
     "http1.response_head",
+    "http1.response_reader",
     "limits",
     "protocol.routes",
     "proxy.abandoned",

@@ -11,14 +11,27 @@ from __future__ import annotations
 import socket
 import struct
 
-import httptools
+from hotplate.serving.gateway.http1.response_head import ResponseHead
+from hotplate.serving.gateway.http1.response_reader import BadResponse, ResponseReader
 
 LAST_TIMES_AT = 44
 """Where `tcpi_last_data_sent` is in Linux' `tcp_info`; `tcpi_last_data_recv` is 8 bytes behind."""
 SLACK_MS = 20
 """Those are told in ticks of the kernel's clock."""
 HEAD = b"HTTP/1."
+METHOD = b"GET"
+"""Nobody knows which it was; the response to any but a HEAD is read in the same way."""
 LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Discarded:
+    """Takes a response that no caller waits for."""
+
+    def started(self) -> None: ...
+
+    def on_head(self, head: ResponseHead) -> None: ...
+
+    def on_body(self, data: bytes) -> None: ...
 
 
 class Orphan:
@@ -31,10 +44,9 @@ class Orphan:
         """A whole answer came: a handler has ended. Whose connection ends may have had none."""
         self._asked = asked
         self._since = self._heard_at = now
-        self._interim = False
         self._answers = False
         """Something of an answer has come."""
-        self._parser: httptools.HttpResponseParser | None = None
+        self._response: ResponseReader | None = None
 
     def take(self, data: bytes, now: float) -> None:
         """More of an answer came; nothing = the connection has ended."""
@@ -45,15 +57,19 @@ class Orphan:
         if not self._answers:
             self._answers = True
             if self._asked and HEAD.startswith(data[: len(HEAD)]):
-                self._parser = httptools.HttpResponseParser(self)
-        if self._parser is None:
+                self._response = ResponseReader()
+                self._response.begin(Discarded(), METHOD)
+        response = self._response
+        if response is None:
             if data.endswith(LAST_CHUNK):
                 self._end(answered=True)
             return
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            response.feed(data)
+        except BadResponse:
             self._end(answered=True)  # nobody goes on with it
+        if response.ended:
+            self._end(answered=True)
 
     def is_open(self, now: float, *, quiet_s: float, most_s: float) -> bool:
         """Whether its handler may run: at most `most_s` without a word, for an answer that began
@@ -63,16 +79,6 @@ class Orphan:
         if self._asked and not self._answers:
             return now - self._since < most_s
         return now - self._heard_at < quiet_s
-
-    # httptools
-
-    def on_headers_complete(self) -> None:
-        assert self._parser is not None
-        self._interim = self._parser.get_status_code() < 200
-
-    def on_message_complete(self) -> None:
-        if not self._interim:
-            self._end(answered=True)
 
     # Inside
 

@@ -7,12 +7,12 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import httptools
-
-from hotplate.serving.gateway.http1.request_head import Field
-from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interim, read_response
+from hotplate.serving.gateway.http1.response_head import ResponseHead
+from hotplate.serving.gateway.http1.response_reader import BadResponse, ResponseReader
 from hotplate.serving.gateway.sockets.dialing import open_streams
 
+METHOD = b"POST"
+"""Of every task's request."""
 READ_BYTES = 64 << 10
 
 Take = Callable[[ResponseHead, bytes], Awaitable[None]]
@@ -31,13 +31,9 @@ class ReplicaCall:
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._parser = httptools.HttpResponseParser(self)
-        self._fields: list[Field] = []
-        self._reason = b""
-        self._head: ResponseHead | None = None
+        self._response = ResponseReader(worker=worker, announces_start=worker)
+        self._response.begin(self, METHOD)
         self._pieces: list[bytes] = []
-        self._done = False
-        self._worker = worker
         self.begun = not worker
         """Whether a handler may have begun: our worker says so, of another server nobody knows."""
 
@@ -70,30 +66,16 @@ class ReplicaCall:
     def close(self) -> None:
         self._writer.transport.abort()
 
-    # httptools
+    # As `Response`
 
-    def on_message_begin(self) -> None:
-        self._fields, self._reason = [], b""
-
-    def on_status(self, reason: bytes) -> None:
-        self._reason += reason
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
+    def started(self) -> None:
         self.begun = True
-        if not is_interim(status):
-            self._head = read_response(
-                status, self._reason, self._fields, keep_alive=False, worker=self._worker
-            )
+
+    def on_head(self, head: ResponseHead) -> None:
+        self.begun = True
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
-
-    def on_message_complete(self) -> None:
-        self._done = self._head is not None
 
     # Inside
 
@@ -110,19 +92,20 @@ class ReplicaCall:
             raise
 
     async def _receive(self, take: Take) -> None:
-        while not self._done:
+        response = self._response
+        while not response.ended:
             try:
                 data = await self._reader.read(READ_BYTES)
             except OSError as error:
                 raise ReplicaLeft(f"broke the connection ({error})") from error
-            if not data and self._head is not None and self._head.ends_with_connection(b"POST"):
+            if not data and response.ends_with_connection:
                 return
             if not data:
                 raise ReplicaLeft("ended the connection before its answer was complete")
             try:
-                self._parser.feed_data(data)
-            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+                response.feed(data)
+            except BadResponse as error:
                 raise ReplicaLeft(f"answered what is not HTTP/1.1 ({error})") from error
             pieces, self._pieces = self._pieces, []
-            if self._head is not None:
-                await take(self._head, b"".join(pieces))
+            if response.head is not None:
+                await take(response.head, b"".join(pieces))

@@ -1,0 +1,227 @@
+"""Reads the responses of one connection out of its bytes, one at a time. No I/O.
+
+The connection asks for a response with `begin`, and feeds what comes. The head and the pieces of
+the body go at once to the `Response` that was given; the end is a state and not a call (`ended`),
+because the connection can carry the next request before the end of this one is passed on:
+
+    begin ──► feed ──► ended: the connection can carry another request, if `reusable`
+                ├────► ended once the connection ends: `ends_with_connection`
+                ├────► tunnel: both sides have changed the protocol
+                └────► BadResponse
+
+Interim responses (1xx) are dropped, but for a 100 that says that the request's handler begins.
+Bytes behind a whole response answer no request: they are dropped, and the connection is not used
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import httptools
+
+from hotplate.serving.gateway.http1.head_cache import HEAD_END, HeadCache
+from hotplate.serving.gateway.http1.request_head import Field
+from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interim, read_response
+
+STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
+"""From our worker as a handler begins (`replica/inside/handlers.py`), and from the gateway that
+owns a route to the one that passes requests on."""
+
+
+class BadResponse(Exception):
+    """What came is no response in HTTP/1.1, or none to the request."""
+
+
+class Response(Protocol):
+    """Takes a response as it comes."""
+
+    def started(self) -> None:
+        """The handler of the request has begun."""
+
+    def on_head(self, head: ResponseHead) -> None: ...
+
+    def on_body(self, data: bytes) -> None: ...
+
+
+class ResponseReader:
+    """The parser (llhttp, with no leniency) says where heads and bodies end."""
+
+    __slots__ = (
+        "_announces_start",
+        "_fields",
+        "_first",
+        "_heads",
+        "_method",
+        "_parser",
+        "_parsing",
+        "_reason",
+        "_response",
+        "_surplus",
+        "_upgrade",
+        "_worker",
+        "ended",
+        "ends_with_connection",
+        "head",
+        "trailers",
+        "tunnel",
+    )
+
+    def __init__(
+        self,
+        *,
+        worker: bool = False,
+        announces_start: bool = False,
+        heads: HeadCache[ResponseHead] | None = None,
+    ) -> None:
+        """`worker`: our worker responds, and is believed how much of a body is for the caller.
+        `announces_start`: the server says by a 100 that the handler begins. `heads`: those of the
+        same server that have been read already, by whichever reader."""
+        self._worker = worker
+        self._announces_start = announces_start
+        self._heads: HeadCache[ResponseHead] = HeadCache() if heads is None else heads
+        self._parser = httptools.HttpResponseParser(self)
+        self._parsing = False
+        """The parser has some of the response; it gets none of one that is known."""
+        self._response: Response
+        self._method = b""
+        self._upgrade = False
+        self._first = b""
+        """What came of the response first, while that is parsed."""
+        self._fields: list[Field] = []
+        self._reason = b""
+        self._surplus = False
+        """Something came behind the response."""
+        self.head: ResponseHead | None = None
+        """None until it has come."""
+        self.ended = False
+        self.trailers: Sequence[Field] = ()
+        """Of a response that has ended."""
+        self.ends_with_connection = False
+        """Only the connection's end says where the response ends."""
+        self.tunnel: bytes | None = None
+        """The protocol was changed, and this has come of the new one."""
+
+    def begin(self, response: Response, method: bytes, *, upgrade: bool = False) -> None:
+        """The next response is the one to a request of this method, which may have asked to change
+        the protocol (`upgrade`)."""
+        self._response = response
+        self._method = method
+        self._upgrade = upgrade
+        if self._parsing:
+            self._parsing = self.ended = self.ends_with_connection = False
+            self.head = None
+            self.trailers = ()
+
+    def after_started(self, data: bytes) -> bytes:
+        """The data without the 100 that it begins with, if it does; the response is started then.
+        The parser does the same, but takes longer; it also finds one that comes in pieces."""
+        if self._announces_start and self.head is None and data.startswith(STARTED):
+            self._response.started()
+            return data[len(STARTED) :]
+        return data
+
+    def known(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
+        """The head and the body, if the data is a response whose head is known, whole, and nothing
+        else. Nothing has been read of it, and nothing is passed on."""
+        if self._parsing:
+            return None
+        heads = self._heads
+        head = heads.begins(data)
+        if head is None:
+            return None
+        end = len(heads.newest_raw)
+        if len(data) - end != head.content_length or self._method == b"HEAD":
+            return None
+        return head, data[end:]
+
+    def feed(self, data: bytes) -> None:
+        """Reads on. Raises BadResponse; after that nothing more can be read."""
+        if not self._parsing:
+            self._parsing = True
+            self._first = data
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            if self.head is not None and self.head.status == 101:
+                self.tunnel = data[error.args[0] :]
+            else:
+                self._refuse(error)
+        except httptools.HttpParserError as error:
+            self._refuse(error)
+        finally:
+            self._first = b""
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the connection can carry another request once the response has ended."""
+        head = self.head
+        return head is not None and head.keep_alive and not self._surplus
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        self._surplus = self.ended
+        self._fields = []
+        self._reason = b""
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self.ended:
+            return
+        status = self._parser.get_status_code()
+        if is_interim(status):
+            if status == 100 and self._announces_start:
+                self._response.started()
+            return
+        head = read_response(
+            status,
+            self._reason,
+            self._fields,
+            keep_alive=self._parser.should_keep_alive(),
+            worker=self._worker,
+        )
+        self._fields = []  # of trailers, from here on
+        if status == 101 and not self._upgrade:
+            raise ValueError("an upgrade that was not asked for")
+        self.head = head
+        self._remember(head)
+        self.ends_with_connection = head.ends_with_connection(self._method)
+        self._response.on_head(head)
+        if self._method == b"HEAD":
+            # The parser cannot be told that no body follows, so it is done with.
+            self.ended = True
+            self._parser = httptools.HttpResponseParser(self)
+
+    def on_body(self, data: bytes) -> None:
+        if self.head is None:
+            raise ValueError("a body behind an interim response")
+        if not self.ended:
+            self._response.on_body(data)
+
+    def on_message_complete(self) -> None:
+        if self.head is not None and not self.ended:
+            self.ended = True
+            self.trailers = self._fields
+
+    # Inside
+
+    def _refuse(self, error: Exception) -> None:
+        if not self.ended:
+            raise BadResponse(str(error)) from error
+        self._surplus = True
+
+    def _remember(self, head: ResponseHead) -> None:
+        """The same bytes may come again, if they came at once and say where the response ends."""
+        raw = self._first[: self._first.find(HEAD_END) + len(HEAD_END)]
+        if head.content_length is None or head.chunked or head.bodiless or head.has_request_id:
+            return
+        # Where an interim response came before it, they are that one's.
+        if raw[9:12] == b"%d" % head.status and raw.endswith(HEAD_END):
+            self._heads.put(raw, head)
