@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotplate.platform.store.database import Database
 from hotplate.platform.store.records import Outcome
 from hotplate.platform.store.store import Store
 from loadtests.harness.verdict import Verdict
@@ -211,11 +212,15 @@ async def _store(fleet: Fleet, names: list[str]) -> None:
     platform = fleet.platform
     fleet.expect(await platform.stop() == 0, "`hotplate up` did not end well")
     ports = itertools.count(platform.port + 2)
-    store = Store(f"sqlite:///{platform.data / 'hotplate.db'}", lambda _: next(ports))
-    like = next(d for d in store.wanted_deployments() if d.name == "first")
+    store = Store(Database(f"sqlite:///{platform.data / 'hotplate.db'}"), lambda _: next(ports))
+    like = next(d for d in store.deployments.all() if d.name == "first")
     for name in names:
-        made = store.create_deployment(like.creator, name, like.latest.bento.id, like.latest.config)
-        store.conclude_rollout(made.latest.id, Outcome.READY, "", "revision 1: it answers")
+        made = store.deployments.create(
+            like.creator, name, like.latest.bento.id, like.latest.config
+        )
+        store.deployments.conclude_rollout(
+            made.latest.id, Outcome.READY, "", "revision 1: it answers"
+        )
     store.close()
     began = time.monotonic()
     await platform.start()

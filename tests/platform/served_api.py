@@ -13,14 +13,15 @@ from aiohttp import web
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
+from hotplate.platform.store.database import Database
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.controller_fake import FakeController
 
 
 async def serve(folder: str) -> None:
-    store = Store(f"sqlite:///{folder}/hotplate.db")
-    user = store.ensure_user("acme", "ada", "ada@example.com")
-    token = store.add_token(user.id, "laptop")
+    store = Store(Database(f"sqlite:///{folder}/hotplate.db"))
+    user = store.identities.ensure_user("acme", "ada", "ada@example.com")
+    token = store.identities.add_token(user.id, "laptop")
     blobs = BlobStore(f"file://{folder}/blobs")
     runner = web.AppRunner(make_app(store, blobs, FakeController(store), ApiSettings()))
     await runner.setup()

@@ -13,6 +13,7 @@ from aiohttp import ClientError, ClientSession
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs import archive
+from hotplate.platform.store.database import Database
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import (
@@ -44,15 +45,18 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
         server.kill()
         await asyncio.wait(writers)
 
-    store, blobs = Store(f"sqlite:///{tmp_path}/hotplate.db"), BlobStore(f"file://{tmp_path}/blobs")
-    assert store.find_token(token) is not None
-    tenant = store.ensure_user("acme", "ada", "").organization.id
+    store, blobs = (
+        Store(Database(f"sqlite:///{tmp_path}/hotplate.db")),
+        BlobStore(f"file://{tmp_path}/blobs"),
+    )
+    assert store.identities.find_token(token) is not None
+    tenant = store.identities.ensure_user("acme", "ada", "").organization.id
     for name in acknowledged:
-        bento = store.artifact(tenant, Kind.BENTO, name, "v1")
+        bento = store.artifacts.get(tenant, Kind.BENTO, name, "v1")
         assert bento.upload_status == "success"
         packed = b"".join(archive.pack(blobs.get_manifest(bento.files), blobs))
         assert f"name: {name}\n".encode() in packed
-        assert store.find_deployment(tenant, name).latest.bento == bento
+        assert store.deployments.find(tenant, name).latest.bento == bento
     store.close()
 
 

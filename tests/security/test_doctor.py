@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hotplate.platform.store.database import Database
 from hotplate.platform.store.store import Store
 from tests.security.grounds import WITHOUT, Grounds, _launcher
 from tests.support.patience import PATIENCE_S
@@ -107,8 +108,10 @@ async def deployed_by_another(grounds: Grounds) -> tuple[int, Any]:
 
 
 def _token_of_another(data: Path) -> str:
-    store = Store(f"sqlite:///{data}/hotplate.db")
+    store = Store(Database(f"sqlite:///{data}/hotplate.db"))
     try:
-        return store.add_token(store.ensure_user("umbrella", "bob", "bob@localhost").id, "laptop")
+        return store.identities.add_token(
+            store.identities.ensure_user("umbrella", "bob", "bob@localhost").id, "laptop"
+        )
     finally:
         store.close()

@@ -95,7 +95,7 @@ async def _drop_old_uploads(store: Store, unpacking: Unpacking, settings: ApiSet
     while True:
         try:
             before = datetime.now(UTC) - timedelta(seconds=settings.upload_life_s)
-            for upload in await store.run(store.uploads_over, before):
+            for upload in await store.run(store.uploads.stale, before):
                 if not unpacking.busy(upload.artifact.id):
                     await unpacking.drop(upload)
         except (CacheError, StoreFailed, OSError) as error:

@@ -36,7 +36,6 @@ from hotplate.machine import descriptors
 from hotplate.machine.access.bearer import bears
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.free_space import Room
-from hotplate.platform.admin import ADMIN, CALLERS, ORGANIZATION
 from hotplate.platform.api.bentocloud.deployments import public_url
 from hotplate.platform.api.hotplate.overview import PlatformPages
 from hotplate.platform.api.hotplate.standbys import StandbyDesk
@@ -62,7 +61,8 @@ from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import Cpus, PlatformSettings
-from hotplate.platform.store.identities import API, ENDPOINT
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, ORGANIZATION
 from hotplate.platform.store.store import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import Health, disks_of
@@ -95,7 +95,7 @@ async def serve(
     settings: PlatformSettings, standby: StandbySettings, data: DataDir, agent_url: str
 ) -> None:
     """Serve the API and keep the deployments as the store wants them."""
-    store = Store(settings.database_url or data.database_url, _allocator(settings))
+    store = Store(Database(settings.database_url or data.database_url), _allocator(settings))
     reserve_bytes = settings.disk_reserve_bytes
     blobs = BlobStore(settings.blobs_url or data.blobs_url, reserve_bytes)
     await asyncio.to_thread(blobs.drop_unfinished)
@@ -310,13 +310,13 @@ def _allocator(settings: PlatformSettings) -> Callable[[set[int]], int]:
 def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
     """Make the operator's token good, and the one that it replaces no longer. Raises CannotStart
     where it is good for something else."""
-    admin = store.ensure_user(ORGANIZATION, ADMIN, f"{ADMIN}@localhost")
-    current = store.find_token(secret)
-    for token in store.tokens(admin.organization.id):
+    admin = store.identities.ensure_user(ORGANIZATION, ADMIN, f"{ADMIN}@localhost")
+    current = store.identities.find_token(secret)
+    for token in store.identities.tokens(admin.organization.id):
         if token.name == name and (current is None or token.id != current.id):
-            store.revoke_token(admin.organization.id, token.uid)
+            store.identities.revoke_token(admin.organization.id, token.uid)
     try:
-        store.add_token(admin.id, name, secret, (scope,))
+        store.identities.add_token(admin.id, name, secret, (scope,))
     except Conflict as error:
         raise CannotStart(str(error)) from error
 

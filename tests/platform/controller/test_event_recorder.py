@@ -40,21 +40,21 @@ class Decided:
 
     @property
     def records(self) -> list[DecisionRecord]:
-        return self.store.decisions(self.tracked.deployment.id)
+        return self.store.history.decisions(self.tracked.deployment.id)
 
     @property
     def learnt(self) -> Any:
-        return self.store.learnt(self.tracked.memory_key("Echo"))
+        return self.store.learnt.get(self.tracked.memory_key("Echo"))
 
 
 @pytest.fixture
 def decided(store: Store) -> Decided:
-    user = store.ensure_user("acme", "ann", "ann@localhost")
+    user = store.identities.ensure_user("acme", "ann", "ann@localhost")
     organization = user.organization.id
-    store.ensure_repository(organization, Kind.BENTO, "echo")
+    store.artifacts.ensure_repository(organization, Kind.BENTO, "echo")
     draft = ArtifactDraft(version="v1", manifest={})
-    bento = store.create_artifact(organization, Kind.BENTO, "echo", draft)
-    made = store.create_deployment(user, "echo", bento.id, {})
+    bento = store.artifacts.create(organization, Kind.BENTO, "echo", draft)
+    made = store.deployments.create(user, "echo", bento.id, {})
     scaling = Scaling()
     chronicle = Chronicle(store, scaling, ControllerMetrics(CollectorRegistry()))
     return Decided(store, Tracked(made), scaling, chronicle)
@@ -105,7 +105,7 @@ async def test_demand_is_kept_with_each_decision_and_within_a_minute_without(
     decided: Decided,
 ) -> None:
     def kept() -> list[tuple[int, int]]:
-        demands = decided.store.demands(decided.tracked.deployment.id)
+        demands = decided.store.history.demands(decided.tracked.deployment.id)
         return [(one.arrived, one.in_flight) for one in reversed(demands)]
 
     await decided.at(0.0, RouteDemand(in_flight=1))

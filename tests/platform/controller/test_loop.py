@@ -37,8 +37,8 @@ async def test_a_deploy_ends_ready_and_sleeps_without_requests(world: World) -> 
     await world.controller.outcome(made.id, 5)
     await until(lambda: world.status(made) == "scaled-to-zero")
     await until(lambda: not world.engine.found)
-    assert world.store.cold_starts(made.id)
-    assert "RolloutReady" in [event.kind for event in world.store.events(made.id)]
+    assert world.store.history.cold_starts(made.id)
+    assert "RolloutReady" in [event.kind for event in world.store.history.events(made.id)]
 
 
 async def test_a_request_wakes_it_and_the_decision_is_kept_with_its_reason(world: World) -> None:
@@ -46,8 +46,8 @@ async def test_a_request_wakes_it_and_the_decision_is_kept_with_its_reason(world
     await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
     await world.gateway.report(default__echo=RouteDemand(queued=1))
     await until(lambda: len(world.gateway.routed()) == 1)
-    await until(lambda: world.store.decisions(made.id)[0].desired == 1)
-    assert world.store.decisions(made.id)[0].reason
+    await until(lambda: world.store.history.decisions(made.id)[0].desired == 1)
+    assert world.store.history.decisions(made.id)[0].reason
     assert world.controller.live(made.id)["services"][0]["desired"] == 1
 
 
@@ -89,7 +89,7 @@ async def test_a_revision_that_cannot_start_fails_and_the_old_one_serves_on(worl
     await until(lambda: len(world.engine.of(2)) == 1)
     world.engine.become(world.engine.of(2)[0].id, ReplicaState.FAILED, "no such package: nope")
     await world.controller.outcome(made.id, 5)
-    found = world.store.deployment(made.id)
+    found = world.store.deployments.get(made.id)
     assert found is not None
     assert found.status == "failed"
     assert "no such package: nope" in found.reason
@@ -142,7 +142,7 @@ async def test_nobody_waits_for_an_outcome_of_a_controller_that_ends(tmp_path: P
 async def test_terminating_drains_and_refuses_and_an_update_starts_again(world: World) -> None:
     made = world.deploy(least=1)
     await until(lambda: world.status(made) == "running")
-    world.store.terminate_deployment(made.id)
+    world.store.deployments.terminate(made.id)
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "terminated")
     assert not world.engine.found
@@ -164,12 +164,12 @@ async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
     await until(lambda: len(world.gateway.routed()) == 1)
     (name,) = world.gateway.routed()
     await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={name: 1}))
-    world.store.terminate_deployment(made.id)
+    world.store.deployments.terminate(made.id)
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "terminating")
     await until(lambda: world.status(made) == "terminated")
     assert not world.engine.found
-    (cut,) = [event for event in world.store.events(made.id) if event.kind == "DrainCut"]
+    (cut,) = [event for event in world.store.history.events(made.id) if event.kind == "DrainCut"]
     assert cut.message.startswith(f"replica {name}: requests had not ended")
 
 
@@ -181,7 +181,7 @@ async def test_the_page_is_whole_while_a_new_revision_is_read(tmp_path: Path) ->
     loader = Loader(store, RULES)
     known = loader.load(made.id, (), None)
     assert known is not None
-    store.update_deployment(made.id, world.bento("v2"), config(1, 3), labels=None)
+    store.deployments.update(made.id, world.bento("v2"), config(1, 3), labels=None)
     found = loader.load(made.id, (), known)
     assert found is not None
     revisions = [
@@ -212,13 +212,13 @@ async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
     assert old in world.engine.found
     await world.gateway.report(default__echo=stuck)
     await until(lambda: old not in world.engine.found)
-    assert "DrainCut" in [event.kind for event in world.store.events(made.id)]
+    assert "DrainCut" in [event.kind for event in world.store.history.events(made.id)]
 
 
 async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) -> None:
     made = world.deploy(least=1)
     await until(lambda: world.status(made) == "running")
-    world.store.delete_deployment(made.id)
+    world.store.deployments.delete(made.id)
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "gone")
     await until(lambda: world.gateway.route() is None)
@@ -230,7 +230,7 @@ async def test_nothing_is_kept_of_past_revisions_and_deleted_deployments(world: 
     made = world.deploy(least=1)
 
     def replaced() -> bool:
-        found = world.store.deployment(made.id)
+        found = world.store.deployments.get(made.id)
         revisions = {replica.key.revision for replica in world.engine.found.values()}
         return (
             found is not None
@@ -245,14 +245,14 @@ async def test_nothing_is_kept_of_past_revisions_and_deleted_deployments(world: 
     assert {key.revision for key in controller._tracked[made.id].wishes} == {5}
     await until(lambda: {key.revision for key in controller._scaling._deciders} == {5})
     learnt = controller._tracked[made.id].memory_key("Echo")
-    assert world.store.learnt(learnt) is not None
+    assert world.store.learnt.get(learnt) is not None
     assert b"default/echo" in generate_latest(world.registry)
     assert controller.manifests() == frozenset({"f" * 64})
-    world.store.delete_deployment(made.id)
+    world.store.deployments.delete(made.id)
     controller.poke(made.id)
     await until(lambda: world.status(made) == "gone")
     await until(lambda: not controller._tracked and not controller._scaling._deciders)
-    assert world.store.learnt(learnt) is None
+    assert world.store.learnt.get(learnt) is None
     assert controller.manifests() == frozenset()
     assert b"default/echo" not in generate_latest(world.registry)
 
@@ -262,7 +262,7 @@ async def test_a_name_can_be_used_again_while_the_deleted_one_still_drains(world
     await until(lambda: world.status(first) == "running" and world.gateway.routed())
     old = world.gateway.routed()[0]
     await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={old: 1}))
-    world.store.delete_deployment(first.id)
+    world.store.deployments.delete(first.id)
     world.controller.poke(first.id)
     second = world.deploy(least=1, version="v2")
     await until(lambda: world.status(second) == "running")
@@ -279,7 +279,7 @@ async def test_crashes_are_told(world: World) -> None:
     name = next(iter(world.engine.found))
     world.engine.become(name, ReplicaState.BACKOFF, "killed by signal 9", restarts=1)
     await until(lambda: world.status(made) == "unhealthy")
-    kinds = {event.kind: event.message for event in world.store.events(made.id)}
+    kinds = {event.kind: event.message for event in world.store.history.events(made.id)}
     assert "killed by signal 9" in kinds["ReplicaCrashed"]
 
 
@@ -293,7 +293,9 @@ async def test_who_is_out_and_what_was_refused_is_shown_and_told(world: World) -
         return found
 
     def told(kind: str) -> list[str]:
-        return [event.message for event in world.store.events(made.id) if event.kind == kind]
+        return [
+            event.message for event in world.store.history.events(made.id) if event.kind == kind
+        ]
 
     out = RouteDemand(out={name: "it takes no connection"})
     await world.gateway.report(default__echo=out)
@@ -340,7 +342,11 @@ async def test_a_deployment_whose_port_another_program_has_is_unhealthy_until_it
     assert world.controller.live(made.id)["services"][0]["unserved"] == taken
     await world.gateway.report(default__echo=RouteDemand())
     await until(lambda: world.status(made) == "running")
-    told = [(e.kind, e.message) for e in world.store.events(made.id) if e.kind.startswith("Route")]
+    told = [
+        (e.kind, e.message)
+        for e in world.store.history.events(made.id)
+        if e.kind.startswith("Route")
+    ]
     assert sorted(told) == [
         ("RouteServed", "default/echo can be called again"),
         ("RouteUnserved", f"default/echo cannot be called: {taken}"),
@@ -372,7 +378,7 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
     world = World(store, FakeEngine())
     world.deploy(least=1)
     damaged = world.bento("v2", {**MANIFEST, "services": [3]})
-    store.create_deployment(world.user, "damaged", damaged, config(1, 1))
+    store.deployments.create(world.user, "damaged", damaged, config(1, 1))
     survivors = FakeEngine()
     damaged_key = WorkloadKey("default", "damaged", 1, "Echo")
     await survivors.scale(Workload(damaged_key, "echo", "v2", ""), 1)
@@ -386,7 +392,7 @@ async def test_one_deployment_that_cannot_be_read_does_not_keep_the_others_from_
 
 async def test_a_log_is_asked_for_by_its_own_deployment(world: World) -> None:
     echo = world.deploy(least=1)
-    other = world.store.create_deployment(world.user, "other", world.bento("v2"), config(1, 1))
+    other = world.store.deployments.create(world.user, "other", world.bento("v2"), config(1, 1))
     world.controller.poke(other.id)
     await until(lambda: world.status(echo) == world.status(other) == "running")
     (theirs,) = [r.id for r in world.engine.replicas() if r.key.deployment == "other"]
@@ -404,17 +410,19 @@ async def test_a_schedule_keeps_replicas_and_the_decision_says_so(world: World) 
         {"key": "hotplate/time-zone", "value": "Europe/Berlin"},
     ]
     latest = made.latest
-    world.store.update_deployment(made.id, latest.bento.id, latest.config, labels)
+    world.store.deployments.update(made.id, latest.bento.id, latest.config, labels)
     world.controller.poke(made.id)
     await until(lambda: len(world.engine.found) == 2)
     said = "no demand for more, the schedule '* * * * *=2' says 2"
-    await until(lambda: said in world.store.decisions(made.id)[0].reason)
+    await until(lambda: said in world.store.history.decisions(made.id)[0].reason)
 
 
 async def test_at_a_price_of_nothing_no_idle_replica_is_kept(world: World) -> None:
     ours = {"services": {"Echo": {"scaling": {"min_replicas": 0}}}}
     labels = [{"key": "hotplate/price", "value": "0"}]
-    made = world.store.create_deployment(world.user, "echo", world.bento("v1"), ours, labels)
+    made = world.store.deployments.create(world.user, "echo", world.bento("v1"), ours, labels)
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "scaled-to-zero")  # in one second; at 600 in 91
-    assert world.store.decisions(made.id)[0].reason.endswith("kept for 1 s (priced keep-alive)")
+    assert world.store.history.decisions(made.id)[0].reason.endswith(
+        "kept for 1 s (priced keep-alive)"
+    )

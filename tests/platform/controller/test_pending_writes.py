@@ -25,10 +25,10 @@ async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_roo
     disk: Path,
 ) -> None:
     store = QuickStore(disk / "hotplate.db")
-    user = store.ensure_user("acme", "ann", "ann@localhost")
+    user = store.identities.ensure_user("acme", "ann", "ann@localhost")
 
     def add(name: str) -> None:
-        store.ensure_repository(user.organization.id, Kind.BENTO, name, LONG)
+        store.artifacts.ensure_repository(user.organization.id, Kind.BENTO, name, LONG)
 
     backlog = Backlog(store)
     filler = fill(disk)
@@ -42,7 +42,9 @@ async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_roo
     await backlog.write(add, "last")
     assert not backlog._waiting
     for name in (*names, "last"):
-        assert store.repository(user.organization.id, Kind.BENTO, name).description == LONG
+        assert (
+            store.artifacts.repository(user.organization.id, Kind.BENTO, name).description == LONG
+        )
     store.close()
 
 

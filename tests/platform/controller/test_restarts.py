@@ -37,22 +37,22 @@ async def test_a_restarted_controller_knows_what_was_learnt_and_scales_nothing_d
     async with running(first):
         scaling = {"min_replicas": 0, "max_replicas": 9}
         services = {"services": {"Echo": {"scaling": scaling}}}
-        made = store.create_deployment(first.user, "echo", first.bento("v1"), services)
+        made = store.deployments.create(first.user, "echo", first.bento("v1"), services)
         first.controller.poke(made.id)
         await until(lambda: first.status(made) == "running")
         await first.gateway.report(default__echo=RouteDemand(queued=3, service_s=30))
         await until(lambda: len(engine.found) == 3)
         name = f"decider/{made.uid}/Echo"
-        await until(lambda: (store.learnt(name) or {}).get("service_s") == 30)
-    learnt = store.learnt(name)
+        await until(lambda: (store.learnt.get(name) or {}).get("service_s") == 30)
+    learnt = store.learnt.get(name)
     assert learnt["cold_starts_s"], "the roll-out was one"
-    store.put_learnt(name, learnt | {"cold_starts_s": [4.0]})
+    store.learnt.put(name, learnt | {"cold_starts_s": [4.0]})
     second = World(store, engine)
     async with running(second):
-        await until(lambda: "no report" not in store.decisions(made.id)[0].reason)
-        decision = store.decisions(made.id)[0]
+        await until(lambda: "no report" not in store.history.decisions(made.id)[0].reason)
+        decision = store.history.decisions(made.id)[0]
         assert (decision.desired, decision.demand, len(engine.found)) == (3, 0, 3)
         await second.gateway.report(default__echo=RouteDemand(in_flight=3, queued=9))
-        await until(lambda: "1.25 x the 4 s" in store.decisions(made.id)[0].reason)
-        assert store.learnt(name)["service_s"] == 30
+        await until(lambda: "1.25 x the 4 s" in store.history.decisions(made.id)[0].reason)
+        assert store.learnt.get(name)["service_s"] == 30
     store.close()

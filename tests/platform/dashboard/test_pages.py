@@ -174,7 +174,7 @@ async def test_a_second_organization_ends_what_needs_no_token(cloud: Cloud, stor
 
 async def test_a_wrong_token_is_refused_also_at_this_machine(cloud: Cloud, store: Store) -> None:
     assert (await look(cloud, X_YATAI_API_TOKEN="wrong")).status == 401
-    weak = store.add_token(cloud.user.id, "weak", scopes=("read_cluster",))
+    weak = store.identities.add_token(cloud.user.id, "weak", scopes=("read_cluster",))
     assert (await look(cloud, X_YATAI_API_TOKEN=weak)).status == 403
 
 
@@ -186,8 +186,8 @@ async def test_the_command_that_it_tells_is_harmless_whatever_the_link_was(cloud
 async def test_a_page_of_what_is_on_its_way_is_asked_for_again(
     store: Store, blobs: BlobStore, controller: FakeController, cloud: Cloud
 ) -> None:
-    deployment = store.find_deployment(cloud.user.organization.id, "echo")
-    store.set_status(deployment.id, "deploying", "it waits: for 2 GPUs")
+    deployment = store.deployments.find(cloud.user.organization.id, "echo")
+    store.deployments.set_status(deployment.id, "deploying", "it waits: for 2 GPUs")
     page = await look(cloud)
     assert page.headers["Refresh"] == "5"
     assert "it waits: for 2 GPUs" in page.text

@@ -13,13 +13,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 
 from hotplate.platform.errors import StoreFailed
-from hotplate.platform.store.database import MIGRATIONS, head
+from hotplate.platform.store.database import MIGRATIONS, Database, head
 from hotplate.platform.store.store import Store
 from hotplate.platform.store.tables import Table
 
 
 def test_the_migrations_lead_to_the_tables_that_the_code_uses(database_url: str) -> None:
-    Store(database_url).close()
+    Store(Database(database_url)).close()
     engine = create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -29,13 +29,13 @@ def test_the_migrations_lead_to_the_tables_that_the_code_uses(database_url: str)
 
 def test_a_schema_that_is_up_to_date_is_seen_without_alembic(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/hotplate.db"
-    Store(url).close()
+    Store(Database(url)).close()
     assert head() == ScriptDirectory(str(MIGRATIONS)).get_current_head()
     program = f"""
 import sys
-from hotplate.platform.store.database import MIGRATIONS, head
+from hotplate.platform.store.database import MIGRATIONS, Database, head
 from hotplate.platform.store.store import Store
-Store({url!r}).close()
+Store(Database({url!r})).close()
 assert "alembic" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -43,31 +43,31 @@ assert "alembic" not in sys.modules
 
 def test_a_schema_of_a_later_version_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/hotplate.db"
-    Store(url).close()
+    Store(Database(url)).close()
     with closing(sqlite3.connect(tmp_path / "hotplate.db")) as another:
         another.execute("UPDATE alembic_version SET version_num = '9999'")
         another.commit()
     with pytest.raises(StoreFailed, match=r"cannot be opened \(.*'9999'"):
-        Store(url)
+        Store(Database(url))
 
 
 def test_a_second_start_finds_the_schema_and_the_data(database_url: str) -> None:
-    first = Store(database_url)
-    user = first.ensure_user("acme", "ada", "ada@example.com")
+    first = Store(Database(database_url))
+    user = first.identities.ensure_user("acme", "ada", "ada@example.com")
     first.close()
-    second = Store(database_url)
-    assert second.ensure_user("acme", "ada", "ada@example.com") == user
+    second = Store(Database(database_url))
+    assert second.identities.ensure_user("acme", "ada", "ada@example.com") == user
     second.close()
 
 
 def test_sqlite_runs_with_the_settings_that_keep_acknowledged_writes(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path}/hotplate.db")
-    with store._session() as session:
+    database = Database(f"sqlite:///{tmp_path}/hotplate.db")
+    with database.session() as session:
         found = {
             name: session.scalar(text(f"PRAGMA {name}"))
             for name in ("journal_mode", "synchronous", "foreign_keys")
         }
-    store.close()
+    database.close()
     assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
@@ -91,12 +91,12 @@ def test_a_database_that_does_not_take_a_write_says_why_and_takes_it_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotplate.platform.store.database.BUSY_TIMEOUT_MS", 10)
-    store = Store(f"sqlite:///{tmp_path}/hotplate.db")
+    store = Store(Database(f"sqlite:///{tmp_path}/hotplate.db"))
     with closing(sqlite3.connect(tmp_path / "hotplate.db")) as another:
         another.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreFailed, match=r"\(database is locked\); nothing was changed"):
-            store.ensure_user("acme", "ada", "ada@example.com")
-    assert store.ensure_user("acme", "ada", "ada@example.com").name == "ada"
+            store.identities.ensure_user("acme", "ada", "ada@example.com")
+    assert store.identities.ensure_user("acme", "ada", "ada@example.com").name == "ada"
     store.close()
 
 
@@ -114,6 +114,6 @@ def test_a_database_that_cannot_be_opened_says_which_and_why(
 ) -> None:
     (tmp_path / "damaged.db").write_bytes(b"not a database" * 100)
     with pytest.raises(StoreFailed, match="cannot be opened") as failure:
-        Store(url.format(folder=tmp_path))
+        Database(url.format(folder=tmp_path))
     assert why in str(failure.value)
     assert "secret" not in str(failure.value)

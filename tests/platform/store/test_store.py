@@ -6,6 +6,7 @@ import pytest
 
 from hotplate.platform.errors import Conflict, NotFound, PortsExhausted
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.database import Database
 from hotplate.platform.store.records import (
     ColdStart,
     Content,
@@ -25,7 +26,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 @pytest.fixture
 def user(store: Store) -> User:
-    return store.ensure_user("acme", "ada", "ada@example.com")
+    return store.identities.ensure_user("acme", "ada", "ada@example.com")
 
 
 @pytest.fixture
@@ -35,9 +36,9 @@ def deployment(store: Store, user: User) -> Deployment:
 
 def make(store: Store, user: User, name: str) -> Deployment:
     tenant = user.organization.id
-    store.ensure_repository(tenant, Kind.BENTO, "echo")
-    bento = store.create_artifact(tenant, Kind.BENTO, "echo", ArtifactDraft("v1"))
-    return store.create_deployment(user, name, bento.id, {"services": {}})
+    store.artifacts.ensure_repository(tenant, Kind.BENTO, "echo")
+    bento = store.artifacts.create(tenant, Kind.BENTO, "echo", ArtifactDraft("v1"))
+    return store.deployments.create(user, name, bento.id, {"services": {}})
 
 
 def decision(number: int) -> DecisionRecord:
@@ -47,60 +48,60 @@ def decision(number: int) -> DecisionRecord:
 def test_of_decisions_and_events_the_last_thousand_are_kept(
     store: Store, deployment: Deployment
 ) -> None:
-    store.add_decisions(deployment.id, [decision(number) for number in range(1005)])
-    kept = store.decisions(deployment.id, limit=2000)
+    store.history.add_decisions(deployment.id, [decision(number) for number in range(1005)])
+    kept = store.history.decisions(deployment.id, limit=2000)
     assert (len(kept), kept[0], kept[-1]) == (1000, decision(1004), decision(5))
-    assert store.decisions(deployment.id, limit=2) == kept[:2]
-    assert store.decisions(deployment.id, until=AT - timedelta(seconds=1)) == []
-    assert store.decisions(deployment.id, limit=1, until=AT) == kept[:1]
+    assert store.history.decisions(deployment.id, limit=2) == kept[:2]
+    assert store.history.decisions(deployment.id, until=AT - timedelta(seconds=1)) == []
+    assert store.history.decisions(deployment.id, limit=1, until=AT) == kept[:1]
 
 
 def test_of_cold_starts_the_last_hundred_are_kept_one_per_replica(
     store: Store, deployment: Deployment
 ) -> None:
     for number in range(102):
-        store.put_cold_start(deployment.id, ColdStart(f"r{number}", 1, "Echo", AT, None))
+        store.history.put_cold_start(deployment.id, ColdStart(f"r{number}", 1, "Echo", AT, None))
     ready = ColdStart("r101", 1, "Echo", AT, AT, ({"name": "init", "start": 1.0, "end": 2.0},))
-    store.put_cold_start(deployment.id, ready)
-    kept = store.cold_starts(deployment.id)
+    store.history.put_cold_start(deployment.id, ready)
+    kept = store.history.cold_starts(deployment.id)
     assert (len(kept), kept[0], kept[-1].replica) == (100, ready, "r2")
 
 
 def test_what_is_written_of_a_deployment_that_is_gone_is_dropped(
     store: Store, deployment: Deployment
 ) -> None:
-    store.forget_deployment(deployment.id)
-    store.add_event(deployment.id, "ScaledUp", "too late")
-    store.add_decisions(deployment.id, [decision(1)])
-    store.put_cold_start(deployment.id, ColdStart("r1", 1, "Echo", AT, None))
-    store.set_status(deployment.id, "running", "")
-    assert store.events(deployment.id) == []
-    assert store.deployment(deployment.id) is None
+    store.deployments.forget(deployment.id)
+    store.history.add_event(deployment.id, "ScaledUp", "too late")
+    store.history.add_decisions(deployment.id, [decision(1)])
+    store.history.put_cold_start(deployment.id, ColdStart("r1", 1, "Echo", AT, None))
+    store.deployments.set_status(deployment.id, "running", "")
+    assert store.history.events(deployment.id) == []
+    assert store.deployments.get(deployment.id) is None
 
 
 def test_what_was_learnt_is_replaced_by_key(store: Store) -> None:
-    assert store.learnt("policy") is None
-    store.put_learnt("policy", {"level": 1})
-    store.put_learnt("policy", {"level": 2})
-    assert store.learnt("policy") == {"level": 2}
+    assert store.learnt.get("policy") is None
+    store.learnt.put("policy", {"level": 1})
+    store.learnt.put("policy", {"level": 2})
+    assert store.learnt.get("policy") == {"level": 2}
 
 
 def test_a_deleted_deployment_keeps_its_port_until_it_is_torn_down(
     store: Store, user: User, deployment: Deployment
 ) -> None:
-    store.delete_deployment(deployment.id)
+    store.deployments.delete(deployment.id)
     again = make(store, user, "echo")
     assert (deployment.port, again.port) == (7100, 7101)
-    assert [item.wanted for item in store.wanted_deployments()] == [
+    assert [item.wanted for item in store.deployments.all()] == [
         Wanted.DELETED,
         Wanted.RUNNING,
     ]
-    store.forget_deployment(deployment.id)
+    store.deployments.forget(deployment.id)
     assert make(store, user, "third").port == 7100
 
 
 def test_ids_are_never_given_out_twice(store: Store, user: User, deployment: Deployment) -> None:
-    store.forget_deployment(deployment.id)
+    store.deployments.forget(deployment.id)
     assert make(store, user, "echo").id > deployment.id
 
 
@@ -108,129 +109,139 @@ def test_services_get_ports_beside_all_that_are_taken_and_keep_them(
     store: Store, user: User, deployment: Deployment
 ) -> None:
     revision = deployment.latest.id
-    assert store.allocate_ports(revision, ["A", "B"]) == {"A": 7101, "B": 7102}
-    assert store.allocate_ports(revision, ["B", "C"]) == {"A": 7101, "B": 7102, "C": 7103}
+    assert store.deployments.allocate_ports(revision, ["A", "B"]) == {"A": 7101, "B": 7102}
+    assert store.deployments.allocate_ports(revision, ["B", "C"]) == {
+        "A": 7101,
+        "B": 7102,
+        "C": 7103,
+    }
     assert make(store, user, "other").port == 7104
 
 
 def test_revisions_that_nothing_is_left_of_give_their_ports_back(
     store: Store, user: User, deployment: Deployment
 ) -> None:
-    store.allocate_ports(deployment.latest.id, ["A", "B"])
-    store.release_ports(deployment.id, {deployment.latest.number})
+    store.deployments.allocate_ports(deployment.latest.id, ["A", "B"])
+    store.deployments.release_ports(deployment.id, {deployment.latest.number})
     assert make(store, user, "other").port == 7103
-    store.release_ports(deployment.id, set())
+    store.deployments.release_ports(deployment.id, set())
     assert make(store, user, "third").port == 7101
 
 
 def test_what_was_learnt_goes_by_the_beginning_of_its_key(store: Store) -> None:
     for key in ("decider/a_/x", "decider/a_/y", "decider/ab/x"):
-        store.put_learnt(key, key)
-    store.forget_learnt("decider/a_/")
-    kept = [store.learnt(key) for key in ("decider/a_/x", "decider/a_/y", "decider/ab/x")]
+        store.learnt.put(key, key)
+    store.learnt.forget("decider/a_/")
+    kept = [store.learnt.get(key) for key in ("decider/a_/x", "decider/a_/y", "decider/ab/x")]
     assert kept == [None, None, "decider/ab/x"]
 
 
-def test_ports_that_are_used_up_are_said_so(store: Store, user: User) -> None:
+def test_ports_that_are_used_up_are_said_so(database_url: str) -> None:
     def none_left(taken: set[int]) -> int:
         raise PortsExhausted("ports 1-1: all 1 are taken; delete a deployment")
 
-    store._allocate_port = none_left
+    store = Store(Database(database_url), none_left)
+    user = store.identities.ensure_user("acme", "ada", "ada@example.com")
     with pytest.raises(PortsExhausted):
         make(store, user, "echo")
-    assert store.deployments(user.organization.id) == []
+    assert store.deployments.of_organization(user.organization.id) == []
+    store.close()
 
 
 def test_the_serving_revision_stays_until_another_serves(
     store: Store, deployment: Deployment
 ) -> None:
-    store.conclude_rollout(deployment.latest.id, Outcome.READY, "it answers", "revision 1")
+    store.deployments.conclude_rollout(
+        deployment.latest.id, Outcome.READY, "it answers", "revision 1"
+    )
     bento = deployment.latest.bento.id
-    changed, begins = store.update_deployment(deployment.id, bento, {"services": {"A": {}}}, None)
+    changed, begins = store.deployments.update(deployment.id, bento, {"services": {"A": {}}}, None)
     assert begins
     assert changed.serving is not None
     assert (changed.serving.number, changed.latest.number) == (1, 2)
-    store.conclude_rollout(
+    store.deployments.conclude_rollout(
         changed.latest.id, Outcome.FAILED, "no such package", "it failed", ["last line"]
     )
-    found = store.deployment(deployment.id)
+    found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving is not None
     assert (found.serving.number, found.latest.outcome) == (1, Outcome.FAILED)
-    store.conclude_rollout(changed.latest.id, Outcome.READY, "it answers", "revision 1")
-    found = store.deployment(deployment.id)
+    store.deployments.conclude_rollout(changed.latest.id, Outcome.READY, "it answers", "revision 1")
+    found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving == found.latest
-    store.stop_serving(deployment.id)
-    found = store.deployment(deployment.id)
+    store.deployments.stop_serving(deployment.id)
+    found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving is None
 
 
 def test_a_secret_that_somebody_else_has_is_refused(store: Store, user: User) -> None:
-    other = store.ensure_user("rival", "eve", "eve@example.com")
-    store.add_token(user.id, "laptop", "the-secret")
-    assert store.add_token(user.id, "laptop", "the-secret") == "the-secret"
+    other = store.identities.ensure_user("rival", "eve", "eve@example.com")
+    store.identities.add_token(user.id, "laptop", "the-secret")
+    assert store.identities.add_token(user.id, "laptop", "the-secret") == "the-secret"
     with pytest.raises(Conflict):
-        store.add_token(other.id, "laptop", "the-secret")
-    (token,) = store.tokens(user.organization.id)
+        store.identities.add_token(other.id, "laptop", "the-secret")
+    (token,) = store.identities.tokens(user.organization.id)
     with pytest.raises(NotFound):
-        store.revoke_token(other.organization.id, token.uid)
-    store.revoke_token(user.organization.id, token.uid)
-    assert store.find_token("the-secret") is None
+        store.identities.revoke_token(other.organization.id, token.uid)
+    store.identities.revoke_token(user.organization.id, token.uid)
+    assert store.identities.find_token("the-secret") is None
 
 
 def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
-    store = Store(database_url)
-    deployment = make(store, store.ensure_user("acme", "ada", "ada@example.com"), "echo")
+    store = Store(Database(database_url))
+    deployment = make(store, store.identities.ensure_user("acme", "ada", "ada@example.com"), "echo")
     content, turn = Content(b"POST /toil\r\n", b"\x00\xff", 5 << 30, 1), Turn("beta", 6)
     for name in ("one", "two"):
-        store.add_task(name, "acme/echo", "/toil", content, turn)
-    assert store.task_input("one") == ("/toil", content, turn)
+        store.tasks.add(name, "acme/echo", "/toil", content, turn)
+    assert store.tasks.input_of("one") == ("/toil", content, turn)
 
     def gone(gateway: str) -> bool:
         return False
 
-    store.change_task("one", Start("g1"), gone)
+    store.tasks.change("one", Start("g1"), gone)
     with pytest.raises(Conflict):
-        store.change_task("one", Start("g2"), gone)
-    offered = [(task.id, task.gateway, task.turn) for task in store.open_tasks()]
+        store.tasks.change("one", Start("g2"), gone)
+    offered = [(task.id, task.gateway, task.turn) for task in store.tasks.unfinished()]
     assert offered == [("one", "g1", turn), ("two", "", turn)]
-    ended = store.change_task("one", End("g1", 200), gone, answer=content, note="it is told")
+    ended = store.tasks.change("one", End("g1", 200), gone, answer=content, note="it is told")
     assert ended.completed_at is not None
-    assert store.task_answer("one") == content
-    assert store.task_counts(deployment.id) == {"completed": 1, "pending": 1}
-    assert store.old_tasks(ended.completed_at + timedelta(seconds=1), 10) == ["one"]
-    store.forget_deployment(deployment.id)
-    assert sorted(store.old_tasks(AT, 10)) == ["one", "two"], "nobody's"
-    store.forget_tasks(["one", "two"])
-    assert store.old_tasks(AT, 10) == []
+    assert store.tasks.answer_of("one") == content
+    assert store.tasks.counts(deployment.id) == {"completed": 1, "pending": 1}
+    assert store.tasks.old(ended.completed_at + timedelta(seconds=1), 10) == ["one"]
+    store.deployments.forget(deployment.id)
+    assert sorted(store.tasks.old(AT, 10)) == ["one", "two"], "nobody's"
+    store.tasks.forget(["one", "two"])
+    assert store.tasks.old(AT, 10) == []
     store.close()
 
 
 def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
-    store = Store(database_url)
-    user = store.ensure_user("acme", "ada", "ada@example.com")
-    secrets = [store.add_token(user.id, f"laptop {number}") for number in range(20)]
+    store = Store(Database(database_url))
+    user = store.identities.ensure_user("acme", "ada", "ada@example.com")
+    secrets = [store.identities.add_token(user.id, f"laptop {number}") for number in range(20)]
     assert all(secret.isalnum() for secret in secrets), "a hyphen before one would make it a flag"
-    token = store.find_token(store.add_token(user.id, "laptop"))
+    token = store.identities.find_token(store.identities.add_token(user.id, "laptop"))
     assert token is not None
     assert token.user == user
-    assert store.key("transfers") == store.key("transfers")
+    assert store.identities.key("transfers") == store.identities.key("transfers")
     deployment = make(store, user, "echo")
     with pytest.raises(Conflict):
         make(store, user, "echo")
-    store.update_deployment(deployment.id, deployment.latest.bento.id, {"a": [1, None]}, None)
-    store.conclude_rollout(deployment.latest.id, Outcome.READY, "it answers", "revision 1")
-    store.add_decisions(deployment.id, [decision(number) for number in range(3)])
-    store.put_learnt("policy", {"level": 1})
-    store.finish_upload(deployment.latest.bento.id, "digest", 5 << 30)
-    found = store.find_deployment(user.organization.id, "echo")
+    store.deployments.update(deployment.id, deployment.latest.bento.id, {"a": [1, None]}, None)
+    store.deployments.conclude_rollout(
+        deployment.latest.id, Outcome.READY, "it answers", "revision 1"
+    )
+    store.history.add_decisions(deployment.id, [decision(number) for number in range(3)])
+    store.learnt.put("policy", {"level": 1})
+    store.uploads.finish(deployment.latest.bento.id, "digest", 5 << 30)
+    found = store.deployments.find(user.organization.id, "echo")
     assert found.latest.config == {"a": [1, None]}
     assert found.latest.bento.size_bytes == 5 << 30
     assert found.created_at == deployment.created_at
-    store.delete_deployment(deployment.id)
+    store.deployments.delete(deployment.id)
     assert make(store, user, "echo").port == 7101
-    store.forget_deployment(deployment.id)
-    assert store.decisions(deployment.id) == []
+    store.deployments.forget(deployment.id)
+    assert store.history.decisions(deployment.id) == []
     store.close()

@@ -47,11 +47,13 @@ class Place:
 
     def begin(self, content: bytes) -> Artifact:
         """An upload of a model; its unpacking has begun."""
-        organization = self.store.ensure_user("acme", "ada", "ada@example.com").organization.id
-        self.store.ensure_repository(organization, Kind.MODEL, "words")
+        organization = self.store.identities.ensure_user(
+            "acme", "ada", "ada@example.com"
+        ).organization.id
+        self.store.artifacts.ensure_repository(organization, Kind.MODEL, "words")
         draft = ArtifactDraft(version="1")
-        made = self.store.create_artifact(organization, Kind.MODEL, "words", draft)
-        upload = self.store.open_upload(made.id)
+        made = self.store.artifacts.create(organization, Kind.MODEL, "words", draft)
+        upload = self.store.uploads.open(made.id)
         with self.blobs.part_writer(upload.id, 1) as part:
             part.write(tar_of({"model.yaml": b"{name: words, version: '1'}", "data": content}))
             part.commit()

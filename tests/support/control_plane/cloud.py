@@ -56,8 +56,8 @@ class Cloud:
     def __init__(self, server: BaseTestServer, store: Store, organization: str = "acme") -> None:
         self.server = server
         self.store = store
-        self.user = store.ensure_user(organization, "ada", "ada@example.com")
-        self.token = store.add_token(self.user.id, "laptop")
+        self.user = store.identities.ensure_user(organization, "ada", "ada@example.com")
+        self.token = store.identities.add_token(self.user.id, "laptop")
 
     async def __aenter__(self) -> Self:
         self.http = ClientSession(

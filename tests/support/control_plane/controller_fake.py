@@ -52,7 +52,7 @@ class FakeController:
         self.unwritten: list[DemandRecord] = []
 
     async def admit(self, organization: str) -> None:
-        served = await self._store.run(self._store.served_organizations)
+        served = await self._store.run(self._store.deployments.served_organizations)
         if why := self.company.refusal(organization, served):
             raise Alone(why)
 
@@ -82,7 +82,7 @@ class FakeController:
     def rollout(self, deployment_id: int) -> Rollout:
         if self.under_way is not None:
             return self.under_way
-        deployment = self._store.deployment(deployment_id)
+        deployment = self._store.deployments.get(deployment_id)
         if deployment is None:
             return UNSEEN
         if self._tasks:
@@ -133,23 +133,25 @@ class FakeController:
             await asyncio.wait(self._tasks)
 
     def _reconcile(self, deployment_id: int) -> None:
-        deployment = self._store.deployment(deployment_id)
+        deployment = self._store.deployments.get(deployment_id)
         if deployment is None:
             return
         match deployment.wanted:
             case Wanted.DELETED:
-                self._store.forget_deployment(deployment_id)
+                self._store.deployments.forget(deployment_id)
             case Wanted.TERMINATED:
-                self._store.set_status(deployment_id, "terminated", "it was terminated")
+                self._store.deployments.set_status(deployment_id, "terminated", "it was terminated")
             case Wanted.RUNNING if self.under_way is not None:
-                self._store.set_status(deployment_id, "deploying", self.under_way.reason)
+                self._store.deployments.set_status(
+                    deployment_id, "deploying", self.under_way.reason
+                )
             case Wanted.RUNNING if self.failure:
                 latest = deployment.latest.id
-                self._store.conclude_rollout(
+                self._store.deployments.conclude_rollout(
                     latest, Outcome.FAILED, self.failure, self.failure, ["last line"]
                 )
-                self._store.set_status(deployment_id, "failed", self.failure)
+                self._store.deployments.set_status(deployment_id, "failed", self.failure)
             case Wanted.RUNNING:
                 latest = deployment.latest.id
-                self._store.conclude_rollout(latest, Outcome.READY, "", "revision 1")
-                self._store.set_status(deployment_id, "running", "")
+                self._store.deployments.conclude_rollout(latest, Outcome.READY, "", "revision 1")
+                self._store.deployments.set_status(deployment_id, "running", "")

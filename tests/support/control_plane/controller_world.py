@@ -80,7 +80,7 @@ class World:
         self.store = store
         self.engine = engine
         self.gateway = StandInGateway()
-        self.user = store.ensure_user("default", "ann", "ann@localhost")
+        self.user = store.identities.ensure_user("default", "ann", "ann@localhost")
         self.registry = CollectorRegistry()
         metrics = ControllerMetrics(self.registry)
         self.controller = Controller(
@@ -89,10 +89,10 @@ class World:
 
     def bento(self, version: str, manifest: dict[str, Any] = MANIFEST) -> int:
         organization = self.user.organization.id
-        self.store.ensure_repository(organization, Kind.BENTO, "echo")
+        self.store.artifacts.ensure_repository(organization, Kind.BENTO, "echo")
         draft = ArtifactDraft(version=version, manifest=manifest)
-        made = self.store.create_artifact(organization, Kind.BENTO, "echo", draft)
-        return self.store.finish_upload(made.id, "f" * 64, 1).id
+        made = self.store.artifacts.create(organization, Kind.BENTO, "echo", draft)
+        return self.store.uploads.finish(made.id, "f" * 64, 1).id
 
     def deploy(
         self,
@@ -101,18 +101,18 @@ class World:
         version: str = "v1",
         manifest: dict[str, Any] = MANIFEST,
     ) -> Deployment:
-        made = self.store.create_deployment(
+        made = self.store.deployments.create(
             self.user, "echo", self.bento(version, manifest), config(least, most)
         )
         self.controller.poke(made.id)
         return made
 
     def status(self, deployment: Deployment) -> str:
-        found = self.store.deployment(deployment.id)
+        found = self.store.deployments.get(deployment.id)
         return found.status if found else "gone"
 
     def update(self, deployment: Deployment, version: str, least: int = 1) -> Deployment:
-        after, _ = self.store.update_deployment(
+        after, _ = self.store.deployments.update(
             deployment.id, self.bento(version), config(least, 3), labels=None
         )
         self.controller.poke(deployment.id)

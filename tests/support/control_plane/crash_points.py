@@ -30,10 +30,17 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.records import Kind
+from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST, Cloud, Refused, put, tar_of, versions
 from tests.support.control_plane.controller_world import RULES, StandInGateway, config
-from tests.support.control_plane.crashes import Dead, Life, MortalBlobs, MortalEngine, MortalStore
+from tests.support.control_plane.crashes import (
+    Dead,
+    Life,
+    MortalBlobs,
+    MortalDatabase,
+    MortalEngine,
+)
 from tests.support.patience import PATIENCE_S
 
 ONE_SLOT = {"traffic": {"concurrency": 1}}
@@ -76,7 +83,7 @@ class Engine(MortalEngine):
 class Plane:
     """One life of the control plane."""
 
-    store: MortalStore
+    store: Store
     blobs: MortalBlobs
     engine: Engine
     gateway: Gateway
@@ -120,7 +127,7 @@ class Plane:
         ):
             return False
         tenant = self.cloud.user.organization.id
-        rows = await self.store.run(self.store.deployments, tenant)
+        rows = await self.store.run(self.store.deployments.of_organization, tenant)
         serving = [d.serving for d in rows if d.status == status and d.serving]
         return [revision.bento.version for revision in serving] == [bento] and {
             r.key.revision for r in found
@@ -130,7 +137,7 @@ class Plane:
         """Whether the version is there, with what was sent."""
         tenant = self.cloud.user.organization.id
         try:
-            found = await self.store.run(self.store.artifact, tenant, kind, name, version)
+            found = await self.store.run(self.store.artifacts.get, tenant, kind, name, version)
         except NotFound:
             return False
         if found.upload_status != "success":
@@ -183,14 +190,14 @@ class Installation:
         Its tasks are dropped where they are: when it is dead they can write nothing more.
         """
         with suppress(Dead):
-            store = MortalStore(self.folder / "hotplate.db", life)
+            store = Store(MortalDatabase(self.folder / "hotplate.db", life))
             try:
                 return await self._live(life, store, work)
             finally:
                 store.close()
         return False
 
-    async def _live(self, life: Life, store: MortalStore, work: Work) -> bool:
+    async def _live(self, life: Life, store: Store, work: Work) -> bool:
         blobs = MortalBlobs(f"file://{self.folder}/blobs", life)
         engine = self.engine = Engine(life, self.engine)
         metrics = ControllerMetrics(CollectorRegistry())

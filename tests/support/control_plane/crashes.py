@@ -20,7 +20,7 @@ from hotplate.cache.store.parts import Parts
 from hotplate.cache.store.storage import Folder
 from hotplate.deploy.workload import Workload
 from tests.support.control_plane.fake_engine import FakeEngine
-from tests.support.control_plane.quick_store import QuickStore
+from tests.support.control_plane.quick_store import QuickDatabase
 
 
 class Dead(BaseException):
@@ -54,7 +54,7 @@ class Life:
         self.needed()
 
 
-class MortalStore(QuickStore):
+class MortalDatabase(QuickDatabase):
     """Dies after a transaction that wrote something."""
 
     def __init__(self, file: Path, life: Life) -> None:
@@ -62,9 +62,9 @@ class MortalStore(QuickStore):
         self._life = life
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def session(self) -> Iterator[Session]:
         self._life.needed()
-        with super()._session() as session:
+        with super().session() as session:
             connection = session.connection().connection.driver_connection
             assert connection is not None
             before = connection.total_changes

@@ -100,8 +100,8 @@ class Quarters:
 
     def __init__(self, store: BusyStore, most: int) -> None:
         self.store, self.most = store, most
-        self.user = store.ensure_user("acme", "ann", "ann@localhost")
-        store.set_quota("acme", {"replicas": most})
+        self.user = store.identities.ensure_user("acme", "ann", "ann@localhost")
+        store.quotas.set("acme", {"replicas": most})
         self.ids: dict[str, int] = {}
         self.engine = LateEngine(most)
         self.begin()
@@ -117,17 +117,17 @@ class Quarters:
         self.reconciler = Reconciler(
             self.store, self.engine, self.gateways, RULES, Addresses("here"), metrics, watch
         )
-        self.reconciler.granting.limit(self.store.quotas(), [NODE])
+        self.reconciler.granting.limit(self.store.quotas.all(), [NODE])
 
     def bento(self, version: str) -> int:
         organization = self.user.organization.id
-        self.store.ensure_repository(organization, Kind.BENTO, "echo")
+        self.store.artifacts.ensure_repository(organization, Kind.BENTO, "echo")
         draft = ArtifactDraft(version=version, manifest=MANIFEST)
-        made = self.store.create_artifact(organization, Kind.BENTO, "echo", draft)
-        return self.store.finish_upload(made.id, "f" * 64, 1).id
+        made = self.store.artifacts.create(organization, Kind.BENTO, "echo", draft)
+        return self.store.uploads.finish(made.id, "f" * 64, 1).id
 
     def deploy(self, name: str, bento: int) -> None:
-        made = self.store.create_deployment(self.user, name, bento, config(0, 3), least=NOTHING)
+        made = self.store.deployments.create(self.user, name, bento, config(0, 3), least=NOTHING)
         self.ids[name] = made.id
 
     async def step(self, name: str, queued: int | None = None) -> None:
@@ -183,16 +183,16 @@ class Weather:
             quarters.deploy(f"d{number}", quarters.bento(f"v{number}"))
             return
         deployment_id = ids[rng.choice(list(ids))]
-        deployment = store.deployment(deployment_id)
+        deployment = store.deployments.get(deployment_id)
         match rng.choice(("update", "update", "end", "restart")):
             case "restart":
                 quarters.begin()
             case "update" if deployment and deployment.wanted is Wanted.RUNNING:
                 bento = quarters.bento(f"v{number}")
                 least = rng.randrange(2)
-                store.update_deployment(deployment_id, bento, config(least, 3), labels=None)
+                store.deployments.update(deployment_id, bento, config(least, 3), labels=None)
             case "end" if deployment and deployment.wanted is not Wanted.DELETED:
-                end = rng.choice((store.terminate_deployment, store.delete_deployment))
+                end = rng.choice((store.deployments.terminate, store.deployments.delete))
                 end(deployment_id)
         quarters.reconciler.reread(deployment_id)
 
@@ -210,7 +210,7 @@ async def walk(store: BusyStore, rng: Random, steps: int) -> tuple[int, int]:
         name = rng.choice(list(quarters.ids))
         with suppress(StoreFailed):
             await quarters.step(name)
-            if store.deployment(quarters.ids[name]) is None:
+            if store.deployments.get(quarters.ids[name]) is None:
                 del quarters.ids[name]
         full += len(quarters.engine.found) == quarters.most
     return quarters.engine.exceeded, full

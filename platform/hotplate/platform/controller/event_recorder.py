@@ -56,7 +56,9 @@ class Chronicle:
         if over or changed:
             ends = [_end_record(wish, tracked.deployment) for wish in over]
             records = ends + [_decision_record(wish) for wish in changed]
-            await self._backlog.write(self._store.add_decisions, tracked.deployment.id, records)
+            await self._backlog.write(
+                self._store.history.add_decisions, tracked.deployment.id, records
+            )
         await self._demand(tracked, bool(changed), now)
         for wish in wishes:
             written_at = tracked.learnt_at.get(wish.key, -math.inf)
@@ -67,7 +69,7 @@ class Chronicle:
                 memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)
                 memory["slots"] = tracked.slots.memory(wish.key)
                 name = tracked.memory_key(wish.key.service)
-                await self._backlog.write(self._store.put_learnt, name, memory)
+                await self._backlog.write(self._store.learnt.put, name, memory)
 
     async def _demand(self, tracked: Tracked, decided: bool, now: float) -> None:
         """Keep what deciders were told, now and then, and with each decision."""
@@ -75,7 +77,7 @@ class Chronicle:
         due = demands.due(wall)
         if due is not None and (decided or due <= wall):
             await self._backlog.write(
-                self._store.add_demands, tracked.deployment.id, demands.taken()
+                self._store.history.add_demands, tracked.deployment.id, demands.taken()
             )
         elif due is not None:
             tracked.look_by(now + due - wall)
@@ -127,7 +129,9 @@ class Chronicle:
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
-            await self._backlog.write(self._store.put_cold_start, tracked.deployment.id, cold_start)
+            await self._backlog.write(
+                self._store.history.put_cold_start, tracked.deployment.id, cold_start
+            )
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
         reason = next(waiting, "")
         if reason and reason != tracked.pending_reason:
@@ -181,7 +185,9 @@ class Chronicle:
 
     async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
         log.info("%s: %s", tracked.deployment.name, message)
-        await self._backlog.write(self._store.add_event, tracked.deployment.id, kind, message)
+        await self._backlog.write(
+            self._store.history.add_event, tracked.deployment.id, kind, message
+        )
 
 
 def repeatable_s(replica: Replica) -> float:

@@ -27,24 +27,24 @@ class Loader:
         services until they are drained. Whatever no other revision needs is given back. `known`
         stays as it is, for whoever looks at it meanwhile.
         """
-        deployment = self._store.deployment(deployment_id)
+        deployment = self._store.deployments.get(deployment_id)
         if deployment is None:
             return None
         tracked = replace(known or Tracked(deployment), deployment=deployment)
-        tracked.tokens = self._store.endpoint_tokens(deployment.organization.id)
-        tracked.numbers = frozenset(self._store.revision_numbers(deployment_id))
+        tracked.tokens = self._store.identities.endpoint_tokens(deployment.organization.id)
+        tracked.numbers = frozenset(self._store.deployments.revision_numbers(deployment_id))
         needed = {r.number for r in tracked.kept()}
         needed |= {key.revision for key in running if tracked.owns(key)}
         tracked.keep_only(needed)
-        self._store.release_ports(deployment_id, needed)
+        self._store.deployments.release_ports(deployment_id, needed)
         for number in sorted(needed - tracked.services.keys()):
-            revision = self._with_ports(self._store.revision(deployment_id, number))
+            revision = self._with_ports(self._store.deployments.revision(deployment_id, number))
             tracked.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )
         for service in tracked.answering():
             name = tracked.memory_key(service.name)
-            tracked.memories[service.name] = self._store.learnt(name)
+            tracked.memories[service.name] = self._store.learnt.get(name)
         return tracked
 
     def _with_ports(self, revision: Revision) -> Revision:
@@ -52,11 +52,11 @@ class Loader:
         called = dependency_services(revision.bento.manifest)
         if set(called) <= set(revision.ports):
             return revision
-        return replace(revision, ports=self._store.allocate_ports(revision.id, called))
+        return replace(revision, ports=self._store.deployments.allocate_ports(revision.id, called))
 
     def _models(self, deployment: Deployment, revision: Revision) -> list[Artifact]:
         organization = deployment.organization.id
         return [
-            self._store.artifact(organization, Kind.MODEL, *tag.split(":", 1))
+            self._store.artifacts.get(organization, Kind.MODEL, *tag.split(":", 1))
             for tag in model_tags(revision.bento.manifest)
         ]

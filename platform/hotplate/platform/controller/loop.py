@@ -96,7 +96,7 @@ class Controller:
     async def admit(self, organization: str) -> None:
         company = self._rules.company
         if company.missing:
-            served = await self._store.run(self._store.served_organizations)
+            served = await self._store.run(self._store.deployments.served_organizations)
             if why := company.refusal(organization, served):
                 raise Alone(why)
             self.quotas_changed()  # of two that come at once, one gets no replica
@@ -171,7 +171,7 @@ class Controller:
         """Work until cancelled. Replicas go on running then, and nobody waits for an outcome."""
         try:
             await self._engine.start()
-            for deployment in await self._store.run(self._store.wanted_deployments):
+            for deployment in await self._store.run(self._store.deployments.all):
                 self._unknown[deployment.id] = 0
                 self._unstated.add(deployment.id)
                 self._look_at(deployment.id)
@@ -289,9 +289,9 @@ class Controller:
         self._quotas_stale = False
         company = self._rules.company
         try:
-            quotas = await self._store.run(self._store.quotas)
+            quotas = await self._store.run(self._store.quotas.all)
             if company.missing:
-                served = await self._store.run(self._store.served_organizations)
+                served = await self._store.run(self._store.deployments.served_organizations)
                 quotas = dict(company.limited(quotas, served))
         except StoreFailed as error:
             log.error("the quotas cannot be read: %s", error)

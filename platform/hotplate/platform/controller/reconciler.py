@@ -246,10 +246,12 @@ class Reconciler:
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)
         if step.status == "terminated" and deployment.serving is not None:
-            await self._store.run(self._store.stop_serving, deployment.id)
+            await self._store.run(self._store.deployments.stop_serving, deployment.id)
             self._stale.add(deployment.id)
         if (step.status, step.reason) != (deployment.status, deployment.reason):
-            await self._store.run(self._store.set_status, deployment.id, step.status, step.reason)
+            await self._store.run(
+                self._store.deployments.set_status, deployment.id, step.status, step.reason
+            )
             self._stale.add(deployment.id)
         if step.status not in UNSETTLED and deployment.id not in self._stale:
             tracked.settled.set()
@@ -261,8 +263,8 @@ class Reconciler:
     async def _forget(self, tracked: Tracked) -> None:
         """Nothing is left of a deleted deployment, so nothing is kept of it either."""
         deployment = tracked.deployment
-        await self._store.run(self._store.forget_learnt, tracked.memory_prefix)
-        await self._store.run(self._store.forget_deployment, deployment.id)
+        await self._store.run(self._store.learnt.forget, tracked.memory_prefix)
+        await self._store.run(self._store.deployments.forget, deployment.id)
         self.tracked.pop(deployment.id)
         self.scaling.forget(tracked.owns)
         self.scaling.unswitch(deployment.id)
@@ -279,7 +281,7 @@ class Reconciler:
         if verdict.outcome is Outcome.FAILED:
             event = failed(deployment, verdict.reason)
         await self._store.run(
-            self._store.conclude_rollout,
+            self._store.deployments.conclude_rollout,
             latest.id,
             verdict.outcome,
             verdict.reason,

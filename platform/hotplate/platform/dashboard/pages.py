@@ -43,7 +43,7 @@ class Pages:
         name = request.match_info["name"]
         try:
             tenant = await self._tenant(request)
-            found = await self._store.run(self._store.find_deployment, tenant.id, name)
+            found = await self._store.run(self._store.deployments.find, tenant.id, name)
         except PlatformError as error:
             status = http_errors.status_of(error)
             return page(
@@ -64,13 +64,13 @@ class Pages:
             return organization(request)
         hosts = request.headers.getall("Host", [])
         if is_from_this_machine(request.remote or "", hosts, request.headers):
-            if only := await self._store.run(self._store.only_organization):
+            if only := await self._store.run(self._store.identities.only_organization):
                 return only
             raise Unauthorized("this installation has more than one organization")
         raise Unauthorized("you do not ask from the machine itself")
 
     async def _shown(self, request: web.Request, deployment: Deployment) -> web.Response:
-        events = await self._store.run(self._store.events, deployment.id, EVENTS)
+        events = await self._store.run(self._store.history.events, deployment.id, EVENTS)
         url = views.deployment_url(deployment, advertised_origin(request, self._settings))
         answering = deployment.serving or deployment.latest
         schema = answering.bento.manifest.get("schema")

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
-from hotplate.platform.store.database import Database
+from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import Artifact, Kind, Repository
 from hotplate.platform.store.tables import ArtifactRow, RepositoryRow, utc_now
 
@@ -26,12 +26,12 @@ class ArtifactDraft:
     build_at: str = ""
 
 
-class Artifacts(Database):
+class Artifacts(StorePart):
     """Bentos and models. Every reader and writer names the organization that asks."""
 
     def repository(self, organization_id: int, kind: Kind, name: str) -> Repository:
         """Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             return repository_record(_repository_row(session, organization_id, kind, name))
 
     def ensure_repository(
@@ -50,14 +50,14 @@ class Artifacts(Database):
                 session.flush()
             return repository_record(row)
 
-        return self._settle_races(find_or_add)
+        return self._database.settle_races(find_or_add)
 
-    def artifact(self, organization_id: int, kind: Kind, name: str, version: str) -> Artifact:
+    def get(self, organization_id: int, kind: Kind, name: str, version: str) -> Artifact:
         """Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             return artifact_record(_artifact_row(session, organization_id, kind, name, version))
 
-    def artifacts(
+    def page(
         self, organization_id: int, kind: Kind, name: str = "", start: int = 0, count: int = 100
     ) -> tuple[list[Artifact], int]:
         """Versions, newest first, and how many there are. `name` empty = of every repository."""
@@ -68,12 +68,12 @@ class Artifacts(Database):
         )
         if name:
             query = query.where(RepositoryRow.name == name)
-        with self._session() as session:
+        with self._database.session() as session:
             total = session.scalar(select(func.count()).select_from(query.subquery()))
             rows = session.scalars(query.order_by(ArtifactRow.id.desc()).offset(start).limit(count))
             return [artifact_record(row) for row in rows], total or 0
 
-    def latest_artifact(
+    def latest(
         self, organization_id: int, kind: Kind, name: str, uploaded: bool = False
     ) -> Artifact | None:
         """The newest version; with `uploaded`, the newest whose files are here."""
@@ -88,13 +88,11 @@ class Artifacts(Database):
         )
         if uploaded:
             query = query.where(ArtifactRow.files != "")
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.scalar(query.order_by(ArtifactRow.id.desc()).limit(1))
             return None if row is None else artifact_record(row)
 
-    def create_artifact(
-        self, organization_id: int, kind: Kind, name: str, draft: ArtifactDraft
-    ) -> Artifact:
+    def create(self, organization_id: int, kind: Kind, name: str, draft: ArtifactDraft) -> Artifact:
         """The new version, or the one that is there already: of two racing clients one makes it.
 
         Raises NotFound where the repository is missing.
@@ -122,9 +120,9 @@ class Artifacts(Database):
                 session.flush()
             return artifact_record(row)
 
-        return self._settle_races(find_or_add)
+        return self._database.settle_races(find_or_add)
 
-    def update_artifact(
+    def update(
         self,
         artifact_id: int,
         description: str | None = None,
@@ -132,7 +130,7 @@ class Artifacts(Database):
         labels: Sequence[Mapping[str, str]] | None = None,
     ) -> Artifact:
         """Replaces what is given; None leaves a field as it is."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get_one(ArtifactRow, artifact_id)
             if description is not None:
                 row.description = description
@@ -145,7 +143,7 @@ class Artifacts(Database):
 
     def named_files(self) -> frozenset[str]:
         """The manifests that versions name, of every organization: their files are kept."""
-        with self._session() as session:
+        with self._database.session() as session:
             return frozenset(
                 session.scalars(select(ArtifactRow.files).where(ArtifactRow.files != ""))
             )

@@ -47,11 +47,11 @@ class Database:
             why = " ".join(str(getattr(error, "orig", error)).split())
             raise StoreFailed(f"the database {_shown(url)} cannot be opened ({why})") from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._failed = False
-        """Whether a transaction has failed since a write was tried on purpose."""
+        self.failed = False
+        """Whether a transaction has failed; only a write that is tried on purpose clears it."""
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs one of the store's methods in the store's thread, so the loop never waits.
+        """Runs a call that blocks in the store's thread, so the loop never waits.
 
         A caller that is cancelled stops waiting; the write itself is finished.
         """
@@ -64,7 +64,7 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def session(self) -> Iterator[Session]:
         """One transaction: committed at the end of the block, undone by any exception.
 
         Raises StoreFailed.
@@ -73,22 +73,36 @@ class Database:
             with Session(self._engine) as session, session.begin():
                 yield session
         except OperationalError as error:
-            self._failed = True
+            self.failed = True
             raise StoreFailed(
                 f"the database cannot be used now ({' '.join(str(error.orig).split())}); "
                 "nothing was changed, so try again when it can"
             ) from error
 
-    def _settle_races(self, work: Callable[[Session], T]) -> T:
+    def settle_races(self, work: Callable[[Session], T]) -> T:
         """Runs `work` in a transaction; again when a unique constraint says we lost a race."""
         for _ in range(RACE_ATTEMPTS - 1):
             try:
-                with self._session() as session:
+                with self.session() as session:
                     return work(session)
             except IntegrityError:
                 continue
-        with self._session() as session:
+        with self.session() as session:
             return work(session)
+
+
+class StorePart:
+    """One subject of the store: its rows, in the database that all parts share.
+
+    Methods block; asyncio calls them as `await part.run(part.method, …)`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs one of the methods in the store's thread, as `Database.run` does."""
+        return await self._database.run(call, *args, **kwargs)
 
 
 def _engine(url: URL) -> Engine:
@@ -129,7 +143,7 @@ def _migrate(connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
     if _revision(connection) != head():
         # Only another schema needs it: to import Alembic takes longer than all else here.
-        from hotplate.platform.store.migration import upgrade
+        from hotplate.platform.store.migrations.upgrade import upgrade
 
         upgrade(connection, MIGRATIONS)
 

@@ -11,12 +11,8 @@ from sqlalchemy.orm import Session
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.platform.errors import Conflict, NotFound
 from hotplate.platform.spec.system_packages import skipped
-from hotplate.platform.store.database import Database
-from hotplate.platform.store.deployment_ports import (
-    AllocatePort,
-    lowest_free_port,
-    taken_ports,
-)
+from hotplate.platform.store.database import Database, StorePart
+from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.quotas import reserve
 from hotplate.platform.store.records import Deployment, Outcome, Revision, User, Wanted
@@ -29,16 +25,16 @@ from hotplate.platform.store.revisions import (
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, RevisionRow
 
 
-class Deployments(Database):
+class Deployments(StorePart):
     """What users want to run, and what the controller says of it."""
 
-    def __init__(self, url: str, allocate_port: AllocatePort = lowest_free_port) -> None:
-        super().__init__(url)
+    def __init__(self, database: Database, allocate_port: AllocatePort) -> None:
+        super().__init__(database)
         self._allocate_port = allocate_port
 
     # What the API asks.
 
-    def create_deployment(
+    def create(
         self,
         creator: User,
         name: str,
@@ -77,9 +73,9 @@ class Deployments(Database):
             said = f"deployment {name!r} was created"
             return _begun(session, row, [("Created", said), *notes])
 
-        return self._settle_races(add)
+        return self._database.settle_races(add)
 
-    def update_deployment(
+    def update(
         self,
         deployment_id: int,
         bento_id: int,
@@ -114,28 +110,28 @@ class Deployments(Database):
             said = f"revision {number} was asked for"
             return _begun(session, row, [("Updated", said), *notes]), True
 
-        return self._settle_races(change)
+        return self._database.settle_races(change)
 
-    def terminate_deployment(self, deployment_id: int) -> Deployment:
+    def terminate(self, deployment_id: int) -> Deployment:
         """Stop its replicas, keep the deployment. Raises NotFound where it was deleted."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = _wanted_row(session, deployment_id)
             if row.wanted != Wanted.TERMINATED:
                 row.wanted, row.status, row.reason = Wanted.TERMINATED, "terminating", ""
                 add_event_row(session, row.id, "Terminated", "its replicas are to be stopped")
             return deployment_record(session, row)
 
-    def delete_deployment(self, deployment_id: int) -> Deployment:
+    def delete(self, deployment_id: int) -> Deployment:
         """Tear it down and forget it; its name is free at once. Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = _wanted_row(session, deployment_id)
             row.wanted, row.status, row.reason = Wanted.DELETED, "terminating", ""
             add_event_row(session, row.id, "Deleted", "it is to be torn down")
             return deployment_record(session, row)
 
-    def find_deployment(self, organization_id: int, name: str) -> Deployment:
+    def find(self, organization_id: int, name: str) -> Deployment:
         """Raises NotFound, also for one that is being torn down."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = _by_name(session, organization_id, name)
             if row is None:
                 raise NotFound(f"deployment {name!r}: there is none in this organization")
@@ -144,7 +140,7 @@ class Deployments(Database):
     def served_organizations(self) -> list[str]:
         """The names of those that have deployments, also deleted ones that are still to be torn
         down: the one with the oldest first."""
-        with self._session() as session:
+        with self._database.session() as session:
             oldest = func.min(DeploymentRow.id)
             query = (
                 select(OrganizationRow.name)
@@ -154,9 +150,9 @@ class Deployments(Database):
             )
             return list(session.scalars(query))
 
-    def deployments(self, organization_id: int) -> list[Deployment]:
+    def of_organization(self, organization_id: int) -> list[Deployment]:
         """All that were not deleted, newest first."""
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(
                 select(DeploymentRow)
                 .where(
@@ -169,7 +165,7 @@ class Deployments(Database):
 
     def revisions(self, deployment_id: int, limit: int = 100) -> list[Revision]:
         """Newest first."""
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(
                 select(RevisionRow)
                 .where(RevisionRow.deployment_id == deployment_id)
@@ -182,13 +178,13 @@ class Deployments(Database):
 
     def revision_numbers(self, deployment_id: int) -> list[int]:
         """Of all its revisions; a deployment that took over a deleted one's name has others."""
-        with self._session() as session:
+        with self._database.session() as session:
             query = select(RevisionRow.number).where(RevisionRow.deployment_id == deployment_id)
             return list(session.scalars(query))
 
     def revision(self, deployment_id: int, number: int) -> Revision:
         """Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.scalar(
                 select(RevisionRow).where(
                     RevisionRow.deployment_id == deployment_id, RevisionRow.number == number
@@ -198,20 +194,20 @@ class Deployments(Database):
                 raise NotFound(f"revision {number}: the deployment has none of that number")
             return revision_record(row)
 
-    def wanted_deployments(self) -> list[Deployment]:
+    def all(self) -> list[Deployment]:
         """All of every organization, also the deleted ones that are still to be torn down."""
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(select(DeploymentRow).order_by(DeploymentRow.id))
             return deployment_records(session, rows.all())
 
-    def deployment(self, deployment_id: int) -> Deployment | None:
+    def get(self, deployment_id: int) -> Deployment | None:
         """None once it is forgotten."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get(DeploymentRow, deployment_id)
             return None if row is None else deployment_record(session, row)
 
     def set_status(self, deployment_id: int, status: str, reason: str) -> None:
-        with self._session() as session:
+        with self._database.session() as session:
             session.execute(
                 update(DeploymentRow)
                 .where(DeploymentRow.id == deployment_id)
@@ -231,7 +227,7 @@ class Deployments(Database):
         Were it said in two steps, a crash between them would leave the old revision serving and
         the new one ready, with nobody to make the switch.
         """
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get(RevisionRow, revision_id)
             if row is None:
                 return
@@ -244,12 +240,12 @@ class Deployments(Database):
 
     def stop_serving(self, deployment_id: int) -> None:
         """No revision answers any more."""
-        with self._session() as session:
+        with self._database.session() as session:
             _let_serve(session, deployment_id, None)
 
     def allocate_ports(self, revision_id: int, services: Iterable[str]) -> dict[str, int]:
         """A port for each of these services of the revision; those that have one keep it."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get_one(RevisionRow, revision_id)
             taken, ports = taken_ports(session), dict(row.ports)
             for service in services:
@@ -261,15 +257,15 @@ class Deployments(Database):
 
     def release_ports(self, deployment_id: int, kept: Collection[int]) -> None:
         """Give back the services' ports of all revisions but those of these numbers."""
-        with self._session() as session:
+        with self._database.session() as session:
             past = RevisionRow.deployment_id == deployment_id, RevisionRow.number.not_in(kept)
             for row in session.scalars(select(RevisionRow).where(*past)):
                 if row.ports:
                     row.ports = {}
 
-    def forget_deployment(self, deployment_id: int) -> None:
+    def forget(self, deployment_id: int) -> None:
         """After tear-down: the row, its revisions and its history go; its port is free."""
-        with self._session() as session:
+        with self._database.session() as session:
             session.execute(delete(DeploymentRow).where(DeploymentRow.id == deployment_id))
 
 

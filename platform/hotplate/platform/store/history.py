@@ -1,15 +1,15 @@
-"""What happened to deployments: decisions, events, cold starts; and what was learnt from it."""
+"""What happened to deployments: decisions, demands, events, cold starts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
-from hotplate.platform.store.database import Database
+from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import ColdStart, DecisionRecord, DemandRecord, EventRecord
 from hotplate.platform.store.tables import (
     ColdStartRow,
@@ -17,7 +17,6 @@ from hotplate.platform.store.tables import (
     DemandRow,
     DeploymentRow,
     EventRow,
-    LearntRow,
     utc_now,
 )
 
@@ -28,11 +27,11 @@ HistoryRow = DecisionRow | DemandRow | EventRow | ColdStartRow
 Row = TypeVar("Row", DecisionRow, DemandRow, EventRow, ColdStartRow)
 
 
-class History(Database):
+class History(StorePart):
     """Readers answer newest first. What is written of a deployment that is gone is dropped."""
 
     def add_decisions(self, deployment_id: int, decisions: Sequence[DecisionRecord]) -> None:
-        with self._session() as session:
+        with self._database.session() as session:
             if session.get(DeploymentRow, deployment_id) is None:
                 return
             for decision in decisions:
@@ -56,7 +55,7 @@ class History(Database):
     ) -> list[DecisionRecord]:
         """Those made up to `until`, by default now."""
         made = () if until is None else (DecisionRow.at <= until,)
-        with self._session() as session:
+        with self._database.session() as session:
             return [
                 DecisionRecord(
                     at=row.at,
@@ -72,7 +71,7 @@ class History(Database):
             ]
 
     def add_demands(self, deployment_id: int, demands: Sequence[DemandRecord]) -> None:
-        with self._session() as session:
+        with self._database.session() as session:
             if session.get(DeploymentRow, deployment_id) is None:
                 return
             for demand in demands:
@@ -80,7 +79,7 @@ class History(Database):
             _prune(session, DemandRow, deployment_id)
 
     def demands(self, deployment_id: int, limit: int = 10_000) -> list[DemandRecord]:
-        with self._session() as session:
+        with self._database.session() as session:
             return [
                 DemandRecord(
                     at=row.at,
@@ -97,12 +96,12 @@ class History(Database):
             ]
 
     def add_event(self, deployment_id: int, kind: str, message: str) -> None:
-        with self._session() as session:
+        with self._database.session() as session:
             if session.get(DeploymentRow, deployment_id) is not None:
                 add_event_row(session, deployment_id, kind, message)
 
     def events(self, deployment_id: int, limit: int = 100) -> list[EventRecord]:
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get(DeploymentRow, deployment_id)
             name = "" if row is None else row.name
             return [
@@ -119,7 +118,7 @@ class History(Database):
             .order_by(EventRow.id.desc())
             .limit(limit)
         )
-        with self._session() as session:
+        with self._database.session() as session:
             return [
                 EventRecord(row.at, name, row.kind, row.message)
                 for row, name in session.execute(query)
@@ -127,7 +126,7 @@ class History(Database):
 
     def put_cold_start(self, deployment_id: int, cold_start: ColdStart) -> None:
         """Adds a replica's start, or replaces what is known of it."""
-        with self._session() as session:
+        with self._database.session() as session:
             if session.get(DeploymentRow, deployment_id) is None:
                 return
             session.execute(delete(ColdStartRow).where(ColdStartRow.replica == cold_start.replica))
@@ -145,7 +144,7 @@ class History(Database):
             _prune(session, ColdStartRow, deployment_id)
 
     def cold_starts(self, deployment_id: int, limit: int = 100) -> list[ColdStart]:
-        with self._session() as session:
+        with self._database.session() as session:
             return [
                 ColdStart(
                     replica=row.replica,
@@ -157,30 +156,6 @@ class History(Database):
                 )
                 for row in _newest(session, ColdStartRow, deployment_id, limit)
             ]
-
-    def check(self) -> None:
-        """After a transaction that failed, write something. Raises StoreFailed while that fails."""
-        if self._failed:
-            self.put_learnt("check", utc_now().isoformat())
-            self._failed = False
-
-    def put_learnt(self, key: str, value: Any) -> None:
-        """Keeps a JSON value under a key."""
-        with self._session() as session:
-            session.merge(LearntRow(key=key, value=value))
-
-    def forget_learnt(self, prefix: str) -> None:
-        """Drops every value whose key begins so."""
-        with self._session() as session:
-            session.execute(
-                delete(LearntRow).where(LearntRow.key.startswith(prefix, autoescape=True))
-            )
-
-    def learnt(self, key: str) -> Any:
-        """The value kept under a key; None where there is none."""
-        with self._session() as session:
-            row = session.get(LearntRow, key)
-            return None if row is None else row.value
 
 
 def add_event_row(session: Session, deployment_id: int, kind: str, message: str) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, delete, or_, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import Conflict, NotFound
-from hotplate.platform.store.database import Database
+from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import EndpointTokens, Organization, Token, User
 from hotplate.platform.store.tables import (
     KeyRow,
@@ -25,13 +25,19 @@ KEY_BYTES = 32
 API, ENDPOINT = "api", "endpoint"
 """Scopes: for the API, or for protected deployments. No token has both."""
 
+ORGANIZATION = "default"
+ADMIN = "admin"
+CALLERS = "endpoint-token"
+"""The operator's two tokens, each of which lies in a file of the data directory: the one to log in
+with has their own name, and this one is for callers of protected deployments."""
+
 
 def token_digest(secret: str) -> str:
     """What is stored of a token: the SHA-256 (hex). A random 256-bit secret needs no salt."""
     return sha256(secret.encode()).hexdigest()
 
 
-class Identities(Database):
+class Identities(StorePart):
     """Who may call, and for which organization."""
 
     def ensure_user(self, organization: str, name: str, email: str) -> User:
@@ -52,11 +58,11 @@ class Identities(Database):
             session.flush()
             return user_record(row)
 
-        return self._settle_races(find_or_add)
+        return self._database.settle_races(find_or_add)
 
     def only_organization(self) -> Organization | None:
         """The one that there is; None where there are more, or none."""
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(select(OrganizationRow).limit(2)).all()
             return organization_record(rows[0]) if len(rows) == 1 else None
 
@@ -75,7 +81,7 @@ class Identities(Database):
         """
         secret = secret or secrets.token_hex(KEY_BYTES)
         digest = token_digest(secret)
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.scalar(select(TokenRow).where(TokenRow.digest == digest))
             if row is not None and row.user_id != user_id:
                 raise Conflict(f"token {name!r}: another user has this secret; choose another")
@@ -107,7 +113,7 @@ class Identities(Database):
         """A new token with a random secret, which cannot be read back later. Raises Conflict where
         the organization has one of that name."""
         secret = secrets.token_hex(KEY_BYTES)
-        with self._session() as session:
+        with self._database.session() as session:
             if session.scalar(_of(user.organization.id).where(TokenRow.name == name)) is not None:
                 raise Conflict(f"token {name!r}: there is one of that name; delete it, or choose")
             row = TokenRow(
@@ -125,7 +131,7 @@ class Identities(Database):
 
     def token(self, organization_id: int, uid: str) -> Token:
         """Raises NotFound where the organization has no such token."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.scalar(_of(organization_id).where(TokenRow.uid == uid))
             if row is None:
                 raise NotFound(f"token {uid!r}: there is none in this organization")
@@ -133,7 +139,7 @@ class Identities(Database):
 
     def find_token(self, secret: str) -> Token | None:
         """The token with that secret, unless it is unknown or expired."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.scalar(
                 select(TokenRow).where(TokenRow.digest == token_digest(secret), _still_good())
             )
@@ -141,13 +147,13 @@ class Identities(Database):
 
     def tokens(self, organization_id: int) -> list[Token]:
         """All tokens of an organization, newest first."""
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(_of(organization_id).order_by(TokenRow.id.desc()))
             return [_token_record(row) for row in rows]
 
     def endpoint_tokens(self, organization_id: int) -> EndpointTokens:
         """Those that gateways let in to the organization's protected deployments."""
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(_of(organization_id).where(_still_good()).order_by(TokenRow.id))
             good = [row for row in rows if ENDPOINT in row.scopes and API not in row.scopes]
             ends = [row.expires_at for row in good if row.expires_at is not None]
@@ -155,7 +161,7 @@ class Identities(Database):
 
     def revoke_token(self, organization_id: int, uid: str) -> None:
         """Raises NotFound where the organization has no such token."""
-        with self._session() as session:
+        with self._database.session() as session:
             users = select(UserRow.id).where(UserRow.organization_id == organization_id)
             gone = session.execute(
                 delete(TokenRow)
@@ -175,7 +181,12 @@ class Identities(Database):
             session.flush()
             return row.value
 
-        return self._settle_races(find_or_add)
+        return self._database.settle_races(find_or_add)
+
+
+def is_operator(user: User) -> bool:
+    """Whether it is the user whose token `hotplate up` makes."""
+    return (user.organization.name, user.name) == (ORGANIZATION, ADMIN)
 
 
 def organization_record(row: OrganizationRow) -> Organization:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, over, said
 from hotplate.platform.errors import NotFound, QuotaExceeded
-from hotplate.platform.store.database import Database
+from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import Wanted
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, QuotaRow
 
@@ -19,26 +19,26 @@ LIMITS = (*Amounts._fields, "standby")
 """The members of a quota that may be unlimited."""
 
 
-class Quotas(Database):
+class Quotas(StorePart):
     """Quotas by organization; one that has none may have as much as there is."""
 
-    def quotas(self) -> dict[str, Quota]:
+    def all(self) -> dict[str, Quota]:
         """Those that were set, by the organization's name."""
-        with self._session() as session:
+        with self._database.session() as session:
             return {row.organization.name: _quota(row) for row in session.scalars(select(QuotaRow))}
 
-    def quota(self, organization: str) -> Quota:
+    def get(self, organization: str) -> Quota:
         """Raises NotFound where there is no such organization."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get(QuotaRow, _organization(session, organization).id)
             return NO_QUOTA if row is None else _quota(row)
 
     def organizations(self) -> list[str]:
         """The names of all."""
-        with self._session() as session:
+        with self._database.session() as session:
             return list(session.scalars(select(OrganizationRow.name).order_by("name")))
 
-    def set_quota(self, organization: str, changes: Mapping[str, float]) -> Quota:
+    def set(self, organization: str, changes: Mapping[str, float]) -> Quota:
         """Changes some of `LIMITS` (infinite = unlimited), `weight`, `priority`; the others stay.
 
         What runs beyond a quota that became smaller is given back by the controller. Raises
@@ -57,7 +57,7 @@ class Quotas(Database):
             session.flush()
             return _quota(row)
 
-        return self._settle_races(change)
+        return self._database.settle_races(change)
 
 
 def reserve(session: Session, row: DeploymentRow, least: Amounts) -> None:

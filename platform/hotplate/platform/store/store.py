@@ -1,15 +1,62 @@
-"""The store: everything that the control plane must not forget."""
+"""The store: everything that the control plane must not forget.
+
+One `Database` (SQLite or PostgreSQL) lies under eight parts, each of which has one subject:
+`store.deployments.create(…)`. A part reads and writes its own rows (`tables`) in transactions and
+hands out immutable `records`, never rows; `revisions` joins a deployment with the revisions that
+its readers want to see. Where one change touches several subjects it is still one transaction: a
+new deployment reserves its quota and notes its event through functions that take the session.
+
+Every method blocks. From asyncio, calls go to the store's one thread, which also keeps the writes
+in order: `await store.run(store.deployments.get, 7)`. A new table or column is a new file of
+`migrations/versions`. Read `database` first, then `tables`, `records` and one of the parts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from hotplate.platform.store.artifacts import Artifacts
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.deployment_ports import AllocatePort, lowest_free_port
 from hotplate.platform.store.deployments import Deployments
 from hotplate.platform.store.history import History
 from hotplate.platform.store.identities import Identities
+from hotplate.platform.store.learnt import LearntValues
 from hotplate.platform.store.quotas import Quotas
+from hotplate.platform.store.tables import utc_now
 from hotplate.platform.store.tasks import Tasks
 from hotplate.platform.store.uploads import Uploads
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class Store(Deployments, Identities, Artifacts, Uploads, History, Tasks, Quotas):
-    """One object with all of it. From asyncio: `await store.run(store.deployment, 7)`."""
+
+class Store:
+    """All parts of one database."""
+
+    def __init__(self, database: Database, allocate_port: AllocatePort = lowest_free_port) -> None:
+        """The store closes the database."""
+        self.database = database
+        self.identities = Identities(database)
+        self.quotas = Quotas(database)
+        self.artifacts = Artifacts(database)
+        self.uploads = Uploads(database)
+        self.deployments = Deployments(database, allocate_port)
+        self.history = History(database)
+        self.tasks = Tasks(database)
+        self.learnt = LearntValues(database)
+
+    async def run(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a call that blocks in the store's thread, as `Database.run` does."""
+        return await self.database.run(call, *args, **kwargs)
+
+    def check(self) -> None:
+        """After a transaction that failed, write something. Raises StoreFailed while that fails."""
+        if self.database.failed:
+            self.learnt.put("check", utc_now().isoformat())
+            self.database.failed = False
+
+    def close(self) -> None:
+        """Waits for what is running, then lets the database go."""
+        self.database.close()

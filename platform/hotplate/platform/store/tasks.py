@@ -9,7 +9,7 @@ from sqlalchemy import Select, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
-from hotplate.platform.store.database import Database
+from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.records import Artifact, Content, OfferedTask, Task, Turn, Wanted
 from hotplate.platform.store.revisions import deployment_record
@@ -21,12 +21,12 @@ NOT_FOUND = "task_id not found"
 """In BentoML's words."""
 
 
-class Tasks(Database):
+class Tasks(StorePart):
     """Large bodies lie in the blob store; what is read here is never one of them."""
 
-    def add_task(self, task_id: str, route: str, path: str, content: Content, turn: Turn) -> Task:
+    def add(self, task_id: str, route: str, path: str, content: Content, turn: Turn) -> Task:
         """Keeps what was submitted; from now on it will be run. Raises NotFound for the route."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = TaskRow(
                 id=task_id,
                 deployment_id=_deployment_id(session, route),
@@ -45,17 +45,17 @@ class Tasks(Database):
 
     def answering_bento(self, route: str) -> Artifact:
         """The bento that answers on a route, or is to. Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get_one(DeploymentRow, _deployment_id(session, route))
             deployment = deployment_record(session, row)
             return (deployment.serving or deployment.latest).bento
 
-    def task(self, route: str, task_id: str) -> Task:
+    def get(self, route: str, task_id: str) -> Task:
         """Raises NotFound, also for one of another deployment."""
-        with self._session() as session:
+        with self._database.session() as session:
             return _record(_row(session, route, task_id))
 
-    def change_task(
+    def change(
         self,
         task_id: str,
         event: Event,
@@ -68,7 +68,7 @@ class Tasks(Database):
 
         Raises NotFound, and Conflict where it may not happen.
         """
-        with self._session() as session:
+        with self._database.session() as session:
             row = _row(session, route, task_id, locked=True)
             before = Standing(Status(row.status), row.gateway)
             now = after(before, event, gone)
@@ -85,20 +85,20 @@ class Tasks(Database):
             session.flush()
             return _record(row)
 
-    def task_input(self, task_id: str) -> tuple[str, Content, Turn]:
+    def input_of(self, task_id: str) -> tuple[str, Content, Turn]:
         """(the task's path, what was submitted, its turn). Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = _row(session, None, task_id)
             content = Content(row.input_head, row.input_body, row.input_bytes, row.input_part)
             return row.path, content, Turn(row.caller, row.priority)
 
-    def task_answer(self, task_id: str) -> Content:
+    def answer_of(self, task_id: str) -> Content:
         """Raises NotFound."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = _row(session, None, task_id)
             return Content(row.answer_head, row.answer_body, row.answer_bytes, row.answer_part)
 
-    def open_tasks(self) -> list[OfferedTask]:
+    def unfinished(self) -> list[OfferedTask]:
         """Those that have not ended, of all deployments that were not deleted; oldest first."""
         query = (
             select(
@@ -114,35 +114,35 @@ class Tasks(Database):
             .where(TaskRow.status.in_(OPEN), DeploymentRow.wanted != Wanted.DELETED)
             .order_by(TaskRow.created_at, TaskRow.id)
         )
-        with self._session() as session:
+        with self._database.session() as session:
             return [
                 OfferedTask(task_id, f"{owner}/{name}", gateway, Turn(caller, priority))
                 for task_id, caller, priority, gateway, owner, name in session.execute(query)
             ]
 
-    def task_counts(self, deployment_id: int) -> dict[str, int]:
+    def counts(self, deployment_id: int) -> dict[str, int]:
         """How many of its tasks have each status."""
         query = (
             select(TaskRow.status, func.count())
             .where(TaskRow.deployment_id == deployment_id)
             .group_by(TaskRow.status)
         )
-        with self._session() as session:
+        with self._database.session() as session:
             return {status: count for status, count in session.execute(query)}
 
-    def old_tasks(self, before: datetime, limit: int) -> list[str]:
+    def old(self, before: datetime, limit: int) -> list[str]:
         """Those that ended before, and those whose deployment is gone."""
         query = (
             select(TaskRow.id)
             .where(or_(TaskRow.completed_at < before, TaskRow.deployment_id.is_(None)))
             .limit(limit)
         )
-        with self._session() as session:
+        with self._database.session() as session:
             return list(session.scalars(query))
 
-    def forget_tasks(self, task_ids: Sequence[str]) -> None:
+    def forget(self, task_ids: Sequence[str]) -> None:
         """Their bodies in the blob store are to be gone before."""
-        with self._session() as session:
+        with self._database.session() as session:
             session.execute(delete(TaskRow).where(TaskRow.id.in_(task_ids)))
 
 

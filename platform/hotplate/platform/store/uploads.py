@@ -7,17 +7,17 @@ from datetime import datetime
 from sqlalchemy import and_, delete, or_, select
 
 from hotplate.platform.store.artifacts import artifact_record
-from hotplate.platform.store.database import Database
+from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.records import Artifact, Upload
 from hotplate.platform.store.tables import ArtifactRow, UploadRow, utc_now
 
 
-class Uploads(Database):
+class Uploads(StorePart):
     """Their parts lie in the blob store under their id."""
 
-    def start_upload(self, artifact_id: int) -> Artifact:
+    def start(self, artifact_id: int) -> Artifact:
         """Marks an upload as under way. A version that is complete stays so until replaced."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get_one(ArtifactRow, artifact_id)
             row.upload_started_at = utc_now()
             row.upload_finished_at = None
@@ -27,9 +27,9 @@ class Uploads(Database):
             session.flush()
             return artifact_record(row)
 
-    def finish_upload(self, artifact_id: int, files: str, size_bytes: int) -> Artifact:
+    def finish(self, artifact_id: int, files: str, size_bytes: int) -> Artifact:
         """The files are unpacked: from now on these are the version's files."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get_one(ArtifactRow, artifact_id)
             row.files, row.size_bytes = files, size_bytes
             row.upload_status, row.upload_finished_reason = "success", ""
@@ -37,9 +37,9 @@ class Uploads(Database):
             session.flush()
             return artifact_record(row)
 
-    def fail_upload(self, artifact_id: int, reason: str) -> Artifact:
+    def fail(self, artifact_id: int, reason: str) -> Artifact:
         """Keeps the reason. A version that was complete before stays usable with its old files."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get_one(ArtifactRow, artifact_id)
             row.upload_status = "success" if row.files else "failed"
             row.upload_finished_reason = reason
@@ -47,13 +47,13 @@ class Uploads(Database):
             session.flush()
             return artifact_record(row)
 
-    def open_upload(self, artifact_id: int, resume: bool = True) -> Upload:
+    def open(self, artifact_id: int, resume: bool = True) -> Upload:
         """An upload whose parts are kept until it is closed.
 
         With `resume`, the one that is open already, if any: a second try replaces its parts one
         by one instead of leaving them on disk.
         """
-        with self._session() as session:
+        with self._database.session() as session:
             row = None
             if resume:
                 row = session.scalar(
@@ -67,15 +67,15 @@ class Uploads(Database):
             session.flush()
             return _upload_record(row)
 
-    def upload(self, upload_id: str) -> Upload | None:
+    def get(self, upload_id: str) -> Upload | None:
         """The upload while it is open."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get(UploadRow, upload_id)
             return None if row is None else _upload_record(row)
 
-    def go_on_with_upload(self, upload_id: str) -> Upload | None:
+    def touch(self, upload_id: str) -> Upload | None:
         """The upload while it is open, of which another part is to come: it is as if begun now."""
-        with self._session() as session:
+        with self._database.session() as session:
             row = session.get(UploadRow, upload_id)
             if row is None:
                 return None
@@ -83,7 +83,7 @@ class Uploads(Database):
             session.flush()
             return _upload_record(row)
 
-    def uploads_over(self, moment: datetime) -> list[Upload]:
+    def stale(self, moment: datetime) -> list[Upload]:
         """Uploads begun, or gone on with, before `moment`, and those whose version has been
         finished since.
 
@@ -94,7 +94,7 @@ class Uploads(Database):
             ArtifactRow.upload_finished_reason == "",
             ArtifactRow.upload_finished_at >= UploadRow.created_at,
         )
-        with self._session() as session:
+        with self._database.session() as session:
             rows = session.scalars(
                 select(UploadRow)
                 .join(UploadRow.artifact)
@@ -102,9 +102,9 @@ class Uploads(Database):
             )
             return [_upload_record(row) for row in rows]
 
-    def close_upload(self, upload_id: str) -> None:
+    def close(self, upload_id: str) -> None:
         """Its parts are no longer wanted."""
-        with self._session() as session:
+        with self._database.session() as session:
             session.execute(delete(UploadRow).where(UploadRow.id == upload_id))
 
 

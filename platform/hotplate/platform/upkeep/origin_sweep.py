@@ -31,7 +31,7 @@ class Origin:
         async with self._unpacking.standstill() as stands:
             if not (self._ours and stands):
                 return Digests()
-            named = await self._store.run(self._store.named_files)
+            named = await self._store.run(self._store.artifacts.named_files)
             work = asyncio.create_task(asyncio.to_thread(self._sweep, named | wanted))
             try:
                 return await asyncio.shield(work)

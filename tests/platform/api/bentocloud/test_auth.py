@@ -30,14 +30,14 @@ async def test_a_call_without_a_good_token_is_unauthorized(cloud: Cloud, token: 
 
 async def test_an_expired_token_is_unauthorized(cloud: Cloud) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
-    cloud.store.add_token(cloud.user.id, "old", "old-secret", expires_at=yesterday)
+    cloud.store.identities.add_token(cloud.user.id, "old", "old-secret", expires_at=yesterday)
     cloud.http.headers["X-YATAI-API-TOKEN"] = "old-secret"
     with pytest.raises(Refused, match="401"):
         await cloud.call("GET", "/api/v1/auth/current")
 
 
 async def test_a_token_for_callers_of_deployments_is_forbidden(cloud: Cloud) -> None:
-    cloud.store.add_token(cloud.user.id, "callers", "call", scopes=["endpoint"])
+    cloud.store.identities.add_token(cloud.user.id, "callers", "call", scopes=["endpoint"])
     cloud.http.headers["X-YATAI-API-TOKEN"] = "call"
     for method, path in (
         ("GET", "/api/v1/auth/current"),
@@ -49,7 +49,9 @@ async def test_a_token_for_callers_of_deployments_is_forbidden(cloud: Cloud) -> 
 
 
 async def test_a_token_without_the_api_scope_is_forbidden(cloud: Cloud) -> None:
-    cloud.store.add_token(cloud.user.id, "narrow", "narrow", scopes=["read_organization"])
+    cloud.store.identities.add_token(
+        cloud.user.id, "narrow", "narrow", scopes=["read_organization"]
+    )
     cloud.http.headers["X-YATAI-API-TOKEN"] = "narrow"
     with pytest.raises(Refused, match="403"):
         await cloud.call("GET", "/api/v1/auth/current")
@@ -84,7 +86,9 @@ async def test_a_bug_is_a_plain_500() -> None:
 
 
 def test_of_a_token_only_its_digest_is_stored(store: Store, tmp_path: Path) -> None:
-    secret = store.add_token(store.ensure_user("acme", "ada", "").id, "laptop")
+    secret = store.identities.add_token(
+        store.identities.ensure_user("acme", "ada", "").id, "laptop"
+    )
     kept = b"".join(path.read_bytes() for path in tmp_path.glob("hotplate.db*"))
     assert token_digest(secret).encode() in kept
     assert secret.encode() not in kept

@@ -61,12 +61,12 @@ async def test_a_deployment_knows_the_url_that_whoever_asked_for_it_was_shown(
 ) -> None:
     settings = ApiSettings(scheme="https")
     made = await cloud.deploy()
-    row = cloud.store.find_deployment(cloud.user.organization.id, "echo")
+    row = cloud.store.deployments.find(cloud.user.organization.id, "echo")
     assert public_url(row, ApiSettings()) == made["urls"][0]
     asked = {"bento": "echo:v1", "envs": [{"name": "A", "value": "1"}]}
     async with cloud.http.put(ONE, json=asked, headers={"Host": "[::1]:3000"}) as answer:
         assert (await answer.json())["urls"] == ["http://[::1]:7100"]
-    row = cloud.store.find_deployment(cloud.user.organization.id, "echo")
+    row = cloud.store.deployments.find(cloud.user.organization.id, "echo")
     assert public_url(row, settings) == "https://[::1]:7100"
     assert public_url(row, replace(settings, advertise_host="gpu.lab")) == "https://gpu.lab:7100"
     assert public_url(replace(row, host=""), settings) == "https://localhost:7100"
@@ -346,12 +346,12 @@ async def test_the_log_has_what_is_not_written_yet_once(
     cloud: Cloud, controller: FakeController
 ) -> None:
     await cloud.deploy()
-    (row,) = cloud.store.deployments(cloud.user.organization.id)
+    (row,) = cloud.store.deployments.of_organization(cloud.user.organization.id)
     began = datetime.now(UTC)
     told = [
         DemandRecord(began + timedelta(seconds=n), 1, "Echo", n, 0, 0, 0.25, 1, 0) for n in range(3)
     ]
-    cloud.store.add_demands(row.id, told[:2])
+    cloud.store.history.add_demands(row.id, told[:2])
     controller.unwritten += told[1:]  # the second one is written in this moment
     log = await cloud.call("GET", "/api/v1/hotplate/deployments/echo/log")
     assert [(one["kind"], one["arrived"]) for one in log] == [("demand", n) for n in range(3)]

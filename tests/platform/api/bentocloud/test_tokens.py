@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from hotplate.platform.admin import ADMIN, CALLERS, ORGANIZATION
 from hotplate.platform.control_plane import keep_token
 from hotplate.platform.errors import CannotStart
-from hotplate.platform.store.identities import API, ENDPOINT, token_digest
+from hotplate.platform.store.identities import (
+    ADMIN,
+    API,
+    CALLERS,
+    ENDPOINT,
+    ORGANIZATION,
+    token_digest,
+)
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
@@ -26,17 +32,17 @@ async def test_one_for_callers_is_shown_once_and_let_in_by_gateways(
     cloud: Cloud, controller: FakeController
 ) -> None:
     tenant = cloud.user.organization.id
-    assert cloud.store.endpoint_tokens(tenant).digests == (), "one of the API is none"
+    assert cloud.store.identities.endpoint_tokens(tenant).digests == (), "one of the API is none"
     made = await make(cloud, description="the shop")
     assert (made["name"], made["description"], made["scopes"]) == ("web", "the shop", ["endpoint"])
     assert (made["is_api_token"], made["is_expired"], made["expired_at"]) == (False, False, None)
-    assert cloud.store.endpoint_tokens(tenant).digests == (token_digest(made["token"]),)
+    assert cloud.store.identities.endpoint_tokens(tenant).digests == (token_digest(made["token"]),)
     shown = await cloud.call("GET", f"{TOKENS}/{made['uid']}")
     listed = await cloud.call("GET", f"{TOKENS}?start=0&count=100&search=we")
     assert listed["items"] == [shown]
     assert shown.get("token") is None
     await cloud.call("DELETE", f"{TOKENS}/{made['uid']}")
-    assert cloud.store.endpoint_tokens(tenant).digests == ()
+    assert cloud.store.identities.endpoint_tokens(tenant).digests == ()
     assert controller.tokens_changes == [tenant, tenant]
     with pytest.raises(Refused, match="404"):
         await cloud.call("GET", f"{TOKENS}/{made['uid']}")
@@ -93,7 +99,7 @@ async def test_what_expires_says_when(cloud: Cloud) -> None:
     ends = datetime.now().replace(microsecond=0) + timedelta(hours=1)
     made = await make(cloud, expired_at=str(ends))
     assert datetime.fromisoformat(made["expired_at"]) == ends.astimezone(UTC)
-    until = cloud.store.endpoint_tokens(cloud.user.organization.id).until
+    until = cloud.store.identities.endpoint_tokens(cloud.user.organization.id).until
     assert until == ends.astimezone(UTC)
 
 
@@ -101,9 +107,9 @@ def test_the_operator_s_two_lie_in_files_and_are_good_for_one_thing_each(store: 
     keep_token(store, ADMIN, "deploys", API)
     keep_token(store, CALLERS, "calls", ENDPOINT)
     keep_token(store, CALLERS, "calls anew", ENDPOINT)
-    tenant = store.ensure_user(ORGANIZATION, ADMIN, "").organization.id
-    assert store.endpoint_tokens(tenant).digests == (token_digest("calls anew"),)
-    assert {token.name: token.scopes for token in store.tokens(tenant)} == {
+    tenant = store.identities.ensure_user(ORGANIZATION, ADMIN, "").organization.id
+    assert store.identities.endpoint_tokens(tenant).digests == (token_digest("calls anew"),)
+    assert {token.name: token.scopes for token in store.identities.tokens(tenant)} == {
         ADMIN: (API,),
         CALLERS: (ENDPOINT,),
     }

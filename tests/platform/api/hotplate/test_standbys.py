@@ -24,7 +24,6 @@ from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
-from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.api.hotplate.standbys import PATH, StandbyDesk, overlaid
 from hotplate.platform.api.web.requests import BODY_S, CALLER
@@ -32,6 +31,7 @@ from hotplate.platform.cli import parser
 from hotplate.platform.commands.standby import show_standbys, wish_of
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import BadSetting, Invalid
+from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from tests.support.control_plane.quick_store import QuickStore
 from tests.support.patience import PATIENCE_S
 
@@ -50,7 +50,7 @@ class World:
         self.standbys = Standbys(
             records, cgroups, Walls(), CONFIGURED, 10 * GIB, rng, lambda: False, self.news.set
         )
-        self.caller = self.store.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
+        self.caller = self.store.identities.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
         self.desk = StandbyDesk(self.store, self.standbys, CONFIGURED, 10 * GIB)
 
     async def serve(self) -> TestClient[Any, Any]:
@@ -129,7 +129,7 @@ async def test_a_wrong_setting_is_a_sentence_and_changes_nothing(
 
 
 async def test_only_the_operator_sets_them(world: World) -> None:
-    world.caller = world.store.ensure_user("acme", "ann", "ann@acme.example")
+    world.caller = world.store.identities.ensure_user("acme", "ann", "ann@acme.example")
     client = await world.serve()
     status, answer = await put(client, {"settings": {"mode": "off"}})
     assert status == 403
@@ -155,7 +155,7 @@ async def test_an_organizations_quota_of_standbys_is_held(world: World) -> None:
 
 
 async def test_what_an_older_version_has_kept_is_not_followed(world: World) -> None:
-    world.store.put_learnt("standby", {"speed": 3})
+    world.store.learnt.put("standby", {"speed": 3})
     await world.desk.recall()
     assert world.standbys.settings == CONFIGURED
 

@@ -78,10 +78,10 @@ class Desk:
 
 @pytest.fixture
 def deployment(store: Store) -> Deployment:
-    user = store.ensure_user("acme", "ada", "ada@example.com")
-    store.ensure_repository(user.organization.id, Kind.BENTO, "echo")
-    bento = store.create_artifact(user.organization.id, Kind.BENTO, "echo", ArtifactDraft("v1"))
-    return store.create_deployment(user, "echo", bento.id, {"services": {}})
+    user = store.identities.ensure_user("acme", "ada", "ada@example.com")
+    store.artifacts.ensure_repository(user.organization.id, Kind.BENTO, "echo")
+    bento = store.artifacts.create(user.organization.id, Kind.BENTO, "echo", ArtifactDraft("v1"))
+    return store.deployments.create(user, "echo", bento.id, {"services": {}})
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ async def test_a_task_belongs_to_the_gateway_that_started_it_until_that_is_gone(
         ]
     head = b"502 Bad Gateway\r\nContent-Type: application/json\r\n"
     assert await desk.end(task_id, b"{}", "g2", head, note="the gateway ended") == 200
-    assert store.events(deployment.id)[0].kind == "TaskLost"
+    assert store.history.events(deployment.id)[0].kind == "TaskLost"
     assert (await desk.call("status", task_id=task_id))[1]["status"] == "failed"
     assert await desk.end(task_id, b"late", "g1") == 409
     assert await desk.call("get", task_id=task_id) == (502, {})
@@ -221,10 +221,10 @@ async def test_results_go_after_their_time_and_with_their_deployment(
     assert (await desk.call("status", task_id=ended))[0] == 404
     assert blobs.parts(f"task-{ended}") == {}
     assert blobs.parts(f"task-{waits}")
-    store.forget_deployment(deployment.id)
+    store.deployments.forget(deployment.id)
     await desk.tasks.sweep()
     assert blobs.parts(f"task-{waits}") == {}
-    assert store.open_tasks() == []
+    assert store.tasks.unfinished() == []
 
 
 async def test_a_submission_that_breaks_off_is_no_task(desk: Desk, store: Store) -> None:
@@ -236,7 +236,7 @@ async def test_a_submission_that_breaks_off_is_no_task(desk: Desk, store: Store)
         await desk.client.post(
             "/internal/tasks/submit", params={"route": ROUTE, "path": "/toil"}, data=broken()
         )
-    assert store.open_tasks() == []
+    assert store.tasks.unfinished() == []
     assert (
         await desk.client.post("/internal/tasks/submit?route=a/b&path=/x", data=b"x")
     ).status == 400

@@ -70,9 +70,9 @@ async def opened(
     controller = FakeController(store)
     app = make_app(store, blobs, controller, ApiSettings(body_s=BODY_S, body_idle_s=BODY_S))
     listener = Listener(app, limits)
-    user = store.ensure_user("acme", "ada", "ada@example.com")
+    user = store.identities.ensure_user("acme", "ada", "ada@example.com")
     port = await listener.start("127.0.0.1", 0)
-    door = Door(port, store.add_token(user.id, "laptop"))
+    door = Door(port, store.identities.add_token(user.id, "laptop"))
     try:
         yield door
     finally:

@@ -75,14 +75,14 @@ async def test_a_second_organization_gets_no_replica_however_it_came(
 ) -> None:
     world = World(store, FakeEngine(), rules=replace(RULES, company=OPEN))
     first = world.deploy(least=1)
-    world.user = store.ensure_user("umbrella", "bob", "bob@localhost")
+    world.user = store.identities.ensure_user("umbrella", "bob", "bob@localhost")
     async with running(world):
         second = world.deploy(least=1)
         await until(lambda: world.status(first) == "running")
         world.controller.quotas_changed()
 
         def reason() -> str:
-            found = store.deployment(second.id)
+            found = store.deployments.get(second.id)
             return found.reason if found else ""
 
         await until(lambda: "a quota of 0 replicas" in reason())

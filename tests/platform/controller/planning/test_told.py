@@ -189,7 +189,7 @@ async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
     with sqlite3.connect(tmp_path / "hotplate.db") as other:
         other.execute("DROP TABLE learnt")
     with pytest.raises(StoreFailed):
-        await store.run(store.put_learnt, "key", 1)
+        await store.run(store.learnt.put, "key", 1)
     assert "no such table" in await check.why_not()
     with sqlite3.connect(tmp_path / "hotplate.db") as other:
         other.execute("CREATE TABLE learnt (key TEXT PRIMARY KEY, value JSON NOT NULL)")

@@ -205,7 +205,7 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
         prometheus = Prometheus(str(server.make_url("/")))
         world = World(store, FakeEngine(), prometheus)
         async with running(world):
-            made = store.create_deployment(
+            made = store.deployments.create(
                 world.user,
                 "echo",
                 world.bento("v1"),
@@ -219,21 +219,21 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
                 ),
             )
             world.controller.poke(made.id)
-            await until(lambda: "QueryRewritten" in [e.kind for e in store.events(made.id)])
+            await until(lambda: "QueryRewritten" in [e.kind for e in store.history.events(made.id)])
             await until(lambda: world.status(made) == "scaled-to-zero")
             value = "3"
             await until(lambda: len(world.engine.found) == 2)
             said_so = "0 of 2: a query says 3"
-            await until(lambda: store.decisions(made.id)[0].reason == said_so)
+            await until(lambda: store.history.decisions(made.id)[0].reason == said_so)
             value = "NaN"
-            await until(lambda: "it stays on" in store.decisions(made.id)[0].reason)
+            await until(lambda: "it stays on" in store.history.decisions(made.id)[0].reason)
             assert len(world.engine.found) == 2
             value = "refused"
-            await until(lambda: "QueryInvalid" in [e.kind for e in store.events(made.id)])
+            await until(lambda: "QueryInvalid" in [e.kind for e in store.history.events(made.id)])
             assert len(world.engine.found) == 2
             value = "0"
             await until(lambda: not world.engine.found)
-            assert "QueryAnswered" in [e.kind for e in store.events(made.id)]
+            assert "QueryAnswered" in [e.kind for e in store.history.events(made.id)]
         await prometheus.close()
     store.close()
 
@@ -247,7 +247,7 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     world = World(store, FakeEngine(), prometheus)
     async with running(world):
         bento = world.bento("v1")
-        made = store.create_deployment(world.user, "echo", bento, config(0, 3), labels())
+        made = store.deployments.create(world.user, "echo", bento, config(0, 3), labels())
         world.controller.poke(made.id)
         name = f"decider/{made.uid}/Echo"
         await until(lambda: silence(store, name).get("silent_s") is not None)
@@ -255,12 +255,14 @@ async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_bef
     assert (kept["on"], kept["queries"]) == (True, [UNACKED, READY, RAY])
     # Nearly half an hour of silence, of which the last was known a minute ago.
     earlier = kept | {"silent_s": 1795.0, "at": kept["at"] - 60}
-    store.put_learnt(name, {"binary": earlier})
+    store.learnt.put(name, {"binary": earlier})
     world = World(store, FakeEngine(survivors=world.engine), prometheus)
     async with running(world):
         await until(lambda: not world.engine.found)
-        await until(lambda: "all queries are 0 for 18" in store.decisions(made.id)[0].reason)
-        store.update_deployment(made.id, bento, config(1, 3), labels=[])
+        await until(
+            lambda: "all queries are 0 for 18" in store.history.decisions(made.id)[0].reason
+        )
+        store.deployments.update(made.id, bento, config(1, 3), labels=[])
         world.controller.poke(made.id)
         await until(lambda: bool(world.engine.found) and not silence(store, name))
     store.close()
@@ -301,12 +303,12 @@ class Silent(Prometheus):
 
 
 def silence(store: QuickStore, name: str) -> dict[str, Any]:
-    return (store.learnt(name) or {}).get("binary") or {}
+    return (store.learnt.get(name) or {}).get("binary") or {}
 
 
 async def test_what_queries_decide_is_not_reserved_by_min_replicas(cloud: Cloud) -> None:
     await cloud.push_bento()
-    cloud.store.set_quota("acme", {"replicas": 1})
+    cloud.store.quotas.set("acme", {"replicas": 1})
     scaling = {"services": {"Echo": {"scaling": {"min_replicas": 2, "max_replicas": 2}}}}
     with pytest.raises(Refused, match="always needs 2 replicas"):
         await cloud.deploy("usual", **scaling)

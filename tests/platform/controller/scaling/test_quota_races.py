@@ -65,10 +65,10 @@ async def test_what_the_engine_has_not_made_yet_is_not_made_for_a_deployment_tha
     quarters = Quarters(store, 3)
     quarters.deploy("one", quarters.bento("v1"))
     await quarters.step("one", queued=2)
-    store.delete_deployment(quarters.ids["one"])
+    store.deployments.delete(quarters.ids["one"])
     quarters.reconciler.reread(quarters.ids["one"])
     await quarters.step("one")
-    assert store.deployment(quarters.ids["one"]) is None
+    assert store.deployments.get(quarters.ids["one"]) is None
     quarters.engine.step()
     assert quarters.states() == []
 

@@ -16,10 +16,11 @@ from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.workload import Workload
-from hotplate.platform.admin import ADMIN, ORGANIZATION
 from hotplate.platform.cli import main
 from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.database import Database
+from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
@@ -39,11 +40,11 @@ async def test_of_a_hundred_creates_at_once_as_many_are_made_as_the_quota_allows
     cloud: Cloud,
 ) -> None:
     await cloud.push_bento()
-    cloud.store.set_quota("acme", {"replicas": 10})
+    cloud.store.quotas.set("acme", {"replicas": 10})
     creates = (cloud.deploy(f"echo-{n}", **scaled(1)) for n in range(100))
     results = await asyncio.gather(*creates, return_exceptions=True)
     refused = [result for result in results if isinstance(result, Refused)]
-    assert len(cloud.store.deployments(cloud.user.organization.id)) == 10
+    assert len(cloud.store.deployments.of_organization(cloud.user.organization.id)) == 10
     assert len(refused) == 90
     assert {(one.status, one.code) for one in refused} == {(403, "quota_exceeded")}
     assert (
@@ -53,18 +54,18 @@ async def test_of_a_hundred_creates_at_once_as_many_are_made_as_the_quota_allows
 
 
 def test_control_planes_of_one_database_do_not_exceed_a_quota_together(database_url: str) -> None:
-    stores = [Store(database_url) for _ in range(4)]
-    user = stores[0].ensure_user("acme", "ada", "ada@localhost")
-    stores[0].ensure_repository(user.organization.id, Kind.BENTO, "echo")
+    stores = [Store(Database(database_url)) for _ in range(4)]
+    user = stores[0].identities.ensure_user("acme", "ada", "ada@localhost")
+    stores[0].artifacts.ensure_repository(user.organization.id, Kind.BENTO, "echo")
     draft = ArtifactDraft(version="v1", manifest=MANIFEST)
-    bento = stores[0].create_artifact(user.organization.id, Kind.BENTO, "echo", draft).id
-    stores[0].set_quota("acme", {"gpus": 7})
+    bento = stores[0].artifacts.create(user.organization.id, Kind.BENTO, "echo", draft).id
+    stores[0].quotas.set("acme", {"gpus": 7})
     two_gpus = Amounts(gpus=2, replicas=1)
 
     def create(number: int) -> bool:
         try:
             name = f"echo-{number}"
-            stores[number % 4].create_deployment(user, name, bento, {}, least=two_gpus)
+            stores[number % 4].deployments.create(user, name, bento, {}, least=two_gpus)
         except QuotaExceeded:
             return False
         return True
@@ -80,7 +81,7 @@ async def test_an_update_may_not_grow_beyond_the_quota_and_what_ends_gives_back(
     cloud: Cloud,
 ) -> None:
     await cloud.push_bento()
-    cloud.store.set_quota("acme", {"replicas": 3})
+    cloud.store.quotas.set("acme", {"replicas": 3})
     await cloud.deploy("one", **scaled(2))
     await cloud.deploy("two", **scaled(1))
 
@@ -90,7 +91,7 @@ async def test_an_update_may_not_grow_beyond_the_quota_and_what_ends_gives_back(
 
     with pytest.raises(Refused, match="always needs 2 replicas, and others"):
         await update("two", 2)
-    cloud.store.set_quota("acme", {"replicas": 1})
+    cloud.store.quotas.set("acme", {"replicas": 1})
     await update("one", 2)
     await update("one", 1)
     await cloud.call("POST", "/api/v2/deployments/one/terminate")
@@ -104,30 +105,32 @@ async def test_what_min_replicas_take_is_counted_by_resource(cloud: Cloud) -> No
         "services": [{"name": "Echo", "config": {"resources": {"cpu": "500m", "gpu": 2}}}]
     }
     await cloud.push_bento(manifest=manifest)
-    cloud.store.set_quota("acme", {"gpus": 5})
+    cloud.store.quotas.set("acme", {"gpus": 5})
     with pytest.raises(Refused, match=r"needs 6 GPUs; the quota .* is 5 GPUs"):
         await cloud.deploy("large", **scaled(3))
     await cloud.deploy("small", **scaled(2))
-    cloud.store.set_quota("acme", {"gpus": math.inf, "memory_bytes": 4 << 30})
+    cloud.store.quotas.set("acme", {"gpus": math.inf, "memory_bytes": 4 << 30})
     with pytest.raises(Refused, match="needs 6 GiB of memory, and others of the organization 1 G"):
         await cloud.deploy("typed", **scaled(3, instance_type="cpu.1"))
 
 
 def test_a_quota_is_kept_by_the_store_and_changed_in_parts(store: Store) -> None:
-    store.ensure_user("acme", "ada", "ada@localhost")
-    assert store.quota("acme") == Quota()
-    store.set_quota("acme", {"gpus": 4, "standby": 1, "weight": 2, "priority": 1})
-    quota = store.set_quota("acme", {"gpus": math.inf, "cpus": 8})
+    store.identities.ensure_user("acme", "ada", "ada@localhost")
+    assert store.quotas.get("acme") == Quota()
+    store.quotas.set("acme", {"gpus": 4, "standby": 1, "weight": 2, "priority": 1})
+    quota = store.quotas.set("acme", {"gpus": math.inf, "cpus": 8})
     assert quota == Quota(UNLIMITED._replace(cpus=8), standby=1, weight=2, priority=1)
-    assert store.quotas() == {"acme": quota}
+    assert store.quotas.all() == {"acme": quota}
     with pytest.raises(NotFound, match=r"'nobody': there is none of that name \(known: acme\)"):
-        store.set_quota("nobody", {"gpus": 1})
+        store.quotas.set("nobody", {"gpus": 1})
 
 
 async def test_the_operator_sets_quotas_and_others_see_their_own(
     store: Store, cloud: Cloud, controller: FakeController, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    admin = store.add_token(store.ensure_user(ORGANIZATION, ADMIN, "a@localhost").id, "admin")
+    admin = store.identities.add_token(
+        store.identities.ensure_user(ORGANIZATION, ADMIN, "a@localhost").id, "admin"
+    )
     endpoint = str(cloud.server.make_url("/"))
 
     async def hotplate(*words: str, token: str = admin) -> tuple[int, str, str]:
@@ -142,9 +145,9 @@ async def test_the_operator_sets_quotas_and_others_see_their_own(
     assert " ".join(out.splitlines()[-1].split()) == row
     assert controller.quotas_changes == 1
     expected = Amounts(4, math.inf, 64 << 30, 20)
-    assert store.quota("acme") == Quota(expected, standby=2, weight=2)
+    assert store.quotas.get("acme") == Quota(expected, standby=2, weight=2)
     await hotplate("set", "acme", "--gpus", "unlimited", "--priority", "1")
-    assert (store.quota("acme").limit.gpus, store.quota("acme").priority) == (math.inf, 1)
+    assert (store.quotas.get("acme").limit.gpus, store.quotas.get("acme").priority) == (math.inf, 1)
     status, out, _ = await hotplate("acme", token=cloud.token)
     assert (status, "unlimited" in out) == (0, True)
     status, out, _ = await hotplate()
@@ -204,7 +207,7 @@ async def test_a_cut_wish_says_so_in_decision_event_and_status_and_follows_the_q
 ) -> None:
     store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
-    store.set_quota("default", {"replicas": 2})
+    store.quotas.set("default", {"replicas": 2})
     async with running(world):
         made = world.deploy(least=0, most=4)
         await until(lambda: world.status(made) == "scaled-to-zero")
@@ -216,15 +219,15 @@ async def test_a_cut_wish_says_so_in_decision_event_and_status_and_follows_the_q
         await until(lambda: why in current(store, made).reason)
         await until(lambda: current(store, made).status == "running")
         assert len(world.engine.found) == 2
-        decision = store.decisions(made.id)[0]
+        decision = store.history.decisions(made.id)[0]
         assert decision.desired == 4
         assert why in decision.reason
-        cuts = [event.message for event in store.events(made.id) if event.kind == "Cut"]
+        cuts = [event.message for event in store.history.events(made.id) if event.kind == "Cut"]
         assert cuts == [f"service 'Echo': {why}"]
-        store.set_quota("default", {"replicas": 3})
+        store.quotas.set("default", {"replicas": 3})
         world.controller.quotas_changed()
         await until(lambda: len(world.engine.found) == 3)
-        store.set_quota("default", {"replicas": math.inf})
+        store.quotas.set("default", {"replicas": math.inf})
         world.controller.quotas_changed()
         await until(lambda: len(world.engine.found) == 4)
         await until(lambda: "granted" not in current(store, made).reason)
@@ -238,7 +241,7 @@ async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
     engine = SlowEngine()
     engine.most = 1
     world = World(store, engine)
-    store.set_quota("default", {"replicas": 1})
+    store.quotas.set("default", {"replicas": 1})
     async with running(world):
         made = world.deploy(least=1)
         await until(lambda: world.status(made) == "running")
@@ -259,12 +262,12 @@ async def test_a_new_wish_takes_the_place_of_an_idle_replica_that_is_only_kept(
     store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     world.bento("v1")
-    store.set_quota("default", {"replicas": 1})
+    store.quotas.set("default", {"replicas": 1})
     kept = {"services": {"Echo": {"scaling": {"min_replicas": 0, "max_replicas": 3}}}}
     async with running(world):
-        bento = store.artifact(world.user.organization.id, Kind.BENTO, "echo", "v1").id
+        bento = store.artifacts.get(world.user.organization.id, Kind.BENTO, "echo", "v1").id
         for name in ("one", "two"):
-            made = store.create_deployment(world.user, name, bento, kept)
+            made = store.deployments.create(world.user, name, bento, kept)
             world.controller.poke(made.id)
             await until(partial(rolled_out, store, made))
         busy = RouteDemand(in_flight=1, service_s=60)
@@ -283,11 +286,11 @@ async def test_who_has_to_give_way_is_told_though_nothing_changes_for_it(tmp_pat
     store = QuickStore(tmp_path / "hotplate.db")
     world = World(store, FakeEngine())
     world.bento("v1")
-    store.set_quota("default", {"replicas": 2})
+    store.quotas.set("default", {"replicas": 2})
     async with running(world):
-        bento = store.artifact(world.user.organization.id, Kind.BENTO, "echo", "v1").id
+        bento = store.artifacts.get(world.user.organization.id, Kind.BENTO, "echo", "v1").id
         for name in ("one", "two"):
-            made = store.create_deployment(world.user, name, bento, config(0, 3))
+            made = store.deployments.create(world.user, name, bento, config(0, 3))
             world.controller.poke(made.id)
             await until(partial(rolled_out, store, made))
             await until(lambda: not world.engine.found)
@@ -301,13 +304,13 @@ async def test_who_has_to_give_way_is_told_though_nothing_changes_for_it(tmp_pat
 
 
 def current(store: Store, deployment: Deployment) -> Deployment:
-    found = store.deployment(deployment.id)
+    found = store.deployments.get(deployment.id)
     assert found is not None
     return found
 
 
 def rolled_out(store: Store, deployment: Deployment) -> bool:
-    return "RolloutReady" in [event.kind for event in store.events(deployment.id)]
+    return "RolloutReady" in [event.kind for event in store.history.events(deployment.id)]
 
 
 def answering(world: World, name: str) -> int:

@@ -49,7 +49,7 @@ class Artifacts:
             build_at=fields.text("build_at", ""),
         )
         artifact = await self._store.run(
-            self._store.create_artifact,
+            self._store.artifacts.create,
             organization(request).id,
             self._kind,
             request.match_info["name"],
@@ -65,7 +65,7 @@ class Artifacts:
         artifact = await named(self._kind, self._store, request)
         fields = await body(request)
         artifact = await self._store.run(
-            self._store.update_artifact,
+            self._store.artifacts.update,
             artifact.id,
             fields.text("description", "") if fields.has("description") else None,
             checked_manifest(self._kind, fields) if fields.has("manifest") else None,
@@ -90,11 +90,11 @@ class Artifacts:
         start, count = query_number(request, "start", 0), query_number(request, "count", COUNT_MAX)
         if not labels:
             found, total = await self._store.run(
-                self._store.artifacts, tenant, self._kind, name, start, count
+                self._store.artifacts.page, tenant, self._kind, name, start, count
             )
             return [views.artifact(artifact) for artifact in found], start, total
         found, _ = await self._store.run(
-            self._store.artifacts, tenant, self._kind, name, 0, COUNT_MAX
+            self._store.artifacts.page, tenant, self._kind, name, 0, COUNT_MAX
         )
         chosen = [a for a in found if labels.items() <= {(p["key"], p["value"]) for p in a.labels}]
         shown = chosen[start : start + count]
@@ -110,7 +110,7 @@ async def named(kind: Kind, store: Store, request: web.Request) -> Artifact:
     """The version that the request's path names. Raises NotFound."""
     path = request.match_info
     tenant = organization(request).id
-    return await store.run(store.artifact, tenant, kind, path["name"], path["version"])
+    return await store.run(store.artifacts.get, tenant, kind, path["name"], path["version"])
 
 
 def _labels(fields: Fields) -> list[dict[str, str]] | None:

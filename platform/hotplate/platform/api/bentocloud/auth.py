@@ -56,7 +56,7 @@ class Auth:
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
         known = secret.isascii()  # the store keeps text, and any bytes may come
-        token = await self._store.run(self._store.find_token, secret) if known else None
+        token = await self._store.run(self._store.identities.find_token, secret) if known else None
         if token is None:
             raise Unauthorized("the API token is unknown or expired; log in with another")
         if API not in token.scopes:

@@ -29,7 +29,7 @@ class Source:
         name, _, version = tag.partition(":")
         if version in ("", "latest"):
             latest = await self._store.run(
-                self._store.latest_artifact, organization.id, Kind.BENTO, name, uploaded=True
+                self._store.artifacts.latest, organization.id, Kind.BENTO, name, uploaded=True
             )
             if latest is None:
                 raise Invalid(f"bento: no version of {name!r} is uploaded; push it first")
@@ -47,7 +47,7 @@ class Source:
         name, _, version = tag.partition(":")
         try:
             artifact = await self._store.run(
-                self._store.artifact, organization.id, kind, name, version
+                self._store.artifacts.get, organization.id, kind, name, version
             )
         except NotFound as error:
             raise Invalid(f"{path}: {kind} '{tag}' is not here; push it first") from error

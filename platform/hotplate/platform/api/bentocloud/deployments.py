@@ -75,7 +75,7 @@ class Deployments:
             name = invent_deployment_name(bento.repository.name)
         labels = _checked_labels(fields)
         deployment = await self._store.run(
-            self._store.create_deployment,
+            self._store.deployments.create,
             caller(request),
             name,
             bento.id,
@@ -96,7 +96,7 @@ class Deployments:
         config = deployment_config(fields, bento.manifest, self._instance_types())
         labels = _checked_labels(fields) if fields.has("labels") else None
         deployment, begins = await self._store.run(
-            self._store.update_deployment,
+            self._store.deployments.update,
             deployment.id,
             bento.id,
             config,
@@ -118,7 +118,7 @@ class Deployments:
         await self._controller.admit(organization(request).name)
         latest = deployment.latest
         deployment, _ = await self._store.run(
-            self._store.update_deployment,
+            self._store.deployments.update,
             deployment.id,
             latest.bento.id,
             latest.config,
@@ -132,7 +132,7 @@ class Deployments:
 
     async def terminate(self, request: web.Request) -> web.Response:
         deployment = await self._named(request)
-        deployment = await self._store.run(self._store.terminate_deployment, deployment.id)
+        deployment = await self._store.run(self._store.deployments.terminate, deployment.id)
         self._onlookers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
@@ -140,7 +140,7 @@ class Deployments:
     async def delete(self, request: web.Request) -> web.Response:
         """Answers the deployment, which the client insists on."""
         deployment = await self._named(request)
-        deployment = await self._store.run(self._store.delete_deployment, deployment.id)
+        deployment = await self._store.run(self._store.deployments.delete, deployment.id)
         self._onlookers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
@@ -160,7 +160,9 @@ class Deployments:
         """
         if "is:dev" in request.query.get("q", "").split():
             raise NotThereYet(CODE)
-        found = await self._store.run(self._store.deployments, organization(request).id)
+        found = await self._store.run(
+            self._store.deployments.of_organization, organization(request).id
+        )
         wanted, search = query_labels(request), request.query.get("search", "")
         found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]
         start = query_number(request, "start", 0)
@@ -203,7 +205,7 @@ class Deployments:
 async def named_deployment(store: Store, request: web.Request) -> Deployment:
     """The deployment that the request's path names. Raises NotFound."""
     name = request.match_info["name"]
-    return await store.run(store.find_deployment, organization(request).id, name)
+    return await store.run(store.deployments.find, organization(request).id, name)
 
 
 def advertised_origin(request: web.Request, settings: ApiSettings) -> str:

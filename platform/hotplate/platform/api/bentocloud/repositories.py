@@ -27,7 +27,7 @@ class Repositories:
         fields = await body(request)
         name = check_name(fields.at("name"), fields.text("name"))
         repository = await self._store.run(
-            self._store.ensure_repository,
+            self._store.artifacts.ensure_repository,
             organization(request).id,
             self._kind,
             name,
@@ -37,7 +37,7 @@ class Repositories:
 
     async def get(self, request: web.Request) -> web.Response:
         repository = await self._store.run(
-            self._store.repository,
+            self._store.artifacts.repository,
             organization(request).id,
             self._kind,
             request.match_info["name"],
@@ -46,7 +46,7 @@ class Repositories:
 
     async def _answer(self, repository: Repository) -> web.Response:
         latest = await self._store.run(
-            self._store.latest_artifact,
+            self._store.artifacts.latest,
             repository.organization_id,
             self._kind,
             repository.name,

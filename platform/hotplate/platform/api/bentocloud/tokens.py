@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from hotplate.platform.admin import ADMIN, CALLERS, is_operator
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web.requests import body, caller, organization, query_number
 from hotplate.platform.controller.interface import ControllerFace
 from hotplate.platform.errors import Conflict, Invalid
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.store.identities import API, ENDPOINT
+from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, is_operator
 from hotplate.platform.store.store import Store
 
 GIVEN = (API, ENDPOINT)
@@ -44,7 +43,7 @@ class Tokens:
     async def list_all(self, request: web.Request) -> web.Response:
         start, count = query_number(request, "start", 0), query_number(request, "count", PAGE)
         search = request.query.get("search", "")
-        tokens = await self._store.run(self._store.tokens, organization(request).id)
+        tokens = await self._store.run(self._store.identities.tokens, organization(request).id)
         found = [views.token(token) for token in tokens if search in token.name]
         return web.json_response(views.listed(found[start : start + count], start, len(found)))
 
@@ -55,7 +54,7 @@ class Tokens:
         if len(name) > NAME_CHARACTERS:
             raise Invalid(f"name: it has {len(name)} characters, {NAME_CHARACTERS} are the most")
         token, secret = await self._store.run(
-            self._store.make_token,
+            self._store.identities.make_token,
             user,
             name,
             scopes,
@@ -67,18 +66,18 @@ class Tokens:
 
     async def get(self, request: web.Request) -> web.Response:
         uid = request.match_info["uid"]
-        token = await self._store.run(self._store.token, organization(request).id, uid)
+        token = await self._store.run(self._store.identities.token, organization(request).id, uid)
         return web.json_response(views.token(token))
 
     async def delete(self, request: web.Request) -> web.Response:
         tenant, uid = organization(request), request.match_info["uid"]
-        token = await self._store.run(self._store.token, tenant.id, uid)
+        token = await self._store.run(self._store.identities.token, tenant.id, uid)
         if is_operator(token.user) and token.name in (ADMIN, CALLERS):
             raise Conflict(
                 f"token {token.name!r}: it is kept in the data directory of 'hotplate up' and "
                 "would be back with its next start; write another into its file before that"
             )
-        await self._store.run(self._store.revoke_token, tenant.id, uid)
+        await self._store.run(self._store.identities.revoke_token, tenant.id, uid)
         self._controller.tokens_changed(tenant.id)
         return web.json_response(views.token(token))
 

@@ -45,28 +45,30 @@ class Hotplate:
 
     async def healthz(self, request: web.Request) -> web.Response:
         """200 when the store answers, and a gateway is there to serve what is deployed."""
-        await self._store.run(self._store.learnt, "healthz")
+        await self._store.run(self._store.learnt.get, "healthz")
         if not self._controller.ready.is_set():
             return web.json_response({"status": "starting"}, status=503)
         return web.json_response({"status": "ok"})
 
     async def list_all(self, request: web.Request) -> web.Response:
-        found = await self._store.run(self._store.deployments, organization(request).id)
+        found = await self._store.run(
+            self._store.deployments.of_organization, organization(request).id
+        )
         return web.json_response([self._summary(request, deployment) for deployment in found])
 
     async def get(self, request: web.Request) -> web.Response:
         """The summary, its revisions, and what was decided and what happened lately."""
         deployment = await named_deployment(self._store, request)
         key = deployment.id
-        revisions = await self._store.run(self._store.revisions, key, RECENT)
-        decisions = await self._store.run(self._store.decisions, key, RECENT)
-        events = await self._store.run(self._store.events, key, RECENT)
+        revisions = await self._store.run(self._store.deployments.revisions, key, RECENT)
+        decisions = await self._store.run(self._store.history.decisions, key, RECENT)
+        events = await self._store.run(self._store.history.events, key, RECENT)
         detail = {
             "config": deployment.latest.config,
             "revisions": [_revision(revision, deployment) for revision in revisions],
             "decisions": plain(decisions),
             "events": plain(events),
-            "tasks": await self._store.run(self._store.task_counts, key),
+            "tasks": await self._store.run(self._store.tasks.counts, key),
         }
         return web.json_response(self._summary(request, deployment) | detail)
 
@@ -74,7 +76,7 @@ class Hotplate:
         """Why there are, or were at `until`, as many replicas as there are; newest first."""
         key = (await named_deployment(self._store, request)).id
         limit, until = query_number(request, "count", 100), query_time(request, "until")
-        decisions = await self._store.run(self._store.decisions, key, limit, until)
+        decisions = await self._store.run(self._store.history.decisions, key, limit, until)
         return web.json_response(plain(decisions))
 
     async def log(self, request: web.Request) -> web.Response:
@@ -82,10 +84,12 @@ class Hotplate:
         deployment = await named_deployment(self._store, request)
         of = {"organization": deployment.organization.name, "deployment": deployment.name}
         recent = self._controller.demands(deployment.id)
-        demands = await self._store.run(self._store.demands, deployment.id)
+        demands = await self._store.run(self._store.history.demands, deployment.id)
         # What was recent may have been written since.
         demands = [*reversed([one for one in recent if one not in demands]), *demands]
-        decisions = await self._store.run(self._store.decisions, deployment.id, DECISIONS_KEPT)
+        decisions = await self._store.run(
+            self._store.history.decisions, deployment.id, DECISIONS_KEPT
+        )
         entries = [{"kind": "demand", **of, **one} for one in plain(reversed(demands))]
         entries += [{"kind": "decision", **of, **one} for one in plain(reversed(decisions))]
         return web.json_response(sorted(entries, key=lambda one: str(one["at"])))
@@ -93,12 +97,16 @@ class Hotplate:
     async def events(self, request: web.Request) -> web.Response:
         key = (await named_deployment(self._store, request)).id
         limit = query_number(request, "count", 100)
-        return web.json_response(plain(await self._store.run(self._store.events, key, limit)))
+        return web.json_response(
+            plain(await self._store.run(self._store.history.events, key, limit))
+        )
 
     async def cold_starts(self, request: web.Request) -> web.Response:
         key = (await named_deployment(self._store, request)).id
         limit = query_number(request, "count", 100)
-        return web.json_response(plain(await self._store.run(self._store.cold_starts, key, limit)))
+        return web.json_response(
+            plain(await self._store.run(self._store.history.cold_starts, key, limit))
+        )
 
     async def logs(self, request: web.Request) -> web.Response:
         """The last lines per replica; `replica` empty = of all."""

@@ -70,7 +70,7 @@ class PlatformPages:
         """What happened to the platform and to every deployment of the caller's, newest first."""
         limit = query_number(request, "count", 100)
         mine = organization(request).id
-        of_deployments = await self._store.run(self._store.events_of_all, mine, limit)
+        of_deployments = await self._store.run(self._store.history.events_of_all, mine, limit)
         found = [*of_deployments, *self._events.events(limit)]
         found.sort(key=lambda event: event.at, reverse=True)
         return web.json_response(plain(found[:limit]))

@@ -9,11 +9,11 @@ from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
-from hotplate.platform.admin import is_operator
 from hotplate.platform.api.web.requests import body, caller
 from hotplate.platform.controller.interface import ControllerFace
 from hotplate.platform.errors import Forbidden, Invalid
 from hotplate.platform.spec.fields import Fields, suggestion
+from hotplate.platform.store.identities import is_operator
 from hotplate.platform.store.quotas import LIMITS
 from hotplate.platform.store.store import Store
 
@@ -41,7 +41,7 @@ class Quotas:
     async def list_all(self, request: web.Request) -> web.Response:
         names = [caller(request).organization.name]
         if is_operator(caller(request)):
-            names = await self._store.run(self._store.organizations)
+            names = await self._store.run(self._store.quotas.organizations)
         return web.json_response([await self._shown(name) for name in names])
 
     async def get(self, request: web.Request) -> web.Response:
@@ -59,12 +59,12 @@ class Quotas:
             raise Forbidden("quotas are set by the operator of this installation: ask there")
         name = request.match_info["organization"]
         changes = _changes(await body(request))
-        await self._store.run(self._store.set_quota, name, changes)
+        await self._store.run(self._store.quotas.set, name, changes)
         self._controller.quotas_changed()
         return web.json_response(await self._shown(name))
 
     async def _shown(self, name: str) -> dict[str, Any]:
-        quota = await self._store.run(self._store.quota, name)
+        quota = await self._store.run(self._store.quotas.get, name)
         return quota_json(name, quota, self._controller.usage(name))
 
 

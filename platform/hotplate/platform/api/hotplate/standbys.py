@@ -17,9 +17,9 @@ from aiohttp import web
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.deploy.local.standby.pools import Standbys
 from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
-from hotplate.platform.admin import is_operator
 from hotplate.platform.api.web.requests import body, caller
 from hotplate.platform.errors import Forbidden, Invalid
+from hotplate.platform.store.identities import is_operator
 from hotplate.platform.store.store import Store
 
 KEY = "standby"
@@ -45,7 +45,7 @@ class StandbyDesk:
 
     async def recall(self) -> None:
         """Follow what was set before the platform was started anew."""
-        kept = await self._store.run(self._store.learnt, KEY)
+        kept = await self._store.run(self._store.learnt.get, KEY)
         try:
             self._follow(kept or {})
         except Invalid as error:  # another version of us has written it
@@ -74,7 +74,7 @@ class StandbyDesk:
         before = self._kept
         self._follow(kept)
         try:
-            await self._store.run(self._store.put_learnt, KEY, kept)
+            await self._store.run(self._store.learnt.put, KEY, kept)
         except BaseException:
             self._follow(before)
             raise

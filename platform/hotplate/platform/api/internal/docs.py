@@ -46,7 +46,7 @@ class Docs:
     async def docs(self, request: web.Request) -> web.Response:
         """`?route=…&path=…`: the document as a frame; 404 where only a replica knows it."""
         route, path = request.query["route"], request.query["path"]
-        bento = await self._store.run(self._store.answering_bento, route)
+        bento = await self._store.run(self._store.tasks.answering_bento, route)
         mounted = (bento.manifest.get("schema") or {}).get("paths") or {}
         if not bento.files or path in mounted:
             raise NotFound(f"{route}: what is at {path} knows the service only")

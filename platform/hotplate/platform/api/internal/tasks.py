@@ -72,7 +72,7 @@ class Tasks:
         try:
             if not TASK_ID.fullmatch(task_id):
                 raise NotFound("task_id not found")
-            task = await self._store.run(self._store.task, route, task_id)
+            task = await self._store.run(self._store.tasks.get, route, task_id)
             match verb:
                 case "status":
                     return _said(200, status_json(task))
@@ -98,7 +98,7 @@ class Tasks:
         self, task_id: str, route: str, path: str, content: Content, turn: Turn
     ) -> web.Response:
         try:
-            task = await self._store.run(self._store.add_task, task_id, route, path, content, turn)
+            task = await self._store.run(self._store.tasks.add, task_id, route, path, content, turn)
         except BaseException:  # a cancelled request too: nobody else knows what it left
             await self._contents.drop([task_id])
             raise
@@ -110,12 +110,12 @@ class Tasks:
             raise Conflict(f"task {task.id} was canceled")
         if task.completed_at is None:
             raise Conflict(f"task {task.id} is not completed yet")
-        answer = await self._store.run(self._store.task_answer, task.id)
+        answer = await self._store.run(self._store.tasks.answer_of, task.id)
         return await self._send(request, task.id, answer)
 
     async def _cancel(self, route: str, task: Task) -> web.StreamResponse:
         task = await self._store.run(
-            self._store.change_task, task.id, Cancel(), self._lines.gone, route=route
+            self._store.tasks.change, task.id, Cancel(), self._lines.gone, route=route
         )
         await self._lines.withdraw(task.id)
         return _said(200, status_json(task))
@@ -123,7 +123,7 @@ class Tasks:
     async def _retry(self, route: str, task: Task) -> web.StreamResponse:
         if not Status(task.status).ended:
             raise Conflict(f"task {task.id} is not completed yet")
-        path, content, turn = await self._store.run(self._store.task_input, task.id)
+        path, content, turn = await self._store.run(self._store.tasks.input_of, task.id)
         task_id = uuid4().hex
         again = await self._contents.copy(task.id, task_id, content)
         return await self._add(task_id, route, path, again, turn)
@@ -134,9 +134,9 @@ class Tasks:
         """`?gateway=ID`: it is written that the gateway runs it now; answers its input."""
         task_id = request.match_info["id"]
         gateway = request.query["gateway"]
-        await self._store.run(self._store.change_task, task_id, Start(gateway), self._lines.gone)
+        await self._store.run(self._store.tasks.change, task_id, Start(gateway), self._lines.gone)
         await self._lines.withdraw(task_id, gateway)
-        _, content, _ = await self._store.run(self._store.task_input, task_id)
+        _, content, _ = await self._store.run(self._store.tasks.input_of, task_id)
         return await self._send(request, task_id, content)
 
     async def end(self, request: web.Request) -> web.StreamResponse:
@@ -152,7 +152,7 @@ class Tasks:
         event = End(request.query["gateway"], int(content.head[:3]))
         note = request.query.get("note", "")
         await self._store.run(
-            self._store.change_task, task_id, event, self._lines.gone, answer=content, note=note
+            self._store.tasks.change, task_id, event, self._lines.gone, answer=content, note=note
         )
         return web.json_response({})
 
@@ -164,9 +164,9 @@ class Tasks:
         Raises CacheError and StoreFailed.
         """
         before = datetime.now(UTC) - timedelta(seconds=self._results_s)
-        while old := await self._store.run(self._store.old_tasks, before, SWEPT):
+        while old := await self._store.run(self._store.tasks.old, before, SWEPT):
             await self._contents.drop(old)
-            await self._store.run(self._store.forget_tasks, old)
+            await self._store.run(self._store.tasks.forget, old)
             log.info("%d tasks are forgotten: they ended long ago, or with a deployment", len(old))
 
     # Inside

@@ -112,7 +112,7 @@ class TaskLines:
     async def _offer_all(self, newcomer: str, waiting: Collection[str]) -> None:
         """Offers every open task that no gateway has to the newcomer, who knows of those that are
         `waiting`; with no newcomer, to all."""
-        tasks = await self._store.run(self._store.open_tasks)
+        tasks = await self._store.run(self._store.tasks.unfinished)
         free = [task for task in tasks if not task.gateway or self.gone(task.gateway)]
         ended = set(waiting) - {task.id for task in tasks}
         for gateway in [newcomer] if newcomer else list(self._lines):

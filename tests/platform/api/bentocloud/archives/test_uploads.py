@@ -147,7 +147,7 @@ async def test_a_body_that_is_cut_off_leaves_nothing(
 
 def status(cloud: Cloud) -> str:
     tenant = cloud.user.organization.id
-    return cloud.store.artifact(tenant, Kind.BENTO, "echo", "v1").upload_status
+    return cloud.store.artifacts.get(tenant, Kind.BENTO, "echo", "v1").upload_status
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -303,7 +303,7 @@ async def test_parts_that_nobody_goes_on_with_are_removed_while_the_server_runs(
         assert len(blobs.parts(upload)) == 1
     async with swept(store, blobs, controller, life_s=0.0) as cloud:
         await until(lambda: not blobs.parts(upload))
-        await until(lambda: store.upload(upload) is None)
+        await until(lambda: store.uploads.get(upload) is None)
         again = {"upload_id": upload, "part_number": 2}
         with pytest.raises(Refused, match="that upload is over; start it again"):
             await cloud.call("PATCH", f"{MODEL}/presign_multipart_upload_url", again)
@@ -315,8 +315,8 @@ async def test_an_upload_that_goes_on_is_not_swept_away(
     async with swept(store, blobs, controller, life_s=3600.0) as cloud:
         await cloud.register("model", "bert", "1")
         upload = (await cloud.call("PATCH", f"{MODEL}/start_multipart_upload"))["upload_id"]
-        begun = store.uploads_over(datetime.now(UTC))
+        begun = store.uploads.stale(datetime.now(UTC))
         assert [one.id for one in begun] == [upload]
         between = datetime.now(UTC)
         await cloud.send_parts(MODEL, [tar_of(MODEL_FILES)])
-        assert store.uploads_over(between) == []
+        assert store.uploads.stale(between) == []

@@ -42,14 +42,14 @@ class Transfers:
     async def url(self, request: web.Request, action: str, subject: str, part: int = 0) -> str:
         """A URL on the address at which the caller reached us."""
         expires_at = datetime.now(UTC).timestamp() + self._settings.link_life_s
-        key = await self._store.run(self._store.key, KEY)
+        key = await self._store.run(self._store.identities.key, KEY)
         link = sign(Link(action, subject, part, expires_at), key)
         return f"{request.scheme}://{request.host}{PATH}{link}"
 
     async def put(self, request: web.Request) -> web.Response:
         """One part. The client needs its `ETag` and hands it back when all parts are there."""
         link = await self._link(request, "put")
-        if await self._store.run(self._store.upload, link.subject) is None:
+        if await self._store.run(self._store.uploads.get, link.subject) is None:
             raise Conflict("the upload is over; start it again")
         refused = self._refused.setdefault(link.subject, {})
         try:
@@ -97,7 +97,7 @@ class Transfers:
         return response
 
     async def _link(self, request: web.Request, action: str) -> Link:
-        key = await self._store.run(self._store.key, KEY)
+        key = await self._store.run(self._store.identities.key, KEY)
         now = datetime.now(UTC).timestamp()
         return verify(request.match_info["link"], action, key, now)
 

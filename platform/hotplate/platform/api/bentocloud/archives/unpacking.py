@@ -72,7 +72,7 @@ class Unpacking:
                 return job.result()
         repository = artifact.repository
         return await self._store.run(
-            self._store.artifact,
+            self._store.artifacts.get,
             repository.organization_id,
             repository.kind,
             repository.name,
@@ -82,7 +82,7 @@ class Unpacking:
     async def drop(self, upload: Upload) -> None:
         """Nobody wants the upload's parts any more."""
         await asyncio.to_thread(self._blobs.drop_parts, upload.id)
-        await self._store.run(self._store.close_upload, upload.id)
+        await self._store.run(self._store.uploads.close, upload.id)
 
     async def fail(self, upload: Upload, reason: str) -> None:
         """The upload is over. Its parts go first: the disk may be too full for the rest.
@@ -95,7 +95,7 @@ class Unpacking:
 
     async def _note_failure(self, artifact: Artifact, reason: str) -> None:
         with suppress(StoreFailed):
-            await self._store.run(self._store.fail_upload, artifact.id, reason)
+            await self._store.run(self._store.uploads.fail, artifact.id, reason)
 
     async def close(self) -> None:
         """Waits for what is under way, so that no thread outlives the stores it writes to."""
@@ -119,7 +119,7 @@ class Unpacking:
             reason = str(error) if isinstance(error, CacheError) else "unpacking it failed"
             await self._note_failure(artifact, reason)
             raise
-        finished = await self._store.run(self._store.finish_upload, artifact.id, files, size_bytes)
+        finished = await self._store.run(self._store.uploads.finish, artifact.id, files, size_bytes)
         await self.drop(upload)
         return finished
 

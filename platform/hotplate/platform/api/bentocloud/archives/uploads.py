@@ -54,14 +54,14 @@ class Uploads:
 
     async def start(self, request: web.Request) -> web.Response:
         artifact = await self._named(request)
-        await self._check_room(await self._store.run(self._store.open_upload, artifact.id))
-        artifact = await self._store.run(self._store.start_upload, artifact.id)
+        await self._check_room(await self._store.run(self._store.uploads.open, artifact.id))
+        artifact = await self._store.run(self._store.uploads.start, artifact.id)
         return web.json_response(views.artifact(artifact))
 
     async def put_whole(self, request: web.Request) -> web.Response:
         """The whole tar; answered when it is unpacked and checked. No `finish_upload` follows."""
         artifact = await self._named(request)
-        upload = await self._store.run(self._store.open_upload, artifact.id, resume=False)
+        upload = await self._store.run(self._store.uploads.open, artifact.id, resume=False)
         try:
             await spool(request, self._blobs, upload.id, 1, self._settings)
         except BaseException as error:
@@ -74,13 +74,13 @@ class Uploads:
 
     async def presign_whole(self, request: web.Request) -> web.Response:
         artifact = await self._named(request)
-        upload = await self._store.run(self._store.open_upload, artifact.id)
+        upload = await self._store.run(self._store.uploads.open, artifact.id)
         url = await self._transfers.url(request, "put", upload.id, 1)
         return web.json_response(views.artifact(artifact, upload_url=url))
 
     async def start_parts(self, request: web.Request) -> web.Response:
         artifact = await self._named(request)
-        upload = await self._store.run(self._store.open_upload, artifact.id)
+        upload = await self._store.run(self._store.uploads.open, artifact.id)
         return web.json_response(views.artifact(artifact, upload_id=upload.id))
 
     async def presign_part(self, request: web.Request) -> web.Response:
@@ -90,7 +90,7 @@ class Uploads:
         number = fields.number("part_number", low=1)
         if number is None:
             raise Invalid("part_number: it is missing")
-        await self._store.run(self._store.go_on_with_upload, upload.id)
+        await self._store.run(self._store.uploads.touch, upload.id)
         url = await self._transfers.url(request, "put", upload.id, number)
         answer = views.artifact(artifact, upload_url=url, upload_id=upload.id)
         return web.json_response(answer)
@@ -111,7 +111,7 @@ class Uploads:
         if fields.choice("status", ("success", "failed")) == "failed":
             await self._make_room(artifact)
             reason = fields.text("reason", "") or "the client gave it up"
-            artifact = await self._store.run(self._store.fail_upload, artifact.id, reason)
+            artifact = await self._store.run(self._store.uploads.fail, artifact.id, reason)
             return web.json_response(views.artifact(artifact))
         if not self._unpacking.busy(artifact.id) and artifact.upload_status == "uploading":
             await self._unpack_what_is_there(artifact)
@@ -134,7 +134,7 @@ class Uploads:
 
     async def _make_room(self, artifact: Artifact) -> None:
         """The client gave it up. Its parts stay for the next try, unless that has no room."""
-        upload = await self._store.run(self._store.open_upload, artifact.id)
+        upload = await self._store.run(self._store.uploads.open, artifact.id)
         try:
             await self._check_room(upload)
         except NoSpace:
@@ -142,7 +142,7 @@ class Uploads:
 
     async def _unpack_what_is_there(self, artifact: Artifact) -> None:
         """A tar that came in one piece to a signed URL, or whose completion a restart cut off."""
-        upload = await self._store.run(self._store.open_upload, artifact.id)
+        upload = await self._store.run(self._store.uploads.open, artifact.id)
         if arrived := await asyncio.to_thread(self._blobs.parts, upload.id):
             self._unpacking.start(upload, sorted(arrived))
 
@@ -155,7 +155,7 @@ class Uploads:
         return await named(self._kind, self._store, request)
 
     async def _upload(self, artifact: Artifact, fields: Fields) -> Upload:
-        upload = await self._store.run(self._store.upload, fields.text("upload_id"))
+        upload = await self._store.run(self._store.uploads.get, fields.text("upload_id"))
         if upload is None or upload.artifact.id != artifact.id:
             raise Conflict(f"{self._kind} '{artifact.tag}': that upload is over; start it again")
         return upload

@@ -46,7 +46,9 @@ class Pods:
 
         async def found() -> list[dict[str, Any]]:
             wanted = _labels(request.query.get("selector", ""))
-            of_all = await self._store.run(self._store.deployments, organization(request).id)
+            of_all = await self._store.run(
+                self._store.deployments.of_organization, organization(request).id
+            )
             mine = [one for one in of_all if wanted.items() <= _bento_labels(one).items()]
             return [self._builder(one) for one in self._onlookers.latest_first(mine)]
 

@@ -86,7 +86,7 @@ class Tail:
         fields = asked.fields("payload")
         lines = fields.number("tail_lines", USUAL_LINES) or USUAL_LINES
         tenant = organization(request).id
-        deployment = await self._store.run(self._store.find_deployment, tenant, name)
+        deployment = await self._store.run(self._store.deployments.find, tenant, name)
         replicas = self._controller.live(deployment.id)["replicas"]
         if replica != BUILDER and replica not in (one["id"] for one in replicas):
             raise NotFound(f"pod_name: deployment {name!r} has no replica {replica!r} now")
@@ -121,7 +121,7 @@ class Tail:
     async def _is_gone(self, deployment_id: int, rollout: Rollout) -> bool:
         if rollout is not UNSEEN:
             return False
-        return await self._store.run(self._store.deployment, deployment_id) is None
+        return await self._store.run(self._store.deployments.get, deployment_id) is None
 
     async def _replica(self, source: LogSource) -> AsyncGenerator[str, None]:
         """Until it is gone."""

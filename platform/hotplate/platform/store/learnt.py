@@ -1,0 +1,32 @@
+"""What the control plane has learnt or was told, and needs after a restart: JSON values by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import delete
+
+from hotplate.platform.store.database import StorePart
+from hotplate.platform.store.tables import LearntRow
+
+
+class LearntValues(StorePart):
+    """A value is replaced as a whole; its owner chooses the key and what the value looks like."""
+
+    def put(self, key: str, value: Any) -> None:
+        """Keeps a JSON value under a key."""
+        with self._database.session() as session:
+            session.merge(LearntRow(key=key, value=value))
+
+    def get(self, key: str) -> Any:
+        """The value kept under a key; None where there is none."""
+        with self._database.session() as session:
+            row = session.get(LearntRow, key)
+            return None if row is None else row.value
+
+    def forget(self, prefix: str) -> None:
+        """Drops every value whose key begins with the prefix."""
+        with self._database.session() as session:
+            session.execute(
+                delete(LearntRow).where(LearntRow.key.startswith(prefix, autoescape=True))
+            )
