@@ -13,26 +13,26 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.machine.access.middleware import turn_strangers_away
 from hotplate.platform.api.bentocloud import unbuilt
-from hotplate.platform.api.bentocloud.archives.downloads import Downloads
+from hotplate.platform.api.bentocloud.archives.downloads import DownloadRoutes
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
-from hotplate.platform.api.bentocloud.archives.uploads import Uploads
-from hotplate.platform.api.bentocloud.artifacts import Artifacts
+from hotplate.platform.api.bentocloud.archives.uploads import UploadRoutes
+from hotplate.platform.api.bentocloud.artifacts import ArtifactRoutes
 from hotplate.platform.api.bentocloud.auth import Auth, answer_errors
-from hotplate.platform.api.bentocloud.deployment_source import Source
-from hotplate.platform.api.bentocloud.deployments import Deployments
+from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
+from hotplate.platform.api.bentocloud.deployments import DeploymentRoutes
 from hotplate.platform.api.bentocloud.hub_models import HubModels
-from hotplate.platform.api.bentocloud.instance_types import InstanceTypes
+from hotplate.platform.api.bentocloud.instance_types import InstanceTypeRoutes
 from hotplate.platform.api.bentocloud.logs.pods import Pods
 from hotplate.platform.api.bentocloud.logs.tail import Tail
-from hotplate.platform.api.bentocloud.repositories import Repositories
-from hotplate.platform.api.bentocloud.rollout_watchers import Onlookers
-from hotplate.platform.api.bentocloud.tokens import Tokens
-from hotplate.platform.api.hotplate.deployments import Hotplate
-from hotplate.platform.api.hotplate.quotas import Quotas
+from hotplate.platform.api.bentocloud.repositories import RepositoryRoutes
+from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
+from hotplate.platform.api.bentocloud.tokens import TokenRoutes
+from hotplate.platform.api.hotplate.deployments import DeploymentStatusRoutes
+from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.dashboard.pages import Pages
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
@@ -44,16 +44,18 @@ UNPACKING = web.AppKey("unpacking", Unpacking)
 
 
 def make_app(
-    store: Store, blobs: BlobStore, controller: ControllerFace, settings: ApiSettings
+    store: Store, blobs: BlobStore, controller: ControllerApi, settings: ApiSettings
 ) -> web.Application:
     """Everything that the bentoml client calls, and our own routes beside it.
 
     The caller keeps the store and the blobs, and closes them after the application is cleaned up.
     """
-    auth = Auth(store)
+    auth = Auth(store.identities)
     unpacking = Unpacking(store, blobs, settings.archive)
     transfers = Transfers(store, blobs, settings)
-    source = Source(store, unpacking, HubModels(blobs, settings.hubs), settings.unpack_wait_s)
+    source = DeploymentSource(
+        store.artifacts, unpacking, HubModels(blobs, settings.hubs), settings.unpack_wait_s
+    )
     app = web.Application(
         middlewares=[turn_strangers_away(settings.own), answer_errors, auth.middleware()],
         client_max_size=settings.json_limit_bytes,
@@ -63,19 +65,21 @@ def make_app(
     app.add_routes(auth.routes())
     app.add_routes(transfers.routes())
     for kind in Kind:
-        app.add_routes(Repositories(kind, store).routes())
-        app.add_routes(Artifacts(kind, store).routes())
-        app.add_routes(Uploads(kind, store, blobs, unpacking, transfers, settings).routes())
-        app.add_routes(Downloads(kind, store, transfers).routes())
-    onlookers = Onlookers(controller, settings)
-    app.add_routes(Deployments(store, source, controller, onlookers, settings).routes())
-    app.add_routes(Pods(store, controller, onlookers, settings).routes())
-    app.add_routes(Tail(store, controller, onlookers).routes())
-    app.add_routes(Tokens(store, controller).routes())
+        app.add_routes(RepositoryRoutes(kind, store.artifacts).routes())
+        app.add_routes(ArtifactRoutes(kind, store.artifacts).routes())
+        app.add_routes(UploadRoutes(kind, store, blobs, unpacking, transfers, settings).routes())
+        app.add_routes(DownloadRoutes(kind, store.artifacts, transfers).routes())
+    watchers = RolloutWatchers(controller, settings)
+    app.add_routes(
+        DeploymentRoutes(store.deployments, source, controller, watchers, settings).routes()
+    )
+    app.add_routes(Pods(store.deployments, controller, watchers, settings).routes())
+    app.add_routes(Tail(store.deployments, controller, watchers).routes())
+    app.add_routes(TokenRoutes(store.identities, controller).routes())
     app.add_routes(unbuilt.routes())
-    app.add_routes(InstanceTypes(controller).routes())
-    app.add_routes(Quotas(store, controller).routes())
-    app.add_routes(Hotplate(store, controller, settings).routes())
+    app.add_routes(InstanceTypeRoutes(controller).routes())
+    app.add_routes(QuotaRoutes(store.quotas, controller).routes())
+    app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
     app.add_routes(Pages(store, auth, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:

@@ -37,11 +37,11 @@ from hotplate.machine.access.bearer import bears
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.free_space import Room
 from hotplate.platform.api.bentocloud.deployments import public_url
-from hotplate.platform.api.hotplate.overview import PlatformPages
-from hotplate.platform.api.hotplate.standbys import StandbyDesk
-from hotplate.platform.api.internal.docs import Docs
-from hotplate.platform.api.internal.tasks import Tasks
-from hotplate.platform.api.web.listener import Listener
+from hotplate.platform.api.hotplate.overview import OverviewRoutes
+from hotplate.platform.api.hotplate.standbys import StandbyRoutes
+from hotplate.platform.api.internal.docs import DocsRoutes
+from hotplate.platform.api.internal.tasks import TaskRoutes
+from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import UNPACKING, make_app
 from hotplate.platform.controller.gateways.task_links import TaskLines
@@ -146,7 +146,7 @@ async def serve(
         LocalSettings(standby=standby),
         walls=walls,
     )
-    desk = StandbyDesk(store, engine.standbys, standby, machine.capacity.memory_bytes)
+    desk = StandbyRoutes(store.learnt, engine.standbys, standby, machine.capacity.memory_bytes)
     await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -174,13 +174,13 @@ async def serve(
     controller.gateways.tell = data.events.add
     controller.heed_quotas = desk.allow
     app = make_app(store, blobs, controller, shown)
-    lines = TaskLines(store)
-    tasks = Tasks(store, blobs, lines, results_s=settings.task_results_s)
+    lines = TaskLines(store.tasks)
+    tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
         lambda: _in_use(controller, compiled),
         agent,
         environments,
-        Origin(store, blobs, app[UNPACKING], ours=not settings.blobs_url),
+        Origin(store.artifacts, blobs, app[UNPACKING], ours=not settings.blobs_url),
         tasks,
         unused_files_s=settings.unused_files_s,
         spare_environments=settings.spare_environments,
@@ -189,8 +189,8 @@ async def serve(
     rooms = [Room(folder, reserve_bytes) for folder in folders]
     health = Health(checks(controller.gateways, agent, store, rooms), data.events)
     app.add_routes(
-        PlatformPages(
-            store,
+        OverviewRoutes(
+            store.history,
             data.events,
             engine.capacity,
             roles=lambda: [state.as_json() for state in role_states(data)],
@@ -204,14 +204,14 @@ async def serve(
         app,
         controller,
         tasks,
-        Docs(store, blobs),
+        DocsRoutes(store.tasks, blobs),
         registry,
         data.secret("cluster-token"),
         data.secret("metrics-token") if settings.metrics_need_token else None,
         settings.drain_s,
     )
     descriptors.allow_many()
-    listener = Listener(app)
+    listener = ApiListener(app)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -353,8 +353,8 @@ def _advertised(settings: PlatformSettings) -> str:
 def _add_internal(
     app: web.Application,
     controller: Controller,
-    tasks: Tasks,
-    docs: Docs,
+    tasks: TaskRoutes,
+    docs: DocsRoutes,
     registry: CollectorRegistry,
     token: str,
     metrics_token: str | None,

@@ -77,7 +77,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     store = QuickStore(tmp_path / "hotplate.db")
     blobs = Blobs(f"file://{tmp_path / 'blobs'}")
     unpacking = Unpacking(store, blobs, ArchiveLimits())
-    yield Place(store, blobs, unpacking, Origin(store, blobs, unpacking, ours=True))
+    yield Place(store, blobs, unpacking, Origin(store.artifacts, blobs, unpacking, ours=True))
     await unpacking.close()
     store.close()
 
@@ -147,7 +147,7 @@ async def test_an_upload_that_comes_during_a_sweep_waits_for_its_end(place: Plac
 async def test_nothing_goes_from_where_others_may_keep_their_files(place: Place) -> None:
     await place.push(b"old")
     await place.push(b"new")
-    origin = Origin(place.store, place.blobs, place.unpacking, ours=False)
+    origin = Origin(place.store.artifacts, place.blobs, place.unpacking, ours=False)
     before = place.blobs.digests()
     assert not await origin.sweep(frozenset())
     assert not await origin.sweep(frozenset())

@@ -11,7 +11,7 @@ from hotplate.platform.controller.rollout import Rollout
 from hotplate.platform.store.records import DemandRecord
 
 
-class ControllerFace(Protocol):
+class ControllerApi(Protocol):
     ready: asyncio.Event
     """Set when deployments are looked after: they were all looked at, and a gateway
     serves them."""

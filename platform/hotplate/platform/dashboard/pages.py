@@ -12,7 +12,7 @@ from hotplate.platform.api.bentocloud.deployments import advertised_origin
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.requests import organization
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.dashboard.rendering import page
 from hotplate.platform.dashboard.sample_calls import mounted_paths, plain_call, sample_calls
 from hotplate.platform.dashboard.visitors import is_from_this_machine
@@ -28,7 +28,7 @@ PASSING = ("deploying", "terminating")
 
 class Pages:
     def __init__(
-        self, store: Store, auth: Auth, controller: ControllerFace, settings: ApiSettings
+        self, store: Store, auth: Auth, controller: ControllerApi, settings: ApiSettings
     ) -> None:
         self._store = store
         self._auth = auth

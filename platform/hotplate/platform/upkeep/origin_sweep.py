@@ -7,14 +7,16 @@ from collections.abc import Mapping, Set
 
 from hotplate.cache.store.blobs import BlobStore, Digests
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.artifacts import Artifacts
 
 
 class Origin:
     """Swept from time to time, if it is `ours`: others may keep their files in a bucket too."""
 
-    def __init__(self, store: Store, blobs: BlobStore, unpacking: Unpacking, *, ours: bool) -> None:
-        self._store = store
+    def __init__(
+        self, artifacts: Artifacts, blobs: BlobStore, unpacking: Unpacking, *, ours: bool
+    ) -> None:
+        self._artifacts = artifacts
         self._blobs = blobs
         self._unpacking = unpacking
         self._ours = ours
@@ -31,7 +33,7 @@ class Origin:
         async with self._unpacking.standstill() as stands:
             if not (self._ours and stands):
                 return Digests()
-            named = await self._store.run(self._store.artifacts.named_files)
+            named = await self._artifacts.run(self._artifacts.named_files)
             work = asyncio.create_task(asyncio.to_thread(self._sweep, named | wanted))
             try:
                 return await asyncio.shield(work)

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Node
 from hotplate.deploy.workload import Resources
-from hotplate.platform.api.hotplate.overview import PlatformPages
+from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.processes.event_log import EventLog
@@ -30,8 +30,8 @@ async def cloud(
     store: Store, blobs: BlobStore, controller: FakeController, events: EventLog
 ) -> AsyncIterator[Cloud]:
     app = make_app(store, blobs, controller, ApiSettings())
-    pages = PlatformPages(
-        store,
+    pages = OverviewRoutes(
+        store.history,
         events,
         capacity=lambda: {"here": Node(Resources(8, 1 << 30), Resources(1), cpus=2)},
         roles=lambda: [{"name": "gateway"}],

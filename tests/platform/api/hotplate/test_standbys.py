@@ -25,7 +25,7 @@ from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.platform.api.bentocloud.auth import answer_errors
-from hotplate.platform.api.hotplate.standbys import PATH, StandbyDesk, overlaid
+from hotplate.platform.api.hotplate.standbys import PATH, StandbyRoutes, overlaid
 from hotplate.platform.api.web.requests import BODY_S, CALLER
 from hotplate.platform.cli import parser
 from hotplate.platform.commands.standby import show_standbys, wish_of
@@ -51,7 +51,7 @@ class World:
             records, cgroups, Walls(), CONFIGURED, 10 * GIB, rng, lambda: False, self.news.set
         )
         self.caller = self.store.identities.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
-        self.desk = StandbyDesk(self.store, self.standbys, CONFIGURED, 10 * GIB)
+        self.desk = StandbyRoutes(self.store.learnt, self.standbys, CONFIGURED, 10 * GIB)
 
     async def serve(self) -> TestClient[Any, Any]:
         await self.desk.recall()

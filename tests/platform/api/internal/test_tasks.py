@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.api.internal.task_contents import ROW_BYTES
-from hotplate.platform.api.internal.tasks import Tasks
+from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.controller.gateways.task_links import TaskLines
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Deployment, Kind
@@ -34,7 +34,7 @@ ANSWER = b"200 OK\r\nContent-Type: image/png\r\nSet-Cookie: a=1\r\nSet-Cookie: b
 class Desk:
     """The control plane's side of the tasks, and a gateway's calls of it."""
 
-    def __init__(self, client: TestClient[web.Request, web.Application], tasks: Tasks) -> None:
+    def __init__(self, client: TestClient[web.Request, web.Application], tasks: TaskRoutes) -> None:
         self.client = client
         self.tasks = tasks
 
@@ -86,8 +86,8 @@ def deployment(store: Store) -> Deployment:
 
 @pytest.fixture
 async def desk(store: Store, blobs: BlobStore, deployment: Deployment) -> AsyncIterator[Desk]:
-    lines = TaskLines(store, LOST_S)
-    tasks = Tasks(store, blobs, lines, results_s=0.05)
+    lines = TaskLines(store.tasks, LOST_S)
+    tasks = TaskRoutes(store.tasks, blobs, lines, results_s=0.05)
     app = web.Application(middlewares=[answer_errors])
     app.add_routes(tasks.routes())
     async with TestClient(TestServer(app)) as client:

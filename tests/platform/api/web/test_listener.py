@@ -15,7 +15,7 @@ import pytest
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.connection import ConnectionLimits
-from hotplate.platform.api.web.listener import Listener
+from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
 from hotplate.platform.store.store import Store
@@ -69,7 +69,7 @@ async def opened(
 ) -> AsyncIterator[Door]:
     controller = FakeController(store)
     app = make_app(store, blobs, controller, ApiSettings(body_s=BODY_S, body_idle_s=BODY_S))
-    listener = Listener(app, limits)
+    listener = ApiListener(app, limits)
     user = store.identities.ensure_user("acme", "ada", "ada@example.com")
     port = await listener.start("127.0.0.1", 0)
     door = Door(port, store.identities.add_token(user.id, "laptop"))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from hotplate.platform.api.web.listener import Listener as ApiListener
+from hotplate.platform.api.web.listener import ApiListener
 from hotplate.serving.gateway.callers.route_listener import Listener
 from tests.support.ports import free_port
 

@@ -16,17 +16,16 @@ from hotplate.platform.errors import NotFound
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.manifests import checked_manifest
 from hotplate.platform.spec.names import check_name
-from hotplate.platform.store.artifacts import ArtifactDraft
+from hotplate.platform.store.artifacts import ArtifactDraft, Artifacts
 from hotplate.platform.store.records import Artifact, Kind
-from hotplate.platform.store.store import Store
 
 
-class Artifacts:
+class ArtifactRoutes:
     """Those of one kind."""
 
-    def __init__(self, kind: Kind, store: Store) -> None:
+    def __init__(self, kind: Kind, artifacts: Artifacts) -> None:
         self._kind = kind
-        self._store = store
+        self._artifacts = artifacts
 
     def routes(self) -> list[web.RouteDef]:
         root = collection_path(self._kind)
@@ -48,8 +47,8 @@ class Artifacts:
             labels=fields.pairs("labels", "key"),
             build_at=fields.text("build_at", ""),
         )
-        artifact = await self._store.run(
-            self._store.artifacts.create,
+        artifact = await self._artifacts.run(
+            self._artifacts.create,
             organization(request).id,
             self._kind,
             request.match_info["name"],
@@ -58,14 +57,14 @@ class Artifacts:
         return web.json_response(views.artifact(artifact))
 
     async def get(self, request: web.Request) -> web.Response:
-        return web.json_response(views.artifact(await named(self._kind, self._store, request)))
+        return web.json_response(views.artifact(await named(self._kind, self._artifacts, request)))
 
     async def update(self, request: web.Request) -> web.Response:
         """A push of a version that was never finished, or is forced. Null leaves a field."""
-        artifact = await named(self._kind, self._store, request)
+        artifact = await named(self._kind, self._artifacts, request)
         fields = await body(request)
-        artifact = await self._store.run(
-            self._store.artifacts.update,
+        artifact = await self._artifacts.run(
+            self._artifacts.update,
             artifact.id,
             fields.text("description", "") if fields.has("description") else None,
             checked_manifest(self._kind, fields) if fields.has("manifest") else None,
@@ -89,12 +88,12 @@ class Artifacts:
         tenant, labels = organization(request).id, query_labels(request)
         start, count = query_number(request, "start", 0), query_number(request, "count", COUNT_MAX)
         if not labels:
-            found, total = await self._store.run(
-                self._store.artifacts.page, tenant, self._kind, name, start, count
+            found, total = await self._artifacts.run(
+                self._artifacts.page, tenant, self._kind, name, start, count
             )
             return [views.artifact(artifact) for artifact in found], start, total
-        found, _ = await self._store.run(
-            self._store.artifacts.page, tenant, self._kind, name, 0, COUNT_MAX
+        found, _ = await self._artifacts.run(
+            self._artifacts.page, tenant, self._kind, name, 0, COUNT_MAX
         )
         chosen = [a for a in found if labels.items() <= {(p["key"], p["value"]) for p in a.labels}]
         shown = chosen[start : start + count]
@@ -106,11 +105,11 @@ def collection_path(kind: Kind) -> str:
     return f"/api/v1/{kind}_repositories/{{name}}/{kind}s"
 
 
-async def named(kind: Kind, store: Store, request: web.Request) -> Artifact:
+async def named(kind: Kind, artifacts: Artifacts, request: web.Request) -> Artifact:
     """The version that the request's path names. Raises NotFound."""
     path = request.match_info
     tenant = organization(request).id
-    return await store.run(store.artifacts.get, tenant, kind, path["name"], path["version"])
+    return await artifacts.run(artifacts.get, tenant, kind, path["name"], path["version"])
 
 
 def _labels(fields: Fields) -> list[dict[str, str]] | None:

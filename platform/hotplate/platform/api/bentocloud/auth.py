@@ -15,8 +15,7 @@ from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.connection import CALLERS_FAULT, malformed
 from hotplate.platform.api.web.requests import CALLER, Handler, caller, organization
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
-from hotplate.platform.store.identities import API, ENDPOINT
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.identities import API, ENDPOINT, Identities
 
 TOKEN_HEADER = "X-YATAI-API-TOKEN"
 GUARDED = ("/api/", "/ws/")
@@ -26,8 +25,8 @@ logger = logging.getLogger("hotplate.api")
 
 
 class Auth:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -56,7 +55,7 @@ class Auth:
         if not secret:
             raise Unauthorized(f"the header {TOKEN_HEADER} with an API token is missing")
         known = secret.isascii()  # the store keeps text, and any bytes may come
-        token = await self._store.run(self._store.identities.find_token, secret) if known else None
+        token = await self._identities.run(self._identities.find_token, secret) if known else None
         if token is None:
             raise Unauthorized("the API token is unknown or expired; log in with another")
         if API not in token.scopes:

@@ -6,15 +6,15 @@ from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.api.bentocloud.hub_models import HubModels
 from hotplate.platform.errors import Invalid, NotFound, StillUnpacking
 from hotplate.platform.spec.bento_manifest import model_tags
+from hotplate.platform.store.artifacts import Artifacts
 from hotplate.platform.store.records import Artifact, Kind, Organization
-from hotplate.platform.store.store import Store
 
 
-class Source:
+class DeploymentSource:
     def __init__(
-        self, store: Store, unpacking: Unpacking, hub_models: HubModels, wait_s: float
+        self, artifacts: Artifacts, unpacking: Unpacking, hub_models: HubModels, wait_s: float
     ) -> None:
-        self._store = store
+        self._artifacts = artifacts
         self._unpacking = unpacking
         self._hub_models = hub_models
         self._wait_s = wait_s
@@ -28,8 +28,8 @@ class Source:
         """
         name, _, version = tag.partition(":")
         if version in ("", "latest"):
-            latest = await self._store.run(
-                self._store.artifacts.latest, organization.id, Kind.BENTO, name, uploaded=True
+            latest = await self._artifacts.run(
+                self._artifacts.latest, organization.id, Kind.BENTO, name, uploaded=True
             )
             if latest is None:
                 raise Invalid(f"bento: no version of {name!r} is uploaded; push it first")
@@ -46,8 +46,8 @@ class Source:
     ) -> Artifact:
         name, _, version = tag.partition(":")
         try:
-            artifact = await self._store.run(
-                self._store.artifacts.get, organization.id, kind, name, version
+            artifact = await self._artifacts.run(
+                self._artifacts.get, organization.id, kind, name, version
             )
         except NotFound as error:
             raise Invalid(f"{path}: {kind} '{tag}' is not here; push it first") from error

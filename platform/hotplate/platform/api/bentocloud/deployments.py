@@ -7,8 +7,8 @@ from dataclasses import replace
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.bentocloud.deployment_source import Source
-from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, Onlookers
+from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
+from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, RolloutWatchers
 from hotplate.platform.api.bentocloud.unbuilt import CODE
 from hotplate.platform.api.web.requests import (
     COUNT_MAX,
@@ -19,7 +19,7 @@ from hotplate.platform.api.web.requests import (
     query_number,
 )
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Invalid, NotThereYet
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.spec.annotations import check_annotations
@@ -27,26 +27,26 @@ from hotplate.platform.spec.deployment_config import deployment_config
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.label_settings import check_label_settings
 from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
+from hotplate.platform.store.deployments import Deployments
 from hotplate.platform.store.records import Deployment
-from hotplate.platform.store.store import Store
 
 CLIENT_HEADER = "X-Bentoml-Version"
 """The stock client sends it with every call."""
 
 
-class Deployments:
+class DeploymentRoutes:
     def __init__(
         self,
-        store: Store,
-        source: Source,
-        controller: ControllerFace,
-        onlookers: Onlookers,
+        deployments: Deployments,
+        source: DeploymentSource,
+        controller: ControllerApi,
+        watchers: RolloutWatchers,
         settings: ApiSettings,
     ) -> None:
-        self._store = store
+        self._deployments = deployments
         self._source = source
         self._controller = controller
-        self._onlookers = onlookers
+        self._watchers = watchers
         self._settings = settings
 
     def routes(self) -> list[web.RouteDef]:
@@ -74,8 +74,8 @@ class Deployments:
         else:
             name = invent_deployment_name(bento.repository.name)
         labels = _checked_labels(fields)
-        deployment = await self._store.run(
-            self._store.deployments.create,
+        deployment = await self._deployments.run(
+            self._deployments.create,
             caller(request),
             name,
             bento.id,
@@ -95,8 +95,8 @@ class Deployments:
         bento = await self._source.bento(organization(request), fields.text("bento"))
         config = deployment_config(fields, bento.manifest, self._instance_types())
         labels = _checked_labels(fields) if fields.has("labels") else None
-        deployment, begins = await self._store.run(
-            self._store.deployments.update,
+        deployment, begins = await self._deployments.run(
+            self._deployments.update,
             deployment.id,
             bento.id,
             config,
@@ -117,8 +117,8 @@ class Deployments:
         deployment = await self._named(request)
         await self._controller.admit(organization(request).name)
         latest = deployment.latest
-        deployment, _ = await self._store.run(
-            self._store.deployments.update,
+        deployment, _ = await self._deployments.run(
+            self._deployments.update,
             deployment.id,
             latest.bento.id,
             latest.config,
@@ -132,16 +132,16 @@ class Deployments:
 
     async def terminate(self, request: web.Request) -> web.Response:
         deployment = await self._named(request)
-        deployment = await self._store.run(self._store.deployments.terminate, deployment.id)
-        self._onlookers.forget(deployment.id)
+        deployment = await self._deployments.run(self._deployments.terminate, deployment.id)
+        self._watchers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Answers the deployment, which the client insists on."""
         deployment = await self._named(request)
-        deployment = await self._store.run(self._store.deployments.delete, deployment.id)
-        self._onlookers.forget(deployment.id)
+        deployment = await self._deployments.run(self._deployments.delete, deployment.id)
+        self._watchers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
 
@@ -150,7 +150,7 @@ class Deployments:
         every 10 s only, and a warm start takes less than one."""
         deployment = await self._named(request)
         stock = CLIENT_HEADER in request.headers
-        builds = await self._onlookers.hold(deployment.id, stock=stock)
+        builds = await self._watchers.hold(deployment.id, stock=stock)
         return self._answer(request, await self._named(request), BUILDING if builds else "")
 
     async def list_all(self, request: web.Request) -> web.Response:
@@ -160,8 +160,8 @@ class Deployments:
         """
         if "is:dev" in request.query.get("q", "").split():
             raise NotThereYet(CODE)
-        found = await self._store.run(
-            self._store.deployments.of_organization, organization(request).id
+        found = await self._deployments.run(
+            self._deployments.of_organization, organization(request).id
         )
         wanted, search = query_labels(request), request.query.get("search", "")
         found = [d for d in found if search in d.name and wanted.items() <= _labels(d).items()]
@@ -173,7 +173,7 @@ class Deployments:
 
     def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
         """The answer to what began a roll-out; it does not wait for it."""
-        self._onlookers.begun(deployment.id)
+        self._watchers.begun(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
 
@@ -183,7 +183,7 @@ class Deployments:
         return web.json_response(self._view(self._origin(request), deployment, status))
 
     def _view(self, origin: str, deployment: Deployment, status: str = "") -> views.Json:
-        shown = status or self._onlookers.status(deployment)
+        shown = status or self._watchers.status(deployment)
         return views.deployment(replace(deployment, status=shown), origin, self._settings.cluster)
 
     def _origin(self, request: web.Request) -> str:
@@ -191,7 +191,7 @@ class Deployments:
 
     async def _named(self, request: web.Request) -> Deployment:
         self._check_cluster(request)
-        return await named_deployment(self._store, request)
+        return await named_deployment(self._deployments, request)
 
     def _instance_types(self) -> list[str]:
         return [item["display_name"] for item in self._controller.instance_types()]
@@ -202,10 +202,10 @@ class Deployments:
             raise Invalid(f"cluster: there is no {asked!r}; this installation is {ours!r}")
 
 
-async def named_deployment(store: Store, request: web.Request) -> Deployment:
+async def named_deployment(deployments: Deployments, request: web.Request) -> Deployment:
     """The deployment that the request's path names. Raises NotFound."""
     name = request.match_info["name"]
-    return await store.run(store.deployments.find, organization(request).id, name)
+    return await deployments.run(deployments.find, organization(request).id, name)
 
 
 def advertised_origin(request: web.Request, settings: ApiSettings) -> str:

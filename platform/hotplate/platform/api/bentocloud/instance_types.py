@@ -5,11 +5,11 @@ from __future__ import annotations
 from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 
 
-class InstanceTypes:
-    def __init__(self, controller: ControllerFace) -> None:
+class InstanceTypeRoutes:
+    def __init__(self, controller: ControllerApi) -> None:
         self._controller = controller
 
     def routes(self) -> list[web.RouteDef]:

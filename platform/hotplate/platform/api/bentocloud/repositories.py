@@ -7,16 +7,16 @@ from aiohttp import web
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web.requests import body, organization
 from hotplate.platform.spec.names import check_name
+from hotplate.platform.store.artifacts import Artifacts
 from hotplate.platform.store.records import Kind, Repository
-from hotplate.platform.store.store import Store
 
 
-class Repositories:
+class RepositoryRoutes:
     """Those of one kind."""
 
-    def __init__(self, kind: Kind, store: Store) -> None:
+    def __init__(self, kind: Kind, artifacts: Artifacts) -> None:
         self._kind = kind
-        self._store = store
+        self._artifacts = artifacts
 
     def routes(self) -> list[web.RouteDef]:
         root = f"/api/v1/{self._kind}_repositories"
@@ -26,8 +26,8 @@ class Repositories:
         """Answers the one that is there, too: clients that push at once race to make it."""
         fields = await body(request)
         name = check_name(fields.at("name"), fields.text("name"))
-        repository = await self._store.run(
-            self._store.artifacts.ensure_repository,
+        repository = await self._artifacts.run(
+            self._artifacts.ensure_repository,
             organization(request).id,
             self._kind,
             name,
@@ -36,8 +36,8 @@ class Repositories:
         return await self._answer(repository)
 
     async def get(self, request: web.Request) -> web.Response:
-        repository = await self._store.run(
-            self._store.artifacts.repository,
+        repository = await self._artifacts.run(
+            self._artifacts.repository,
             organization(request).id,
             self._kind,
             request.match_info["name"],
@@ -45,8 +45,8 @@ class Repositories:
         return await self._answer(repository)
 
     async def _answer(self, repository: Repository) -> web.Response:
-        latest = await self._store.run(
-            self._store.artifacts.latest,
+        latest = await self._artifacts.run(
+            self._artifacts.latest,
             repository.organization_id,
             self._kind,
             repository.name,

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.controller.rollout import UNSEEN
 from hotplate.platform.store.records import Deployment
 
@@ -28,8 +28,8 @@ LAST_WORDS_S = 5.0
 """How long an answer that ends the client's reading waits until all of the log is read."""
 
 
-class Onlookers:
-    def __init__(self, controller: ControllerFace, settings: ApiSettings) -> None:
+class RolloutWatchers:
+    def __init__(self, controller: ControllerApi, settings: ApiSettings) -> None:
         self._controller = controller
         self._settings = settings
         self._begun: dict[int, float] = {}

@@ -13,11 +13,17 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.web.requests import body, caller, organization, query_number
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Conflict, Invalid
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, is_operator
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.identities import (
+    ADMIN,
+    API,
+    CALLERS,
+    ENDPOINT,
+    Identities,
+    is_operator,
+)
 
 GIVEN = (API, ENDPOINT)
 NOT_YET = ("read_organization", "write_organization", "read_cluster", "write_cluster")
@@ -26,9 +32,9 @@ NAME_CHARACTERS = 200
 PAGE = 100
 
 
-class Tokens:
-    def __init__(self, store: Store, controller: ControllerFace) -> None:
-        self._store = store
+class TokenRoutes:
+    def __init__(self, identities: Identities, controller: ControllerApi) -> None:
+        self._identities = identities
         self._controller = controller
 
     def routes(self) -> list[web.RouteDef]:
@@ -43,7 +49,7 @@ class Tokens:
     async def list_all(self, request: web.Request) -> web.Response:
         start, count = query_number(request, "start", 0), query_number(request, "count", PAGE)
         search = request.query.get("search", "")
-        tokens = await self._store.run(self._store.identities.tokens, organization(request).id)
+        tokens = await self._identities.run(self._identities.tokens, organization(request).id)
         found = [views.token(token) for token in tokens if search in token.name]
         return web.json_response(views.listed(found[start : start + count], start, len(found)))
 
@@ -53,8 +59,8 @@ class Tokens:
         name, scopes = fields.text("name"), _scopes(fields)
         if len(name) > NAME_CHARACTERS:
             raise Invalid(f"name: it has {len(name)} characters, {NAME_CHARACTERS} are the most")
-        token, secret = await self._store.run(
-            self._store.identities.make_token,
+        token, secret = await self._identities.run(
+            self._identities.make_token,
             user,
             name,
             scopes,
@@ -66,18 +72,18 @@ class Tokens:
 
     async def get(self, request: web.Request) -> web.Response:
         uid = request.match_info["uid"]
-        token = await self._store.run(self._store.identities.token, organization(request).id, uid)
+        token = await self._identities.run(self._identities.token, organization(request).id, uid)
         return web.json_response(views.token(token))
 
     async def delete(self, request: web.Request) -> web.Response:
         tenant, uid = organization(request), request.match_info["uid"]
-        token = await self._store.run(self._store.identities.token, tenant.id, uid)
+        token = await self._identities.run(self._identities.token, tenant.id, uid)
         if is_operator(token.user) and token.name in (ADMIN, CALLERS):
             raise Conflict(
                 f"token {token.name!r}: it is kept in the data directory of 'hotplate up' and "
                 "would be back with its next start; write another into its file before that"
             )
-        await self._store.run(self._store.identities.revoke_token, tenant.id, uid)
+        await self._identities.run(self._identities.revoke_token, tenant.id, uid)
         self._controller.tokens_changed(tenant.id)
         return web.json_response(views.token(token))
 

@@ -13,7 +13,7 @@ from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.deployments import advertised_origin, named_deployment
 from hotplate.platform.api.web.requests import organization, query_number, query_time
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.store.records import Deployment, Revision
 from hotplate.platform.store.store import Store
 
@@ -23,8 +23,8 @@ LINES = 200
 DECISIONS_KEPT = 1000
 
 
-class Hotplate:
-    def __init__(self, store: Store, controller: ControllerFace, settings: ApiSettings) -> None:
+class DeploymentStatusRoutes:
+    def __init__(self, store: Store, controller: ControllerApi, settings: ApiSettings) -> None:
         self._store = store
         self._controller = controller
         self._settings = settings
@@ -58,7 +58,7 @@ class Hotplate:
 
     async def get(self, request: web.Request) -> web.Response:
         """The summary, its revisions, and what was decided and what happened lately."""
-        deployment = await named_deployment(self._store, request)
+        deployment = await named_deployment(self._store.deployments, request)
         key = deployment.id
         revisions = await self._store.run(self._store.deployments.revisions, key, RECENT)
         decisions = await self._store.run(self._store.history.decisions, key, RECENT)
@@ -74,14 +74,14 @@ class Hotplate:
 
     async def decisions(self, request: web.Request) -> web.Response:
         """Why there are, or were at `until`, as many replicas as there are; newest first."""
-        key = (await named_deployment(self._store, request)).id
+        key = (await named_deployment(self._store.deployments, request)).id
         limit, until = query_number(request, "count", 100), query_time(request, "until")
         decisions = await self._store.run(self._store.history.decisions, key, limit, until)
         return web.json_response(plain(decisions))
 
     async def log(self, request: web.Request) -> web.Response:
         """All that is kept of demand and decisions, the oldest first, to be simulated again."""
-        deployment = await named_deployment(self._store, request)
+        deployment = await named_deployment(self._store.deployments, request)
         of = {"organization": deployment.organization.name, "deployment": deployment.name}
         recent = self._controller.demands(deployment.id)
         demands = await self._store.run(self._store.history.demands, deployment.id)
@@ -95,14 +95,14 @@ class Hotplate:
         return web.json_response(sorted(entries, key=lambda one: str(one["at"])))
 
     async def events(self, request: web.Request) -> web.Response:
-        key = (await named_deployment(self._store, request)).id
+        key = (await named_deployment(self._store.deployments, request)).id
         limit = query_number(request, "count", 100)
         return web.json_response(
             plain(await self._store.run(self._store.history.events, key, limit))
         )
 
     async def cold_starts(self, request: web.Request) -> web.Response:
-        key = (await named_deployment(self._store, request)).id
+        key = (await named_deployment(self._store.deployments, request)).id
         limit = query_number(request, "count", 100)
         return web.json_response(
             plain(await self._store.run(self._store.history.cold_starts, key, limit))
@@ -110,7 +110,7 @@ class Hotplate:
 
     async def logs(self, request: web.Request) -> web.Response:
         """The last lines per replica; `replica` empty = of all."""
-        deployment = await named_deployment(self._store, request)
+        deployment = await named_deployment(self._store.deployments, request)
         replica = request.query.get("replica", "")
         lines = query_number(request, "lines", LINES)
         return web.json_response(await self._controller.logs(deployment.id, replica, lines))

@@ -12,18 +12,18 @@ from hotplate.deploy.engine import Node
 from hotplate.platform.api.hotplate.deployments import plain
 from hotplate.platform.api.web.requests import organization, query_number
 from hotplate.platform.processes.event_log import EventLog
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.history import History
 
 Capacity = Mapping[str, Node]
 
 
-class PlatformPages:
+class OverviewRoutes:
     """`roles`, `disks` and `short` are asked at each request, as JSON; `unwalled` is why replicas
     are not kept apart from the platform and from each other, "" where they are."""
 
     def __init__(
         self,
-        store: Store,
+        history: History,
         events: EventLog,
         capacity: Callable[[], Capacity],
         roles: Callable[[], Sequence[dict[str, Any]]],
@@ -31,7 +31,7 @@ class PlatformPages:
         short: Callable[[], Sequence[str]],
         unwalled: str = "",
     ) -> None:
-        self._store = store
+        self._history = history
         self._events = events
         self._capacity = capacity
         self._roles = roles
@@ -70,7 +70,7 @@ class PlatformPages:
         """What happened to the platform and to every deployment of the caller's, newest first."""
         limit = query_number(request, "count", 100)
         mine = organization(request).id
-        of_deployments = await self._store.run(self._store.history.events_of_all, mine, limit)
+        of_deployments = await self._history.run(self._history.events_of_all, mine, limit)
         found = [*of_deployments, *self._events.events(limit)]
         found.sort(key=lambda event: event.at, reverse=True)
         return web.json_response(plain(found[:limit]))

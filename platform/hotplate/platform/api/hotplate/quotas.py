@@ -10,12 +10,11 @@ from aiohttp import web
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.platform.api.web.requests import body, caller
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Forbidden, Invalid
 from hotplate.platform.spec.fields import Fields, suggestion
 from hotplate.platform.store.identities import is_operator
-from hotplate.platform.store.quotas import LIMITS
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.quotas import LIMITS, Quotas
 
 WEIGHT_MOST = 1e6
 """Weights are compared with each other, so a larger one says nothing that this does not."""
@@ -23,11 +22,11 @@ WEIGHT_MOST = 1e6
 PRIORITY_LAST = 7
 
 
-class Quotas:
+class QuotaRoutes:
     """Everyone may see the quota of their own organization; the operator sees and sets all."""
 
-    def __init__(self, store: Store, controller: ControllerFace) -> None:
-        self._store = store
+    def __init__(self, quotas: Quotas, controller: ControllerApi) -> None:
+        self._quotas = quotas
         self._controller = controller
 
     def routes(self) -> list[web.RouteDef]:
@@ -41,7 +40,7 @@ class Quotas:
     async def list_all(self, request: web.Request) -> web.Response:
         names = [caller(request).organization.name]
         if is_operator(caller(request)):
-            names = await self._store.run(self._store.quotas.organizations)
+            names = await self._quotas.run(self._quotas.organizations)
         return web.json_response([await self._shown(name) for name in names])
 
     async def get(self, request: web.Request) -> web.Response:
@@ -59,12 +58,12 @@ class Quotas:
             raise Forbidden("quotas are set by the operator of this installation: ask there")
         name = request.match_info["organization"]
         changes = _changes(await body(request))
-        await self._store.run(self._store.quotas.set, name, changes)
+        await self._quotas.run(self._quotas.set, name, changes)
         self._controller.quotas_changed()
         return web.json_response(await self._shown(name))
 
     async def _shown(self, name: str) -> dict[str, Any]:
-        quota = await self._store.run(self._store.quotas.get, name)
+        quota = await self._quotas.run(self._quotas.get, name)
         return quota_json(name, quota, self._controller.usage(name))
 
 

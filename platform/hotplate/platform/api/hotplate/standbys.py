@@ -20,7 +20,7 @@ from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
 from hotplate.platform.api.web.requests import body, caller
 from hotplate.platform.errors import Forbidden, Invalid
 from hotplate.platform.store.identities import is_operator
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.learnt import LearntValues
 
 KEY = "standby"
 """Under which it is kept in the store."""
@@ -29,12 +29,16 @@ PATH = "/api/v1/hotplate/standby"
 log = logging.getLogger("hotplate.standby")
 
 
-class StandbyDesk:
+class StandbyRoutes:
     def __init__(
-        self, store: Store, standbys: Standbys, configured: StandbySettings, machine_bytes: int
+        self,
+        learnt: LearntValues,
+        standbys: Standbys,
+        configured: StandbySettings,
+        machine_bytes: int,
     ) -> None:
         """`configured` is by environment and file; `machine_bytes` is there for all replicas."""
-        self._store = store
+        self._learnt = learnt
         self._standbys = standbys
         self._configured = configured
         self._machine_bytes = machine_bytes
@@ -45,7 +49,7 @@ class StandbyDesk:
 
     async def recall(self) -> None:
         """Follow what was set before the platform was started anew."""
-        kept = await self._store.run(self._store.learnt.get, KEY)
+        kept = await self._learnt.run(self._learnt.get, KEY)
         try:
             self._follow(kept or {})
         except Invalid as error:  # another version of us has written it
@@ -74,7 +78,7 @@ class StandbyDesk:
         before = self._kept
         self._follow(kept)
         try:
-            await self._store.run(self._store.learnt.put, KEY, kept)
+            await self._learnt.run(self._learnt.put, KEY, kept)
         except BaseException:
             self._follow(before)
             raise

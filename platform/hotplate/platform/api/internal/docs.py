@@ -17,7 +17,7 @@ from hotplate.cache.manifest import Manifest
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.records import Artifact
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.tasks import Tasks
 from hotplate.serving.gateway.admission.task_routes import framed
 
 log = logging.getLogger("hotplate.docs")
@@ -32,11 +32,11 @@ KEPT = 64
 HEAD = b"200 OK\r\nContent-Type: application/json\r\n"
 
 
-class Docs:
+class DocsRoutes:
     """Answers the gateways what a replica would answer."""
 
-    def __init__(self, store: Store, blobs: BlobStore) -> None:
-        self._store = store
+    def __init__(self, tasks: Tasks, blobs: BlobStore) -> None:
+        self._tasks = tasks
         self._blobs = blobs
         self._kept: OrderedDict[str, bytes] = OrderedDict()
 
@@ -46,7 +46,7 @@ class Docs:
     async def docs(self, request: web.Request) -> web.Response:
         """`?route=…&path=…`: the document as a frame; 404 where only a replica knows it."""
         route, path = request.query["route"], request.query["path"]
-        bento = await self._store.run(self._store.tasks.answering_bento, route)
+        bento = await self._tasks.run(self._tasks.answering_bento, route)
         mounted = (bento.manifest.get("schema") or {}).get("paths") or {}
         if not bento.files or path in mounted:
             raise NotFound(f"{route}: what is at {path} knows the service only")

@@ -26,8 +26,8 @@ from hotplate.platform.api.internal.task_contents import INPUT_PART, TaskContent
 from hotplate.platform.controller.gateways.task_links import TaskLines
 from hotplate.platform.errors import BodyCut, Conflict, Invalid, NotFound
 from hotplate.platform.store.records import Content, Task, Turn
-from hotplate.platform.store.store import Store
 from hotplate.platform.store.task_state import Cancel, End, Start, Status
+from hotplate.platform.store.tasks import Tasks
 from hotplate.serving.gateway.admission.task_routes import frame_head, framed
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 
@@ -40,13 +40,13 @@ SWEPT = 500
 TASK_ID = re.compile(r"[0-9a-f]{32}")
 
 
-class Tasks:
+class TaskRoutes:
     """Keeps what is submitted, tells how it stands, and has it run."""
 
     def __init__(
-        self, store: Store, blobs: BlobStore, lines: TaskLines, *, results_s: float
+        self, tasks: Tasks, blobs: BlobStore, lines: TaskLines, *, results_s: float
     ) -> None:
-        self._store = store
+        self._tasks = tasks
         self._contents = TaskContents(blobs)
         self._lines = lines
         self._results_s = results_s
@@ -72,7 +72,7 @@ class Tasks:
         try:
             if not TASK_ID.fullmatch(task_id):
                 raise NotFound("task_id not found")
-            task = await self._store.run(self._store.tasks.get, route, task_id)
+            task = await self._tasks.run(self._tasks.get, route, task_id)
             match verb:
                 case "status":
                     return _said(200, status_json(task))
@@ -98,7 +98,7 @@ class Tasks:
         self, task_id: str, route: str, path: str, content: Content, turn: Turn
     ) -> web.Response:
         try:
-            task = await self._store.run(self._store.tasks.add, task_id, route, path, content, turn)
+            task = await self._tasks.run(self._tasks.add, task_id, route, path, content, turn)
         except BaseException:  # a cancelled request too: nobody else knows what it left
             await self._contents.drop([task_id])
             raise
@@ -110,12 +110,12 @@ class Tasks:
             raise Conflict(f"task {task.id} was canceled")
         if task.completed_at is None:
             raise Conflict(f"task {task.id} is not completed yet")
-        answer = await self._store.run(self._store.tasks.answer_of, task.id)
+        answer = await self._tasks.run(self._tasks.answer_of, task.id)
         return await self._send(request, task.id, answer)
 
     async def _cancel(self, route: str, task: Task) -> web.StreamResponse:
-        task = await self._store.run(
-            self._store.tasks.change, task.id, Cancel(), self._lines.gone, route=route
+        task = await self._tasks.run(
+            self._tasks.change, task.id, Cancel(), self._lines.gone, route=route
         )
         await self._lines.withdraw(task.id)
         return _said(200, status_json(task))
@@ -123,7 +123,7 @@ class Tasks:
     async def _retry(self, route: str, task: Task) -> web.StreamResponse:
         if not Status(task.status).ended:
             raise Conflict(f"task {task.id} is not completed yet")
-        path, content, turn = await self._store.run(self._store.tasks.input_of, task.id)
+        path, content, turn = await self._tasks.run(self._tasks.input_of, task.id)
         task_id = uuid4().hex
         again = await self._contents.copy(task.id, task_id, content)
         return await self._add(task_id, route, path, again, turn)
@@ -134,9 +134,9 @@ class Tasks:
         """`?gateway=ID`: it is written that the gateway runs it now; answers its input."""
         task_id = request.match_info["id"]
         gateway = request.query["gateway"]
-        await self._store.run(self._store.tasks.change, task_id, Start(gateway), self._lines.gone)
+        await self._tasks.run(self._tasks.change, task_id, Start(gateway), self._lines.gone)
         await self._lines.withdraw(task_id, gateway)
-        _, content, _ = await self._store.run(self._store.tasks.input_of, task_id)
+        _, content, _ = await self._tasks.run(self._tasks.input_of, task_id)
         return await self._send(request, task_id, content)
 
     async def end(self, request: web.Request) -> web.StreamResponse:
@@ -151,8 +151,8 @@ class Tasks:
         )
         event = End(request.query["gateway"], int(content.head[:3]))
         note = request.query.get("note", "")
-        await self._store.run(
-            self._store.tasks.change, task_id, event, self._lines.gone, answer=content, note=note
+        await self._tasks.run(
+            self._tasks.change, task_id, event, self._lines.gone, answer=content, note=note
         )
         return web.json_response({})
 
@@ -164,9 +164,9 @@ class Tasks:
         Raises CacheError and StoreFailed.
         """
         before = datetime.now(UTC) - timedelta(seconds=self._results_s)
-        while old := await self._store.run(self._store.tasks.old, before, SWEPT):
+        while old := await self._tasks.run(self._tasks.old, before, SWEPT):
             await self._contents.drop(old)
-            await self._store.run(self._store.tasks.forget, old)
+            await self._tasks.run(self._tasks.forget, old)
             log.info("%d tasks are forgotten: they ended long ago, or with a deployment", len(old))
 
     # Inside

@@ -35,7 +35,7 @@ class ConnectionLimits:
     closing on unread bytes would take the answer away again."""
 
 
-class Connection(web.RequestHandler):
+class ApiConnection(web.RequestHandler):
     """One connection, as `web.Server` makes them."""
 
     __slots__ = ("_gone", "_limits", "_refused", "_watch")

@@ -9,7 +9,7 @@ import logging
 
 from aiohttp import web
 
-from hotplate.platform.api.web.connection import Connection, ConnectionLimits
+from hotplate.platform.api.web.connection import ApiConnection, ConnectionLimits
 from hotplate.serving.gateway.callers.route_listener import LOOPBACKS
 
 log = logging.getLogger("hotplate.api")
@@ -18,7 +18,7 @@ GRACE_S = 3.0
 """How long calls may go on at the end; an upload that is cut is sent again."""
 
 
-class Listener:
+class ApiListener:
     """Serves one application on one address."""
 
     def __init__(self, app: web.Application, limits: ConnectionLimits | None = None) -> None:
@@ -61,7 +61,7 @@ class Listener:
         limits = self._limits
         if len(server.connections) >= limits.connections:
             return _Full(limits.connections)
-        return Connection(server, limits)
+        return ApiConnection(server, limits)
 
 
 class _Full(asyncio.Protocol):

@@ -15,7 +15,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from hotplate.platform.errors import Invalid
 from hotplate.platform.store.records import OfferedTask, Turn
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.tasks import Tasks
 
 log = logging.getLogger("hotplate.tasks")
 
@@ -28,8 +28,8 @@ HEARTBEAT_S = 5.0
 class TaskLines:
     """Offers tasks to gateways, and knows which gateways will not be heard of again."""
 
-    def __init__(self, store: Store, lost_s: float = LOST_S) -> None:
-        self._store = store
+    def __init__(self, tasks: Tasks, lost_s: float = LOST_S) -> None:
+        self._tasks = tasks
         self._lost_s = lost_s
         self._lines: dict[str, web.WebSocketResponse] = {}
         self._left_at: dict[str, float] = {}
@@ -112,7 +112,7 @@ class TaskLines:
     async def _offer_all(self, newcomer: str, waiting: Collection[str]) -> None:
         """Offers every open task that no gateway has to the newcomer, who knows of those that are
         `waiting`; with no newcomer, to all."""
-        tasks = await self._store.run(self._store.tasks.unfinished)
+        tasks = await self._tasks.run(self._tasks.unfinished)
         free = [task for task in tasks if not task.gateway or self.gone(task.gateway)]
         ended = set(waiting) - {task.id for task in tasks}
         for gateway in [newcomer] if newcomer else list(self._lines):

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.platform.api.bentocloud.archives.links import Link, sign, verify
+from hotplate.platform.api.bentocloud.archives.links import SignedLink, sign, verify
 from hotplate.platform.errors import LinkExpired
 
-LINK = Link("put", "upload-1", 3, expires_at=100.0)
+LINK = SignedLink("put", "upload-1", 3, expires_at=100.0)
 
 
 def test_a_link_says_what_was_signed() -> None:

@@ -8,16 +8,16 @@ from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
 from hotplate.platform.api.bentocloud.artifacts import collection_path, named
 from hotplate.platform.errors import NotFound
+from hotplate.platform.store.artifacts import Artifacts
 from hotplate.platform.store.records import Artifact, Kind
-from hotplate.platform.store.store import Store
 
 
-class Downloads:
+class DownloadRoutes:
     """Those of one kind."""
 
-    def __init__(self, kind: Kind, store: Store, transfers: Transfers) -> None:
+    def __init__(self, kind: Kind, artifacts: Artifacts, transfers: Transfers) -> None:
         self._kind = kind
-        self._store = store
+        self._artifacts = artifacts
         self._transfers = transfers
 
     def routes(self) -> list[web.RouteDef]:
@@ -29,14 +29,14 @@ class Downloads:
 
     async def presign(self, request: web.Request) -> web.Response:
         """A model of Hugging Face has no files here: its URL stays empty."""
-        artifact = await named(self._kind, self._store, request)
+        artifact = await named(self._kind, self._artifacts, request)
         if artifact.hugging_face:
             return web.json_response(views.artifact(artifact))
         url = await self._transfers.url(request, "get", self._files(artifact))
         return web.json_response(views.artifact(artifact, download_url=url))
 
     async def download(self, request: web.Request) -> web.StreamResponse:
-        artifact = await named(self._kind, self._store, request)
+        artifact = await named(self._kind, self._artifacts, request)
         return await self._transfers.send(request, self._files(artifact))
 
     def _files(self, artifact: Artifact) -> str:

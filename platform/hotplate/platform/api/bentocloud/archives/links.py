@@ -15,7 +15,7 @@ from hotplate.platform.errors import LinkExpired
 
 
 @dataclass(frozen=True)
-class Link:
+class SignedLink:
     """One thing that its bearer may do."""
 
     action: str
@@ -28,17 +28,17 @@ class Link:
     """Unix seconds."""
 
 
-def sign(link: Link, key: bytes) -> str:
+def sign(link: SignedLink, key: bytes) -> str:
     claims = urlsafe_b64encode(json.dumps(asdict(link)).encode())
     return f"{claims.decode()}.{_signature(claims, key)}"
 
 
-def verify(text: str, action: str, key: bytes, now: float) -> Link:
+def verify(text: str, action: str, key: bytes, now: float) -> SignedLink:
     """The link, if we signed it for `action` and it is still good. Raises LinkExpired."""
     claims, _, signature = text.partition(".")
     if not hmac.compare_digest(signature.encode(), _signature(claims.encode(), key).encode()):
         raise LinkExpired("the transfer URL was not signed here; ask for a new one")
-    link = Link(**json.loads(urlsafe_b64decode(claims)))
+    link = SignedLink(**json.loads(urlsafe_b64decode(claims)))
     if link.action != action:
         raise LinkExpired(f"the transfer URL is to {link.action}, not to {action}")
     if now >= link.expires_at:

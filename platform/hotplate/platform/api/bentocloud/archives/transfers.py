@@ -13,7 +13,7 @@ from hotplate.cache.errors import BadArchive, CacheError, NoSpace
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs import archive
-from hotplate.platform.api.bentocloud.archives.links import Link, sign, verify
+from hotplate.platform.api.bentocloud.archives.links import SignedLink, sign, verify
 from hotplate.platform.api.bentocloud.archives.spooling import spool
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.errors import Conflict
@@ -43,7 +43,7 @@ class Transfers:
         """A URL on the address at which the caller reached us."""
         expires_at = datetime.now(UTC).timestamp() + self._settings.link_life_s
         key = await self._store.run(self._store.identities.key, KEY)
-        link = sign(Link(action, subject, part, expires_at), key)
+        link = sign(SignedLink(action, subject, part, expires_at), key)
         return f"{request.scheme}://{request.host}{PATH}{link}"
 
     async def put(self, request: web.Request) -> web.Response:
@@ -96,7 +96,7 @@ class Transfers:
                 request.transport.abort()
         return response
 
-    async def _link(self, request: web.Request, action: str) -> Link:
+    async def _link(self, request: web.Request, action: str) -> SignedLink:
         key = await self._store.run(self._store.identities.key, KEY)
         now = datetime.now(UTC).timestamp()
         return verify(request.match_info["link"], action, key, now)

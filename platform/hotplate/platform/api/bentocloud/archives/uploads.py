@@ -21,7 +21,7 @@ from hotplate.platform.store.records import Artifact, Kind, Upload
 from hotplate.platform.store.store import Store
 
 
-class Uploads:
+class UploadRoutes:
     """Those of one kind."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Uploads:
         return web.json_response(views.artifact(artifact, upload_id=upload.id))
 
     async def _named(self, request: web.Request) -> Artifact:
-        return await named(self._kind, self._store, request)
+        return await named(self._kind, self._store.artifacts, request)
 
     async def _upload(self, artifact: Artifact, fields: Fields) -> Upload:
         upload = await self._store.run(self._store.uploads.get, fields.text("upload_id"))

@@ -8,13 +8,13 @@ from aiohttp import web
 
 from hotplate.platform.api.bentocloud.deployments import named_deployment
 from hotplate.platform.api.bentocloud.logs.sockets import answered
-from hotplate.platform.api.bentocloud.rollout_watchers import Onlookers
+from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import organization
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.spec.bento_manifest import entry_service
+from hotplate.platform.store.deployments import Deployments
 from hotplate.platform.store.records import Deployment
-from hotplate.platform.store.store import Store
 
 BUILDER = "builder"
 PHASES = {"pending": "Pending", "starting": "Pending", "failed": "Failed"}
@@ -25,14 +25,14 @@ class Pods:
 
     def __init__(
         self,
-        store: Store,
-        controller: ControllerFace,
-        onlookers: Onlookers,
+        deployments: Deployments,
+        controller: ControllerApi,
+        watchers: RolloutWatchers,
         settings: ApiSettings,
     ) -> None:
-        self._store = store
+        self._deployments = deployments
         self._controller = controller
-        self._onlookers = onlookers
+        self._watchers = watchers
         self._settings = settings
 
     def routes(self) -> list[web.RouteDef]:
@@ -46,17 +46,17 @@ class Pods:
 
         async def found() -> list[dict[str, Any]]:
             wanted = _labels(request.query.get("selector", ""))
-            of_all = await self._store.run(
-                self._store.deployments.of_organization, organization(request).id
+            of_all = await self._deployments.run(
+                self._deployments.of_organization, organization(request).id
             )
             mine = [one for one in of_all if wanted.items() <= _bento_labels(one).items()]
-            return [self._builder(one) for one in self._onlookers.latest_first(mine)]
+            return [self._builder(one) for one in self._watchers.latest_first(mine)]
 
         return await answered(request, found)
 
     async def of_deployment(self, request: web.Request) -> web.WebSocketResponse:
         async def found() -> list[dict[str, Any]]:
-            deployment = await named_deployment(self._store, request)
+            deployment = await named_deployment(self._deployments, request)
             replicas = self._controller.live(deployment.id)["replicas"]
             pods = [self._replica(deployment, replica) for replica in replicas]
             return [self._builder(deployment), *pods]

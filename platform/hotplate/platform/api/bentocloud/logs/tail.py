@@ -15,14 +15,14 @@ from hotplate.deploy.process.printable import printable
 from hotplate.platform.api.bentocloud.logs.pods import BUILDER
 from hotplate.platform.api.bentocloud.logs.rollout_text import RolloutText
 from hotplate.platform.api.bentocloud.logs.sockets import PARTING_S, message, opened, parted
-from hotplate.platform.api.bentocloud.rollout_watchers import Onlookers
+from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import COUNT_MAX, organization
-from hotplate.platform.controller.interface import ControllerFace
+from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.controller.rollout import UNSEEN, Rollout
 from hotplate.platform.errors import Invalid, NotFound, PlatformError
 from hotplate.platform.log_lines import fresh
 from hotplate.platform.spec.fields import Fields
-from hotplate.platform.store.store import Store
+from hotplate.platform.store.deployments import Deployments
 
 LOOK_S = 0.3
 """Between two looks at a log."""
@@ -44,10 +44,12 @@ class LogSource:
 
 
 class Tail:
-    def __init__(self, store: Store, controller: ControllerFace, onlookers: Onlookers) -> None:
-        self._store = store
+    def __init__(
+        self, deployments: Deployments, controller: ControllerApi, watchers: RolloutWatchers
+    ) -> None:
+        self._deployments = deployments
         self._controller = controller
-        self._onlookers = onlookers
+        self._watchers = watchers
         self._open = 0
 
     def routes(self) -> list[web.RouteDef]:
@@ -62,7 +64,7 @@ class Tail:
                 raise Invalid(f"{FOLLOWED_MAX} logs are followed already; try again later")
             source = await self._asked(request, socket)
             if source.replica == BUILDER:
-                with self._onlookers.follows(source.deployment_id):
+                with self._watchers.follows(source.deployment_id):
                     await self._send(socket, self._rollout(source))
             else:
                 await self._send(socket, self._replica(source))
@@ -86,7 +88,7 @@ class Tail:
         fields = asked.fields("payload")
         lines = fields.number("tail_lines", USUAL_LINES) or USUAL_LINES
         tenant = organization(request).id
-        deployment = await self._store.run(self._store.deployments.find, tenant, name)
+        deployment = await self._deployments.run(self._deployments.find, tenant, name)
         replicas = self._controller.live(deployment.id)["replicas"]
         if replica != BUILDER and replica not in (one["id"] for one in replicas):
             raise NotFound(f"pod_name: deployment {name!r} has no replica {replica!r} now")
@@ -121,7 +123,7 @@ class Tail:
     async def _is_gone(self, deployment_id: int, rollout: Rollout) -> bool:
         if rollout is not UNSEEN:
             return False
-        return await self._store.run(self._store.deployments.get, deployment_id) is None
+        return await self._deployments.run(self._deployments.get, deployment_id) is None
 
     async def _replica(self, source: LogSource) -> AsyncGenerator[str, None]:
         """Until it is gone."""
