@@ -214,7 +214,8 @@ class Gateway:
             self._servers[route.name] = server
             if fleet is not None and bequest is not None:
                 self._standings[route.name] = Standing(fleet, server, bequest, self._keeper)
-        server.desk = None if route.internal else self.desk
+        kept = None if route.internal or self.desk is None else self.desk.exchange
+        server.task_exchanges = kept
         if self.fleet is None:
             server.follow(route)
         else:

@@ -61,6 +61,7 @@ MODULES = (
     "queue.replica_slots",
     "queue.service_time",
     "queue.ticket",
+    "replicas.call",
     "replicas.connection_pool",
     "replicas.connection_pools",
     "replicas.relay_pool",

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from hotplate.serving.gateway.admission.task_routes import DOCS_PATH, task_call
+from hotplate.serving.gateway.admission.task_routes import DOCS_PATH
 from hotplate.serving.gateway.admission.terms import Local, Terms, admit_again
 from hotplate.serving.gateway.callers.connections import Callers
 from hotplate.serving.gateway.callers.downstream import Front
@@ -34,15 +34,11 @@ from hotplate.serving.gateway.queue.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
 from hotplate.serving.gateway.queue.refusals import RefusalNews, refusal
 from hotplate.serving.gateway.queue.ticket import ENDED, WAITING, Ticket
+from hotplate.serving.gateway.replicas.call import Waiter
 from hotplate.serving.gateway.replicas.connection_pool import Pool
 from hotplate.serving.gateway.replicas.connection_pools import Pools
-from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange
-from hotplate.serving.gateway.tasks.execution import TaskRun
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
 from hotplate.serving.gateway.telemetry.counters import RouteCounters
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +47,9 @@ BEGAN: Final = Change.BEGAN
 DRAINED: Final = Change.DRAINED
 """Looked up once: a member of an enum costs more than a place in the queue."""
 
-Held = Exchange | TaskRun
-"""What waits for a slot, or has one."""
+TaskExchanges = Callable[[Front, "RouteServer", RequestHead], Exchange | None]
+"""Makes what moves a call of a task that the control plane keeps; None = the request is a call like
+any other. It is asked only where the route has tasks, and of the page that documents them."""
 
 
 class RouteServer:
@@ -73,9 +70,9 @@ class RouteServer:
         self.loop = asyncio.get_running_loop()
         self.counters = RouteCounters()
         self.access_log = access_log
-        self.desk: TaskDesk | None = None
-        """Where its tasks are; None = with its replicas, like everything else."""
-        self.queue: SlotQueue[Held] = SlotQueue(
+        self.task_exchanges: TaskExchanges | None = None
+        """None = its tasks are with its replicas, like everything else."""
+        self.queue: SlotQueue[Waiter] = SlotQueue(
             route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
         )
         self.closing = False
@@ -175,10 +172,9 @@ class RouteServer:
     def exchange(self, front: Front, request: RequestHead) -> Exchange:
         """What moves the request."""
         exchange: Exchange | None = None
-        if self.desk is not None and (self.route.tasks or request.path.endswith(DOCS_PATH)):
-            task = task_call(self.route, request)
-            if task is not None:
-                exchange = TaskExchange(front, self, request, task, self.desk)
+        kept = self.task_exchanges
+        if kept is not None and (self.route.tasks or request.path.endswith(DOCS_PATH)):
+            exchange = kept(front, self, request)
         exchange = exchange or Exchange(front, self, request)
         if request.content_type.startswith(b"multipart/") and not self.route.internal:
             exchange.parts = watch_of(request.value(b"content-type"))
@@ -203,11 +199,10 @@ class RouteServer:
         if isinstance(terms, Local):
             self._answer_locally(exchange, terms)
             return
-        if isinstance(exchange, TaskExchange) and exchange.is_kept(ready=queue.ready):
-            exchange.serve(terms)
+        if exchange.serve_elsewhere(terms, ready=queue.ready):
             return
         exchange.prefix = terms.prefix
-        ticket: Ticket[Held] = Ticket(
+        ticket: Ticket[Waiter] = Ticket(
             exchange,
             exchange.begun_at,
             min(terms.timeout_s, exchange.due_at - now),
@@ -248,20 +243,21 @@ class RouteServer:
             task=exchange.task,
         )
 
-    def enter(self, run: TaskRun) -> bool:
+    def enter(self, task: Waiter, organization: str, priority: int) -> bool:
         """A task waits for a slot, for as long as it takes; False = not here, or not now."""
         route = self.route
         if self.closing or route.refuse or route.relayed or route.tasks_apart:
             return False
         queue, now = self.queue, self.loop.time()
-        whose, urgency = run.organization, run.priority
-        ticket: Ticket[Held] = Ticket(run, now, inf, inf, organization=whose, priority=urgency)
+        ticket: Ticket[Waiter] = Ticket(
+            task, now, inf, inf, organization=organization, priority=priority
+        )
         first = not queue.in_flight and not queue.queued
-        run.ticket, run.server = ticket, self
+        task.ticket = ticket
         granted, ended = queue.submit(ticket, now)
         self._take_up(Changes(granted, [each for each in ended if each[0] is not ticket]), now)
         if ticket.place == ENDED:
-            run.ticket = run.server = None
+            task.ticket = None
             return False
         self.changed(BEGAN if first else COUNTS)
         return True
@@ -295,20 +291,20 @@ class RouteServer:
         if self.access_log is not None and exchange.request.peer:
             self.access_log.note(exchange, total_s)
 
-    def finished(self, exchange: Held, now: float) -> None:
-        """The replica is done with the exchange: its slot is free."""
-        ticket, exchange.ticket = exchange.ticket, None
+    def finished(self, waiter: Waiter, now: float) -> None:
+        """The replica is done with it: its slot is free."""
+        ticket, waiter.ticket = waiter.ticket, None
         if ticket is None:
             return
-        ticket.teaches = ticket.expired or exchange.says_of_replica
+        ticket.teaches = ticket.expired or waiter.says_of_replica
         changes = self.queue.release(ticket, now)
         if changes is not NOTHING:
             self._take_up(changes, now)
         self._freed(ticket)
 
-    def withdraw(self, exchange: Held) -> None:
-        """The exchange is over before anything of it was sent, or its slot is not waited for."""
-        ticket, exchange.ticket = exchange.ticket, None
+    def withdraw(self, waiter: Waiter) -> None:
+        """It is over before anything of it was sent, or its slot is not waited for."""
+        ticket, waiter.ticket = waiter.ticket, None
         if ticket is None:
             return
         if ticket.replica is None:
@@ -319,20 +315,20 @@ class RouteServer:
             self._take_up(self.queue.withdraw(ticket, now), now)
             self._freed(ticket)
 
-    def repeat(self, exchange: Held) -> None:
-        """Another replica, or this one once more, may have the exchange: it goes first in line."""
-        ticket = exchange.ticket
+    def repeat(self, waiter: Waiter) -> None:
+        """Another replica, or this one once more, may have it: it goes first in line."""
+        ticket = waiter.ticket
         assert ticket is not None and ticket.replica is not None
         if self.closing:
-            exchange.fail(RouteClosed(f"{self.route.name} is not served any more."))
+            waiter.fail(RouteClosed(f"{self.route.name} is not served any more."))
             return
         self.counters.repeats += 1
         now = self.loop.time()
-        if exchange.relayed != self.route.relayed:
-            self.withdraw(exchange)
-            exchange.enter_anew(inf if exchange.relayed else ticket.ends_at)
+        if waiter.relayed != self.route.relayed:
+            self.withdraw(waiter)
+            waiter.enter_anew(inf if waiter.relayed else ticket.ends_at)
             return
-        ticket.size_bytes = exchange.size_bytes
+        ticket.size_bytes = waiter.size_bytes
         self._take_up(self.queue.give_back(ticket, now), now)
         self._rewatch()
         self.changed(COUNTS)
@@ -363,13 +359,13 @@ class RouteServer:
             self._take_up(self.queue.let_in(pool.id, now), now)
             self.changed(COUNTS)
 
-    def _send(self, ticket: Ticket[Held], now: float) -> None:
+    def _send(self, ticket: Ticket[Waiter], now: float) -> None:
         assert ticket.replica is not None
         if ticket.needs_slot:
             self.counters.waited(now - ticket.arrived_at)
-        ticket.holder.send_by(self._pools.of(ticket.replica.id), now)
+        ticket.holder.granted(self._pools.of(ticket.replica.id), now)
 
-    def _take_up(self, changes: Changes[Held], now: float) -> None:
+    def _take_up(self, changes: Changes[Waiter], now: float) -> None:
         """Sends and refuses what the queue says."""
         for ticket in changes.granted:
             self._send(ticket, now)
@@ -384,7 +380,7 @@ class RouteServer:
                 log.warning(news)
             ticket.holder.fail(error)
 
-    def _freed(self, ticket: Ticket[Held]) -> None:
+    def _freed(self, ticket: Ticket[Waiter]) -> None:
         replica = ticket.replica
         assert replica is not None
         drained = replica.draining and not replica.taken
@@ -405,7 +401,7 @@ class RouteServer:
     def _part_with_tasks(self) -> None:
         """From now on they have slots of their own: none waits here any more."""
         for ticket in list(self.queue.waiting):
-            if isinstance(ticket.holder, TaskRun):
+            if ticket.holder.is_task:
                 self.withdraw(ticket.holder)
                 ticket.holder.enter_anew(inf)
 

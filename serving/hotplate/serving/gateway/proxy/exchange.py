@@ -1,7 +1,7 @@
 """One request and its answer, between a caller's connection and a replica's.
 
     front ──take_body, end_body──► exchange ──► upstream     (a replica's connection, once granted)
-    front ◄──write, finished────── exchange ◄── answer_*     (upstream's parser)
+    front ◄──write, finished────── exchange ◄── on_*         (upstream's parser)
 
 The two sides end on their own. `front` is None once the caller has its answer, or has left, or its
 time was over; the upstream goes on until the replica's answer has ended, and only then is the slot
@@ -26,11 +26,12 @@ from hotplate.serving.gateway.proxy.retry import (
     UNSENT,
     why_not_again,
 )
+from hotplate.serving.gateway.replicas.call import Destination
+from hotplate.serving.gateway.replicas.response_source import Tap
 
 if TYPE_CHECKING:
+    from hotplate.serving.gateway.admission.terms import Terms
     from hotplate.serving.gateway.callers.downstream import Front
-    from hotplate.serving.gateway.replicas.connection_pool import Pool
-    from hotplate.serving.gateway.replicas.response_source import Tap
     from hotplate.serving.gateway.route_server import RouteServer
 
 SWITCHED: Final = 101
@@ -47,7 +48,6 @@ class Exchange(Sending):
         "keep_alive",
         "left",
         "left_bytes",
-        "relayed",
         "sent_bytes",
         "status",
         "task",
@@ -70,9 +70,12 @@ class Exchange(Sending):
         """Its caller has left in the middle of the answer."""
         self.left_bytes: int | None = None
         """Of the answer, still to come for the caller; None = as long as it lasts."""
-        self.relayed = False
-        """It was admitted to be passed on to the gateway that owns the route."""
         self._out: list[bytes] = []
+
+    def serve_elsewhere(self, terms: Terms, *, ready: bool) -> bool:
+        """Has it answered by somebody else than a replica, if it is to be; its turn has come, on
+        these terms. `ready` says whether a replica could answer."""
+        return False
 
     # The caller's side
 
@@ -112,20 +115,16 @@ class Exchange(Sending):
 
     @property
     def size_bytes(self) -> int:
-        """What of it waits here."""
         return self.buffered + len(self.request.target)
 
     def enter_anew(self, due_at: float) -> None:
-        """It has lost its place: this gateway owns the route since now, or no more. Its answer is
-        due when it was, also where it waits next; infinite = nobody has counted yet."""
         self.due_at = min(self.due_at, due_at)
         self.server.begin(self, self.server.loop.time())
 
-    def send_by(self, pool: Pool, now: float) -> None:
-        """It has a slot of the replica."""
-        pool.dispatch(self, now)
+    def granted(self, replica: Destination, now: float) -> None:
+        replica.dispatch(self, now)
 
-    def answer_head(self, head: ResponseHead) -> None:
+    def on_head(self, head: ResponseHead) -> None:
         front = self.front
         if front is None:
             return
@@ -143,7 +142,7 @@ class Exchange(Sending):
         self.status = head.status
         self.server.answering(self)
 
-    def answer_body(self, data: bytes) -> None:
+    def on_body(self, data: bytes) -> None:
         if self.front is None:
             return
         self.sent_bytes += len(data)
@@ -167,7 +166,7 @@ class Exchange(Sending):
         if self.left_bytes == 0:
             self._part()
 
-    def answer_end(self, trailers: Sequence[Field] = ()) -> None:
+    def on_end(self, trailers: Sequence[Field] = ()) -> None:
         """The replica's answer has ended, and with it the slot's use."""
         self.upstream = None
         front, self.front = self.front, None
@@ -179,9 +178,9 @@ class Exchange(Sending):
             self._told(front)
         self._ended()
 
-    def answer_whole(self, head: ResponseHead, body: bytes, now: float) -> None:
-        """What most answers come to, by the shortest way: as `answer_head`, `answer_body` and
-        `answer_end` would. The head says how long the body is."""
+    def on_response(self, head: ResponseHead, body: bytes, now: float) -> None:
+        """What most answers come to, by the shortest way: as `on_head`, `on_body` and `on_end`
+        would. The head says how long the body is."""
         self.upstream = None
         self.forget_body()
         server = self.server
@@ -218,7 +217,7 @@ class Exchange(Sending):
         self.server.unbound(self)
         front.tunnel_opened()
 
-    def tunnel_in(self, data: bytes) -> None:
+    def on_tunnel(self, data: bytes) -> None:
         if self.front is not None:
             self._out.append(data)
             self.flush()
@@ -261,7 +260,7 @@ class Exchange(Sending):
             self.buffered = self.received
             self.server.repeat(self)
 
-    def answered_nonsense(self, what: str) -> None:
+    def on_nonsense(self, what: str) -> None:
         address = self._disconnect()
         self._end_badly(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
 

@@ -16,16 +16,15 @@ from hotplate.serving.gateway.http1.multipart import PartWatch
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead, for_owner, last_chunk
 from hotplate.serving.gateway.proxy.retry import ANSWERED, IDEMPOTENT, SENT, STARTED, UNSENT
 from hotplate.serving.gateway.proxy.spool import Spool
-from hotplate.serving.gateway.queue.ticket import Ticket
+from hotplate.serving.gateway.replicas.call import Call
+from hotplate.serving.gateway.replicas.response_source import Tap
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.callers.downstream import Front
-    from hotplate.serving.gateway.replicas.response_source import Tap
-    from hotplate.serving.gateway.replicas.upstream import Upstream
-    from hotplate.serving.gateway.route_server import Held, RouteServer
+    from hotplate.serving.gateway.route_server import RouteServer
 
 
-class Sending:
+class Sending(Call):
     """One request on its way to a replica; an `Exchange` brings its answer back, too."""
 
     __slots__ = (
@@ -42,26 +41,22 @@ class Sending:
         "prefix",
         "received",
         "refused",
-        "request",
         "request_done",
         "request_id",
         "sends",
         "server",
         "spool",
-        "ticket",
         "upstream",
     )
 
     def __init__(self, front: Front, server: RouteServer, request: RequestHead) -> None:
+        super().__init__(request)
         self.front: Front | None = front
         """None once its caller has the answer, or has left, or its time was over."""
         self.server = server
-        self.request = request
         self.request_id = request.given_id or server.callers.new_id()
         self.prefix = b""
         """What goes before its target on the way to a replica."""
-        self.ticket: Ticket[Held] | None = None
-        """None before it is submitted and after its place or slot was given back."""
         self.upstream: Tap | None = None
         self.request_done = False
         route = server.route
@@ -88,10 +83,6 @@ class Sending:
         self._kept = True
         """Whether all of the body that has come is in `_body`."""
         self._trailers: Sequence[Field] = ()
-
-    def fail(self, error: GatewayError) -> None:
-        """Ends it for the caller."""
-        raise NotImplementedError  # only an Exchange has an answer to end
 
     def take_body(self, data: bytes) -> None:
         """More of the request's body. Once the caller's side has ended it is thrown away."""
@@ -210,9 +201,16 @@ class Sending:
 
     # The replica's side
 
-    def go(self, upstream: Upstream) -> None:
-        """Sends what there is of the request; the rest follows as it comes."""
-        front = self.front
+    @property
+    def is_wanted(self) -> bool:
+        return self.front is not None and self.ticket is not None
+
+    def balance(self) -> None:
+        if self.front is not None:
+            self.front.balance()
+
+    def go(self, source: Tap) -> None:
+        front, upstream = self.front, source
         assert front is not None, "an exchange without a caller is withdrawn, not sent"
         self.upstream = upstream
         self.sends += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING
 
 from hotplate.machine.unix_address import unix_path
 from hotplate.serving.gateway.fleet.connection_backup import Bequest
@@ -12,20 +11,15 @@ from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
+from hotplate.serving.gateway.replicas.call import Call
 from hotplate.serving.gateway.replicas.ejection import Health
 from hotplate.serving.gateway.replicas.probe import Streams, trouble_of
-from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
+from hotplate.serving.gateway.replicas.upstream import ConnectionOwner, Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import connect, open_streams
 
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.proxy.exchange import Exchange
 
-
-class Pool:
+class Pool(ConnectionOwner):
     """One replica: its connections, of which idle ones are used newest first, and its health."""
-
-    relays = False
-    """It is another gateway, which is to know when a caller leaves."""
 
     def __init__(
         self,
@@ -37,13 +31,13 @@ class Pool:
     ) -> None:
         """`told` is called as the replica goes out, or for another reason, or comes in again.
         Its connections are in the `bequest`, if there is one."""
+        self.relays = False
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
         self.health = Health()
         local = unix_path(replica.address) is not None
         self.shown = replica.id if local else replica.address
-        """What callers are told of where it is."""
         self.host_field = b"localhost" if local else replica.address.encode()
         self._ready_path = ready_path
         self._told = told
@@ -51,7 +45,6 @@ class Pool:
         self._limits = limits
         self._idle: list[Upstream] = []
         self.heads: HeadCache[ResponseHead] = HeadCache()
-        """Of its answers."""
         self._bequest = bequest
         self._bequeathed: dict[Upstream, int] = {}
         """The connections' numbers there."""
@@ -63,20 +56,20 @@ class Pool:
     def leads_to(self, replica: ReplicaRoute) -> bool:
         return (self.address, self.worker) == (replica.address, replica.worker)
 
-    def dispatch(self, exchange: Exchange, now: float) -> None:
-        """Sends the exchange on an idle connection, or on a new one."""
+    def dispatch(self, call: Call, now: float) -> None:
+        """Sends the call on an idle connection, or on a new one."""
         while self._idle:
             upstream = self._idle.pop()
             # One that came back in this turn of the loop cannot have been found closed yet.
             if upstream.idle_since == now or upstream.usable:
-                upstream.serve(exchange)
+                upstream.serve(call)
                 return
             upstream.abort()
-        self.connect(exchange)
+        self.connect(call)
 
-    def connect(self, exchange: Exchange) -> None:
-        """Sends the exchange on a new connection."""
-        self._begin(self._connect(exchange))
+    def connect(self, call: Call) -> None:
+        """Sends the call on a new connection."""
+        self._begin(self._connect(call))
 
     def now(self) -> float:
         """The loop's time, seconds."""
@@ -144,16 +137,16 @@ class Pool:
         if trouble:
             self._try_later()
 
-    async def _connect(self, exchange: Exchange) -> None:
+    async def _connect(self, call: Call) -> None:
         try:
             async with asyncio.timeout(self._limits.connect_s):
                 upstream = await self._open()
         except OSError as error:  # a timeout is one of them
             self.refused(error)
-            exchange.unreachable()
+            call.unreachable()
             return
-        if exchange.front is not None and exchange.ticket is not None:
-            upstream.serve(exchange)
+        if call.is_wanted:
+            upstream.serve(call)
         else:
             self.put(upstream, self.now())
 

@@ -46,8 +46,6 @@ def relayed(route: Route, socket: Path | None) -> Route:
 class RelayPool(Pool):
     """Connections to the owner's private socket, for one deployment."""
 
-    relays = True
-
     def __init__(
         self,
         owner: ReplicaRoute,
@@ -57,6 +55,7 @@ class RelayPool(Pool):
         proof: Proof,
     ) -> None:
         super().__init__(owner, "", limits, told)
+        self.relays = True
         self.host_field = b"localhost"  # for callers in HTTP/1.0 that named none
         self._proof = proof
         self._opening = deployment.encode() + b"\n"

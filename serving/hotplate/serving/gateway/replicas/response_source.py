@@ -6,13 +6,15 @@ from __future__ import annotations
 class Tap:
     """Has no end of its own: whoever answers opens and closes it."""
 
-    __slots__ = ("relays", "tells", "tunnel", "worker", "write_paused")
+    __slots__ = ("host", "relays", "tells", "tunnel", "worker", "write_paused")
 
-    def __init__(self, *, worker: bool = False, relays: bool = False) -> None:
+    def __init__(self, *, worker: bool = False, relays: bool = False, host: bytes = b"") -> None:
         self.worker = worker
         """It is our worker's: it ends with the handler, and can be told that the caller left."""
         self.relays = relays
         """It is another gateway's, which is to know when the caller leaves."""
+        self.host = host
+        """What the request's `Host` says there, if its caller named none."""
         self.tells = worker or relays
         """Whether it says when the handler of a request begins."""
         self.tunnel = False

@@ -7,19 +7,16 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import httptools
 
-from hotplate.serving.gateway.http1.head_cache import HEAD_END
+from hotplate.serving.gateway.http1.head_cache import HEAD_END, HeadCache
 from hotplate.serving.gateway.http1.request_head import Field
 from hotplate.serving.gateway.http1.response_head import ResponseHead, is_interim, read_response
+from hotplate.serving.gateway.replicas.call import Call, Destination
 from hotplate.serving.gateway.replicas.response_source import Tap
 from hotplate.serving.gateway.sockets.dead_peers import keep_alive
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.proxy.exchange import Exchange
-    from hotplate.serving.gateway.replicas.connection_pool import Pool
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """From our worker as a handler begins (`replica/handlers.py`), and from the gateway that owns a
@@ -28,14 +25,44 @@ ACKED_BYTES_AT = 120
 """Where `tcpi_bytes_acked` is in Linux' `tcp_info`; it counts the connection's opening as one."""
 
 
-class Upstream(Tap):
-    """One connection to a replica, serving one exchange at a time; an `asyncio.Protocol`."""
+class ConnectionOwner(Destination):
+    """What a connection tells whoever opened it."""
 
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(worker=pool.worker, relays=pool.relays)
-        self.pool = pool
-        self.host = pool.host_field
-        self.exchange: Exchange | None = None
+    relays: bool
+    """It is another gateway, which is to know when a caller leaves."""
+    host_field: bytes
+    """The `Host` of requests whose callers named none."""
+    heads: HeadCache[ResponseHead]
+    """Of its responses."""
+
+    def now(self) -> float:
+        """The loop's time, seconds."""
+        raise NotImplementedError
+
+    def put(self, upstream: Upstream, now: float) -> None:
+        """Takes back a connection whose response has ended."""
+        raise NotImplementedError
+
+    def leave_out(self, upstream: Upstream) -> None:
+        """The connection is a tunnel now."""
+        raise NotImplementedError
+
+    def forget(self, upstream: Upstream) -> None:
+        """The connection has ended."""
+        raise NotImplementedError
+
+    def failed(self, reason: str) -> None:
+        """The replica ended a connection with a request on it."""
+        raise NotImplementedError
+
+
+class Upstream(Tap):
+    """One connection to a replica, serving one call at a time; an `asyncio.Protocol`."""
+
+    def __init__(self, owner: ConnectionOwner) -> None:
+        super().__init__(worker=owner.worker, relays=owner.relays, host=owner.host_field)
+        self.owner = owner
+        self.call: Call | None = None
         self.idle_since = 0.0
         self._reused = False
         self._half_closed = False
@@ -63,14 +90,14 @@ class Upstream(Tap):
     @property
     def address(self) -> str:
         """As callers are told it."""
-        return self.pool.shown
+        return self.owner.shown
 
-    # Its exchange
+    # Its call
 
-    def serve(self, exchange: Exchange) -> None:
-        self.exchange = exchange
+    def serve(self, call: Call) -> None:
+        self.call = call
         self._earlier_bytes = self._written_bytes
-        exchange.go(self)
+        call.go(self)
 
     def write(self, data: bytes) -> None:
         self._written_bytes += len(data)
@@ -130,13 +157,13 @@ class Upstream(Tap):
         self._readable.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        exchange = self.exchange
-        if exchange is None:
+        call = self.call
+        if call is None:
             self.abort()
         elif self.tunnel:
-            exchange.tunnel_in(data)
+            call.on_tunnel(data)
         else:
-            self._feed(exchange, data)
+            self._feed(call, data)
 
     def pause_writing(self) -> None:
         self.write_paused = True
@@ -144,8 +171,8 @@ class Upstream(Tap):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        if self.exchange is not None:
-            self.exchange.send_on()
+        if self.call is not None:
+            self.call.send_on()
         self._balance()
 
     def eof_received(self) -> bool:
@@ -153,16 +180,16 @@ class Upstream(Tap):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        self.pool.forget(self)
-        exchange, self.exchange = self.exchange, None
-        if exchange is None:
+        self.owner.forget(self)
+        call, self.call = self.call, None
+        if call is None:
             return
         if self.tunnel:
-            exchange.tunnel_closed()
+            call.tunnel_closed()
         elif self._until_end and exc is None:
-            exchange.answer_end()
+            call.on_end()
         else:
-            self._lose(exchange, exc)
+            self._lose(call, exc)
 
     # httptools
 
@@ -178,26 +205,26 @@ class Upstream(Tap):
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        exchange = self.exchange
+        call = self.call
         status = self._parser.get_status_code()
-        if exchange is None or self._ended:
+        if call is None or self._ended:
             return
         if is_interim(status):
             if status == 100 and self.tells:
-                exchange.started()
+                call.started()
             return
         keep_alive = self._parser.should_keep_alive()
         head = read_response(
             status, self._reason, self._fields, keep_alive=keep_alive, worker=self.worker
         )
         self._fields = []  # of trailers, from here on
-        if status == 101 and not exchange.request.upgrade:
+        if status == 101 and not call.request.upgrade:
             raise ValueError("an upgrade that nobody asked for")
         self._head = head
         self._remember(head)
-        self._until_end = head.ends_with_connection(exchange.request.method)
-        exchange.answer_head(head)
-        if exchange.request.method == b"HEAD":
+        self._until_end = head.ends_with_connection(call.request.method)
+        call.on_head(head)
+        if call.request.method == b"HEAD":
             # The parser cannot be told that no body follows, so it is done with.
             self._ended = True
             self._parser = httptools.HttpResponseParser(self)
@@ -205,8 +232,8 @@ class Upstream(Tap):
     def on_body(self, data: bytes) -> None:
         if self._head is None:
             raise ValueError("a body behind an interim answer")
-        if not self._ended and self.exchange is not None:
-            self.exchange.answer_body(data)
+        if not self._ended and self.call is not None:
+            self.call.on_body(data)
 
     def on_message_complete(self) -> None:
         if self._head is not None and not self._ended:
@@ -215,32 +242,32 @@ class Upstream(Tap):
 
     # Inside
 
-    def _feed(self, exchange: Exchange, data: bytes) -> None:
+    def _feed(self, call: Call, data: bytes) -> None:
         if self._head is None and self.tells and data.startswith(STARTED):
             # As the parser would find, for less. It sees what comes in several pieces.
-            exchange.started()
+            call.started()
             data = data[len(STARTED) :]
         if not self._parsing:
-            if self._take_known(exchange, data):
+            if self._take_known(call, data):
                 return
             self._parsing = True
             self._first = data
-        self._parse(exchange, data)
+        self._parse(call, data)
         self._first = b""
 
-    def _take_known(self, exchange: Exchange, data: bytes) -> bool:
+    def _take_known(self, call: Call, data: bytes) -> bool:
         """Whether the data is an answer whose head is known, whole, and nothing else; it is then
         passed on by the shortest way."""
-        heads = self.pool.heads
+        heads = self.owner.heads
         head = heads.begins(data)
         if head is None:
             return False
         end = len(heads.newest_raw)
-        if len(data) - end != head.content_length or exchange.request.method == b"HEAD":
+        if len(data) - end != head.content_length or call.request.method == b"HEAD":
             return False
-        now = self.pool.now()
-        self._let_go(now, keep=head.keep_alive and exchange.sent_whole)
-        exchange.answer_whole(head, data[end:], now)
+        now = self.owner.now()
+        self._let_go(now, keep=head.keep_alive and call.sent_whole)
+        call.on_response(head, data[end:], now)
         return True
 
     def _remember(self, head: ResponseHead) -> None:
@@ -250,35 +277,35 @@ class Upstream(Tap):
             return
         # Where an interim answer came before it, they are that one's.
         if raw[9:12] == b"%d" % head.status and raw.endswith(HEAD_END):
-            self.pool.heads.put(raw, head)
+            self.owner.heads.put(raw, head)
 
-    def _parse(self, exchange: Exchange, data: bytes) -> None:
+    def _parse(self, call: Call, data: bytes) -> None:
         clean = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if isinstance(error, httptools.HttpParserUpgrade) and self._opens_tunnel:
                 self.tunnel = True
-                self.pool.leave_out(self)
-                exchange.open_tunnel(data[error.args[0] :])
+                self.owner.leave_out(self)
+                call.open_tunnel(data[error.args[0] :])
                 return
             # Bytes after a whole answer are not passed on; the answer is.
             if not self._ended:
-                self.exchange = None
+                self.call = None
                 self.abort()
-                exchange.flush()
-                exchange.answered_nonsense(str(error))
+                call.flush()
+                call.on_nonsense(str(error))
                 return
             clean = False
         if self._ended:
             head = self._head
-            keep = head is not None and head.keep_alive and exchange.sent_whole
+            keep = head is not None and head.keep_alive and call.sent_whole
             keep = keep and clean and not self._more
             trailers, self._trailers = self._trailers, ()
-            self._let_go(self.pool.now(), keep=keep)
-            exchange.answer_end(trailers)
+            self._let_go(self.owner.now(), keep=keep)
+            call.on_end(trailers)
         else:
-            exchange.flush()
+            call.flush()
 
     @property
     def _opens_tunnel(self) -> bool:
@@ -287,27 +314,27 @@ class Upstream(Tap):
 
     def _let_go(self, now: float, *, keep: bool) -> None:
         """The answer has ended; `keep`: the connection can carry another one."""
-        self.exchange = None
+        self.call = None
         if keep:
             self._ended = self._parsing = False
             self._head = None
             self._reused = True
             self.resume_reading()
-            self.pool.put(self, now)
+            self.owner.put(self, now)
         else:
             self.close()
 
-    def _lose(self, exchange: Exchange, exc: Exception | None) -> None:
-        """The connection ended under the exchange."""
+    def _lose(self, call: Call, exc: Exception | None) -> None:
+        """The connection ended under the call."""
         unread = self._head is None and exc is None and not self._request_acked()
         # A machine that is gone may have begun and not been heard.
         silent = exc is not None and not isinstance(exc, ConnectionError)
         if not self._half_closed and not (unread and self._reused):
-            self.pool.failed("it ended a connection with a request on it")
-        exchange.lost(unread=unread, silent=silent)
+            self.owner.failed("it ended a connection with a request on it")
+        call.lost(unread=unread, silent=silent)
 
     def _request_acked(self) -> bool:
-        """Whether the replica's machine has taken anything of this exchange's request. A replica
+        """Whether the replica's machine has taken anything of this call's request. A replica
         that closed without an error before that can never read it."""
         sock = self._transport.get_extra_info("socket")
         if sock.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
@@ -319,8 +346,8 @@ class Upstream(Tap):
         return bool(acked_bytes - 1 > self._earlier_bytes)
 
     def _balance(self) -> None:
-        if self.exchange is not None and self.exchange.front is not None:
-            self.exchange.front.balance()
+        if self.call is not None:
+            self.call.balance()
 
 
 def as_protocol(upstream: Upstream) -> asyncio.Protocol:

@@ -49,21 +49,14 @@ class TaskExchange(Exchange):
         self.asked = False
         """The control plane does not know: it is a call like any other."""
 
-    def is_kept(self, *, ready: bool) -> bool:
-        """Whether the control plane is to answer; `ready` says whether a replica could."""
-        return not self.relayed and not self.asked and not (ready and self._call.verb == DOCS)
-
     # The caller's side
 
-    def serve(self, terms: Terms) -> None:
-        """Its turn has come; the terms are those of a request like it."""
-        if self._call.starts and (full := self._desk.full(self.server)):
-            self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
-            return
-        turn = {}
-        if self._call.verb == "submit":
-            turn = {"organization": terms.organization, "priority": str(terms.priority)}
-        self._asking = asyncio.create_task(self._ask(turn))
+    def serve_elsewhere(self, terms: Terms, *, ready: bool) -> bool:
+        """The control plane answers, unless it was asked, or a replica can as well."""
+        if self.relayed or self.asked or (ready and self._call.verb == DOCS):
+            return False
+        self._serve(terms)
+        return True
 
     def take_body(self, data: bytes) -> None:
         super().take_body(data)
@@ -117,6 +110,16 @@ class TaskExchange(Exchange):
 
     # Inside
 
+    def _serve(self, terms: Terms) -> None:
+        """Its turn has come; the terms are those of a request like it."""
+        if self._call.starts and (full := self._desk.full(self.server)):
+            self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
+            return
+        turn = {}
+        if self._call.verb == "submit":
+            turn = {"organization": terms.organization, "priority": str(terms.priority)}
+        self._asking = asyncio.create_task(self._ask(turn))
+
     def _stop(self) -> None:
         if self._asking is not None and self._asking is not asyncio.current_task():
             self._asking.cancel()
@@ -144,17 +147,17 @@ class TaskExchange(Exchange):
         tap = _Tap()
         if self.request_done:  # or else what it still sends would go there
             self.upstream = tap
-        self.answer_head(answer)
+        self.on_head(answer)
         async for piece in body:
             if self.request.method != b"HEAD":
-                self.answer_body(piece)
+                self.on_body(piece)
             self.flush()
             if self.front is None:
                 return
             await tap.open.wait()
         self.flush()
         if self.front is not None:
-            self.answer_end()
+            self.on_end()
 
 
 class _Tap(Tap):

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
-from hotplate.serving.gateway.queue.ticket import Ticket
+from hotplate.serving.gateway.replicas.call import Destination, Waiter
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
 from hotplate.serving.gateway.tasks.result import TaskResult
 
 if TYPE_CHECKING:
-    from hotplate.serving.gateway.replicas.connection_pool import Pool
-    from hotplate.serving.gateway.route_server import Held, RouteServer
+    from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 log = logging.getLogger(__name__)
@@ -43,15 +42,12 @@ class ControlPlaneAway(Exception):
     """The control plane does not answer, or not well."""
 
 
-class TaskRun:
-    """Holds a ticket while it waits or runs. The desk has it as long as its task has not ended."""
+class TaskRun(Waiter):
+    """Holds a ticket while it waits or runs. The desk has it as long as its task has not ended.
 
-    relayed = False
-    """It runs with the owner of its route only."""
-    says_of_replica = False
-    """Its slot is its own: how long it takes says nothing of others."""
-    size_bytes = 0
-    """What waits here of its body: it stays with the control plane until a slot is there."""
+    How long it takes says nothing of its replica, and its body stays with the control plane until a
+    slot is there.
+    """
 
     def __init__(
         self,
@@ -63,13 +59,13 @@ class TaskRun:
         organization: str = "",
         priority: int = USUAL_PRIORITY,
     ) -> None:
+        super().__init__(is_task=True)
         self.id = task_id
         self.route = route
         self.lost = lost
         """Another gateway had started it and is gone."""
         self.organization = organization
         self.priority = priority
-        self.ticket: Ticket[Held] | None = None
         self.server: RouteServer | None = None
         """Where it waits or runs."""
         self._desk = desk
@@ -82,9 +78,16 @@ class TaskRun:
 
     # For the route
 
-    def send_by(self, pool: Pool, now: float) -> None:
-        """It has a slot of the replica, since `now`."""
-        self._running = asyncio.create_task(self._run(pool))
+    def enter(self, server: RouteServer) -> bool:
+        """Has it wait for a slot of the route; False = not here, or not now."""
+        self.server = server
+        if server.enter(self, self.organization, self.priority):
+            return True
+        self.server = None
+        return False
+
+    def granted(self, replica: Destination, now: float) -> None:
+        self._running = asyncio.create_task(self._run(replica))
         self._running.add_done_callback(self._ran)
 
     def enter_anew(self, due_at: float) -> None:
@@ -112,21 +115,20 @@ class TaskRun:
         if not running.cancelled() and (error := running.exception()) is not None:
             raise error  # a bug; the loop logs it
 
-    async def _run(self, pool: Pool) -> None:
+    async def _run(self, destination: Destination) -> None:
         server = self.server
         assert server is not None, "who has a slot has a server"
-        address = pool.shown
         try:
             replica = await ReplicaCall.to(
-                pool.address, server.limits.connect_s, worker=pool.worker
+                destination.address, server.limits.connect_s, worker=destination.worker
             )
         except OSError as error:
             self._running = None
-            pool.refused(error)
+            destination.refused(error)
             server.repeat(self)
             return
         try:
-            result = await self._ask(server, replica, address)
+            result = await self._ask(server, replica, destination.shown)
         except NotWanted:
             server.withdraw(self)
             self._desk.forget(self)

@@ -18,16 +18,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 
-from hotplate.serving.gateway.admission.task_routes import DOCS, LENGTH_BYTES, TaskCall, frame_head
+from hotplate.serving.gateway.admission.task_routes import (
+    DOCS,
+    LENGTH_BYTES,
+    TaskCall,
+    frame_head,
+    task_call,
+)
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
-from hotplate.serving.gateway.http1.request_head import TASK_ID
+from hotplate.serving.gateway.http1.request_head import TASK_ID, RequestHead
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.protocol.routes import TASKS
+from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange
 from hotplate.serving.gateway.tasks.execution import ControlPlaneAway, NotWanted, TaskRun
 from hotplate.serving.gateway.tasks.result import ResultFolder, TaskResult
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.all_routes import Gateway
+    from hotplate.serving.gateway.callers.downstream import Front
     from hotplate.serving.gateway.route_server import RouteServer
 
 log = logging.getLogger(__name__)
@@ -120,6 +128,14 @@ class TaskDesk:
         return found
 
     # For callers
+
+    def exchange(
+        self, front: Front, server: RouteServer, request: RequestHead
+    ) -> TaskExchange | None:
+        """What moves the request, if it is a call of a task that is kept, or asks for the page that
+        documents them."""
+        call = task_call(server.route, request)
+        return None if call is None else TaskExchange(front, server, request, call, self)
 
     def full(self, server: RouteServer) -> str:
         """Why no task more is taken for a route; empty = there is room."""
@@ -243,7 +259,7 @@ class TaskDesk:
             what = "the gateway that had started it ended while it ran"
             self.deliver(run, self.no_answer(run, what))
             return True
-        return server.enter(run)
+        return run.enter(server)
 
     def _server_of(self, route: str) -> RouteServer | None:
         """Where tasks of a route wait for slots: for their own, where they have any."""
