@@ -12,8 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from loadtests.gpu.checks import CHECKS, PACKAGES
+from loadtests.gpu.checks import CHECKS
 from loadtests.gpu.finding import CheckFailed
+from loadtests.harness.distributions import distribution
 from loadtests.harness.voice import voice
 
 
@@ -29,7 +30,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         traceback.print_exc()
         package = str(error.name).partition(".")[0]
-        _say(said_to, {"end": "", "missing": PACKAGES.get(package, package)})
+        _say(said_to, {"end": "", "missing": distribution(package)})
     except Exception as error:
         traceback.print_exc()
         _say(said_to, {"end": f"{type(error).__name__}: {error}"})

@@ -8,13 +8,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from loadtests.gpu.finding import Finding
-
-PACKAGES = {"pynvml": "nvidia-ml-py", "prometheus_client": "prometheus-client"}
-"""What an index calls a module, where that is another name."""
+from loadtests.harness.distributions import missing
 
 ENGINE = ("torch", "aiohttp")
 BENTO = (*ENGINE, "bentoml")
@@ -33,7 +30,7 @@ class Check:
 
     def missing(self) -> list[str]:
         """The packages that it needs and this Python does not have."""
-        return [PACKAGES.get(name, name) for name in self.needs if find_spec(name) is None]
+        return missing(self.needs)
 
     def run(self, folder: Path) -> Iterable[Finding]:
         """One finding after another, as they are made. `folder` is empty and the check's own.

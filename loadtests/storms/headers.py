@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import random
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from loadtests.harness.verdict import Verdict
-from tests.support.streaming.header_fuzzer import draw, judge
+from tests.support.streaming.header_fuzzer import try_inputs
 
 BATCH = 10_000
 
@@ -43,23 +42,3 @@ async def run(flags: argparse.Namespace, folder: Path) -> Verdict:
     if not total["accepted by both"] or not total["refused by both"]:
         verdict.broken.append("the inputs were of one kind only, which shows nothing")
     return verdict
-
-
-def try_inputs(seed: str, count: int) -> tuple[Counter[str], list[str]]:
-    """How often who accepted, and a sentence for each input that shows a difference."""
-    rng = random.Random(seed)
-    counts: Counter[str] = Counter()
-    broken = []
-    for _ in range(count):
-        file = draw(rng)
-        judgement = judge(file)
-        counts[_outcome(judgement.ours is not None, judgement.theirs is not None)] += 1
-        if not judgement.held:
-            broken.append(f"{file!r} is {judgement.ours} for us, {judgement.theirs} for them")
-    return counts, broken
-
-
-def _outcome(ours: bool, theirs: bool) -> str:
-    if ours == theirs:
-        return "accepted by both" if ours else "refused by both"
-    return "accepted by us alone" if ours else "accepted by the library alone"

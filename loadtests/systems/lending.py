@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from hotplate.serving.streaming.source import AGENT_SOCKET, TREES
-from loadtests.gpu.checks import PACKAGES
 from loadtests.harness.child_process import checkout_environ
+from loadtests.harness.distributions import missing
 from loadtests.systems.agents import agent
 from loadtests.systems.lender import Lender
 
@@ -33,13 +32,13 @@ async def lending(folder: Path, files: Path, memory_bytes: int) -> AsyncIterator
     `folder` is for the lender's own. Raises BenchmarkFailed.
     """
     environ = checkout_environ()
-    missing = [PACKAGES.get(name, name) for name in AGENT_NEEDS if find_spec(name) is None]
-    if not missing:
+    absent = missing(AGENT_NEEDS)
+    if not absent:
         path = {"PYTHONPATH": environ["PYTHONPATH"]}
         async with agent(folder / "agent", memory_bytes=memory_bytes, environ=path) as lender:
             yield Lent(environ | lender.environ, "file://")
         return
     with Lender(folder / "socket"):
         place = {TREES: str(files), AGENT_SOCKET: str(folder / "socket")}
-        remark = f"by a stand-in for the agent, which needs {', '.join(missing)}"
+        remark = f"by a stand-in for the agent, which needs {', '.join(absent)}"
         yield Lent(environ | place, remark=remark)

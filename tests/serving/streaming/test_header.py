@@ -7,8 +7,7 @@ import pytest
 from safetensors import SafetensorError
 
 from hotplate.serving.streaming.header import Header, data_start, parse_header
-from loadtests.storms.headers import try_inputs
-from tests.support.streaming.header_fuzzer import library_reads
+from tests.support.streaming.header_fuzzer import library_reads, try_inputs
 
 GOOD = {
     "__metadata__": {"format": "pt"},

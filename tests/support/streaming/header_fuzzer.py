@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
@@ -31,6 +32,26 @@ TOKENS = (
     *(b'"dtype"', b'"shape"', b'"data_offsets"', b'"__metadata__"', b'"x"', b'"U8"', b"[" * 130),
 )
 BODY_LIMIT_BYTES = 4096
+
+
+def try_inputs(seed: str, count: int) -> tuple[Counter[str], list[str]]:
+    """How often who accepted, and a sentence for each input that shows a difference."""
+    rng = random.Random(seed)
+    counts: Counter[str] = Counter()
+    broken = []
+    for _ in range(count):
+        file = draw(rng)
+        judgement = judge(file)
+        counts[_outcome(judgement.ours is not None, judgement.theirs is not None)] += 1
+        if not judgement.held:
+            broken.append(f"{file!r} is {judgement.ours} for us, {judgement.theirs} for them")
+    return counts, broken
+
+
+def _outcome(ours: bool, theirs: bool) -> str:
+    if ours == theirs:
+        return "accepted by both" if ours else "refused by both"
+    return "accepted by us alone" if ours else "accepted by the library alone"
 
 
 class Judgement(NamedTuple):
