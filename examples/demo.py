@@ -25,7 +25,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hotplate.platform.commands.deployment_status import phase_chart
+from hotplate.platform.commands.pages.deployment import phase_chart
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "demo"

@@ -163,6 +163,7 @@ OURS = {
     ),
     "platform/commands/cache.py": OPERATOR,
     "platform/cli.py": OPERATOR,
+    "platform/commands/roles/gateway.py": OPERATOR,
     "platform/dashboard/rendering.py": Ours("the program's own"),
     "platform/processes/data_dir.py": OPERATOR,
     "platform/commands/doctor.py": OPERATOR,

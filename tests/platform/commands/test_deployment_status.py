@@ -13,9 +13,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from hotplate.platform.commands.deployment_status import phase_chart, show_all, show_deployment
-from hotplate.platform.commands.installation_status import show_platform
-from hotplate.platform.commands.printing import COLUMNS, page_console
+from hotplate.platform.commands.pages.deployment import phase_chart, show_all, show_deployment
+from hotplate.platform.commands.pages.installation import show_platform
+from hotplate.platform.commands.pages.printing import COLUMNS, page_console
 
 ITEM: dict[str, Any] = {
     "name": "chat",

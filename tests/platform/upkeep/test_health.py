@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hotplate.platform.commands.installation_status import show_platform, show_what_is_left
+from hotplate.platform.commands.pages.installation import show_platform, show_what_is_left
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.processes.role_state import ROLES, SUPERVISOR, RoleState

@@ -24,7 +24,7 @@ import _bentoml_sdk  # noqa: F401
 import bentoml  # noqa: F401
 from bentoml_cli.cli import cli
 
-import hotplate.platform.commands.console
+import hotplate.platform.commands.status
 import hotplate.platform.processes.supervisor  # noqa: F401
 from hotplate.platform.cli import main
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +23,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from hotplate.cache import own_token
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
-from hotplate.platform.errors import PlatformError
+from hotplate.platform.commands import flags, secret_flags
+from hotplate.platform.errors import BadSetting, PlatformError
 
 if TYPE_CHECKING:
     Answer = Callable[[AgentClient, argparse.Namespace, Console], Awaitable[int]]
@@ -36,11 +39,38 @@ _LOOK_S = 0.2
 """Between two looks at how far a pull is."""
 
 
-def answer(arguments: argparse.Namespace, agent: str, token: str) -> int:
-    """Ask the agent at `agent` (`HOST:PORT`) and print; the exit status.
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(
+        required=True, metavar="ACTION", parser_class=argparse.ArgumentParser
+    )
+    for name, named, text in (
+        ("pull", "URL", "bring all files of a URL to the node"),
+        ("ls", "", "list what the node has"),
+        ("verify", "", "read everything again; drop and name what is damaged"),
+        ("rm", "NAME", "drop a URL, a tree or a blob"),
+        ("warm", "NAME", "bring a URL or a tree into memory"),
+    ):
+        action = actions.add_parser(name, help=text)
+        if named:
+            action.add_argument("name", metavar=named, help="URL, path or digest")
+        action.add_argument("--agent", help="HOST:PORT of the agent (HOTPLATE_AGENT)")
+        action.add_argument(
+            "--token-file",
+            help="file with its token (HOTPLATE_AGENT_TOKEN_FILE; your own agent's is found)",
+        )
+        action.add_argument("--json", action="store_true", help="print one line of JSON")
+        action.set_defaults(action=name)
 
-    Raises PlatformError with one sentence.
-    """
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask the agent and print; the exit status. Raises PlatformError with one sentence."""
+    agent = arguments.agent or os.environ.get("HOTPLATE_AGENT", "")
+    if not agent:
+        raise BadSetting("--agent HOST:PORT is missing: name the agent to ask")
+    if "://" not in agent and not flags.is_address(agent):
+        raise BadSetting(f"--agent {agent} is no HOST:PORT: write for instance 127.0.0.1:7070")
+    file = arguments.token_file or os.environ.get("HOTPLATE_AGENT_TOKEN_FILE", "")
+    token = secret_flags.read(file) if file else own_token.find(agent.rpartition("/")[2])
     try:
         return asyncio.run(_ask(arguments, agent, token))
     except CacheError as error:
@@ -59,7 +89,7 @@ async def _ask(arguments: argparse.Namespace, agent: str, token: str) -> int:
     }
     try:
         console = Console(highlight=False, soft_wrap=True)
-        return await answers[arguments.question](client, arguments, console)
+        return await answers[arguments.action](client, arguments, console)
     finally:
         await client.close()
 

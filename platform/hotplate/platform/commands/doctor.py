@@ -21,9 +21,10 @@ from rich.table import Table
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.sandbox.isolation_check import Finding, State, advice, inspect, kernel
-from hotplate.platform.commands.printing import page_console, say
+from hotplate.platform.commands import flags
+from hotplate.platform.commands.pages.printing import page_console, say
 from hotplate.platform.errors import PlatformError
-from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.data_dir import DEFAULT, DataDir
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import PlatformSettings
@@ -36,9 +37,15 @@ _SECRETS = (
 _COLOURS = {State.OK: "green", State.WEAK: "yellow", State.MISSING: "red"}
 
 
-def answer(arguments: argparse.Namespace, settings: PlatformSettings) -> int:
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", default=DEFAULT, help=f"data directory of `up` ({DEFAULT})")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Print what is found; 0 where every wall stands. Raises PlatformError."""
     data = DataDir.named(arguments.data)
+    settings = flags.platform_settings(data)
     findings = [*_walls(data, settings), *of_files(data, os.geteuid()), *of_settings(settings)]
     findings += of_roles(data)
     missing = any(finding.state is State.MISSING for finding in findings)

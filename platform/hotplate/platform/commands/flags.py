@@ -1,14 +1,54 @@
-"""The values of flags, as the processes want them. All raise BadSetting, one sentence."""
+"""Flags that several commands have, and the values of flags as the processes want them.
+
+Everything here raises BadSetting with one sentence.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hotplate.platform.errors import BadSetting
-from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.data_dir import DEFAULT, DataDir
+from hotplate.platform.settings import PlatformSettings, load
+
+if TYPE_CHECKING:
+    from hotplate.deploy.local.standby.settings import StandbySettings
 
 LAST_PORT = 65535
+
+
+def add_platform(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that is the platform: where it listens and keeps its data."""
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port of the API (7070)")
+    parser.add_argument("--data", default=DEFAULT, help=f"data directory ({DEFAULT})")
+
+
+def add_metrics_token(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-token-file",
+        metavar="FILE|no",
+        help="file with a token for /metrics beside the cluster's; no: anybody may read them",
+    )
+
+
+def platform_settings(
+    data: DataDir, arguments: argparse.Namespace | None = None
+) -> PlatformSettings:
+    """By the flags of `add_platform` (None = none are given), environment and file."""
+    given = {} if arguments is None else {"host": arguments.host, "port": arguments.port}
+    return load(
+        PlatformSettings, "platform", flags=given, environ=os.environ, file=data.settings_file
+    )
+
+
+def standby_settings(data: DataDir) -> StandbySettings:
+    from hotplate.deploy.local.standby.settings import StandbySettings
+
+    return load(StandbySettings, "standby", flags={}, environ=os.environ, file=data.settings_file)
 
 
 def peers_of(text: str) -> tuple[str, ...]:
@@ -29,10 +69,10 @@ def hosts_of(text: str) -> tuple[str, ...]:
     return hosts
 
 
-def is_address(text: str) -> bool:
-    """Whether it is HOST:PORT."""
+def is_address(text: str, *, any_port: bool = False) -> bool:
+    """Whether it is HOST:PORT; port 0 counts where it means any that is free."""
     host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) <= LAST_PORT
+    return bool(host) and port.isdecimal() and 0 <= int(port) - (not any_port) < LAST_PORT
 
 
 def mount_of(arguments: argparse.Namespace) -> Path | None:

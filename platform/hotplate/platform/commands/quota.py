@@ -14,7 +14,7 @@ from rich.table import Table
 
 from hotplate.deploy.quantities import GIB
 from hotplate.machine.sizes import parse_size
-from hotplate.platform.commands.console import Asker
+from hotplate.platform.commands.api_client import ApiClient, add_platform_flags
 from hotplate.platform.errors import BadSetting
 
 UNLIMITED = "unlimited"
@@ -30,9 +30,22 @@ RANKS = ("weight", "priority")
 """What an organization counts for beside others."""
 
 
-def answer(arguments: argparse.Namespace) -> int:
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "hotplate quota [ORGANIZATION] | hotplate quota set ORGANIZATION [--gpus N …]"
+    parser.add_argument("words", nargs="*", metavar="ORGANIZATION", help="one organization (all)")
+    for flag in ("replicas", "gpus", "cpus", "standby"):
+        parser.add_argument(f"--{flag}", metavar="N", help=f"limit on {flag}, or 'unlimited'")
+    parser.add_argument("--memory", metavar="SIZE", help="limit on memory, or 'unlimited'")
+    parser.add_argument("--weight", metavar="W", help="its share when resources are short (1)")
+    parser.add_argument(
+        "--priority", metavar="P", help="the highest priority it may use, 0 (first) to 7 (last) (3)"
+    )
+    add_platform_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Ask the platform and print. Raises `Unreachable`, `NotFound` or `BadSetting`."""
-    ask, words = Asker.of(arguments), arguments.words
+    ask, words = ApiClient.of(arguments), arguments.words
     if words[:1] == ["set"]:
         if len(words) != 2:
             raise BadSetting("quota set needs one ORGANIZATION: hotplate quota set NAME --gpus 4")

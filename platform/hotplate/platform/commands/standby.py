@@ -12,19 +12,40 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
 
-from hotplate.platform.commands.console import Asker
+from hotplate.platform.commands.api_client import ApiClient, add_platform_flags
 from hotplate.platform.errors import BadSetting
 
 FLAGS = ("memory_share", "unused_s", "min_starts", "calm_s")
 """Of `hotplate standby set`, each named like its setting."""
 
 
-def answer(arguments: argparse.Namespace) -> int:
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=["set"], help="change how many there are")
+    parser.add_argument(
+        "how", nargs="?", help="off, automatic, a number per environment, or default: as configured"
+    )
+    parser.add_argument(
+        "--memory-share", type=float, metavar="X", help="share of the memory for them, 0 to 1"
+    )
+    parser.add_argument(
+        "--unused-s", type=float, metavar="S", help="how long they are kept after the last start"
+    )
+    parser.add_argument(
+        "--min-starts", type=int, metavar="N", help="starts in 7 days from which there are any"
+    )
+    parser.add_argument(
+        "--calm-s", type=float, metavar="S", help="pause between the last start and making one"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    add_platform_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Ask the platform, or tell it, and print what holds now.
 
     Raises BadSetting, `Unreachable` and `NotFound`.
     """
-    ask = Asker.of(arguments)
+    ask = ApiClient.of(arguments)
     path = "/standby"
     wish = wish_of(arguments)
     shown = ask.put(path, {"settings": wish}) if arguments.action else ask(path)

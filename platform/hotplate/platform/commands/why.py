@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import urllib.parse
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from hotplate.platform.commands.api_client import ApiClient, add_platform_flags
 from hotplate.platform.errors import BadSetting
+
+DECISIONS = 1000
+"""How many the command looks at: as many as are kept."""
 
 SHOWN = 10
 """Decisions per service: the one in force and those before it."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the deployment")
+    parser.add_argument("--at", metavar="TIME", help="14:05 or 2026-01-31T14:05:30 (now)")
+    parser.add_argument(
+        "--log", action="store_true", help="everything that is kept, as JSON lines for `simulate`"
+    )
+    add_platform_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Raises `Unreachable`, `NotFound` or BadSetting."""
+    ask = ApiClient.of(arguments)
+    if arguments.log:
+        for entry in ask(f"/deployments/{arguments.name}/log"):
+            print(json.dumps(entry))
+        return
+    now = datetime.now(UTC).astimezone()
+    at = moment_of(arguments.at, now) if arguments.at else now
+    query = urllib.parse.urlencode({"until": at.isoformat(), "count": DECISIONS})
+    decisions = ask(f"/deployments/{arguments.name}/decisions?{query}")
+    show_why(Console(highlight=False, soft_wrap=True), arguments.name, decisions, at)
 
 
 def moment_of(text: str, now: datetime) -> datetime:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from hotplate.platform.commands.printing import in_columns, say
+from hotplate.platform.commands.pages.printing import in_columns, say
 from hotplate.platform.controller.planning import messages as sentences
 
 BAR_CELLS = 40

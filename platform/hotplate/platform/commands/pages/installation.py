@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from hotplate.deploy.process import logfile
 from hotplate.deploy.quantities import GIB
-from hotplate.platform.commands.printing import say
+from hotplate.platform.commands.pages.printing import say
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.role_state import SUPERVISOR, role_states
 

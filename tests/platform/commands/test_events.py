@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.platform.cli import main
-from hotplate.platform.commands.console import event_line
+from hotplate.platform.commands.events import event_line
 from hotplate.platform.log_lines import fresh
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.role_state import SUPERVISOR, RoleState

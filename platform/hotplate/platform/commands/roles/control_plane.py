@@ -1,0 +1,22 @@
+"""`hotplate control-plane`: the API and the controller alone."""
+
+from __future__ import annotations
+
+import argparse
+
+from hotplate.platform import control_plane
+from hotplate.platform.commands import flags
+from hotplate.platform.processes.data_dir import DataDir
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    flags.add_platform(parser)
+    parser.add_argument("--agent", required=True, help="URL of this node's agent")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run until SIGTERM; replicas go on running. Raises BadSetting, `CannotStart`."""
+    data = DataDir.at(arguments.data)
+    data.make_private()
+    settings = flags.platform_settings(data, arguments)
+    control_plane.run(settings, flags.standby_settings(data), data, arguments.agent)

@@ -1,0 +1,93 @@
+"""`hotplate gateway`: the data plane's front door alone."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotplate.platform.commands import flags, secret_flags
+from hotplate.platform.errors import BadSetting, CannotStart
+from hotplate.platform.processes.log_setup import log_to_stderr
+from hotplate.serving.gateway import compiled
+
+if TYPE_CHECKING:
+    from hotplate.serving.gateway.server import Linked
+
+log = logging.getLogger("hotplate.gateway")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--routes", help="file of routes to serve, without a control plane")
+    parser.add_argument("--control-plane", help="URL of the control plane to serve for")
+    parser.add_argument("--token-file", help="file with the cluster's token, and operators'")
+    flags.add_metrics_token(parser)
+    parser.add_argument("--state", help="folder to keep the control plane's last routes in")
+    parser.add_argument(
+        "--admin", default="", help="HOST:PORT for health and metrics (the file's, or any free)"
+    )
+    parser.add_argument(
+        "--hosts", default="", help="NAME,… by which browsers call, beside loopback names"
+    )
+    parser.add_argument("--access-log", help="file that gets a line for every answer")
+    parser.add_argument(
+        "--replace", action="store_true", help="take over from the one that serves --routes now"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run until SIGTERM. Raises BadSetting, `CannotStart`."""
+    compiled.use(os.environ)  # before anything that is compiled is imported
+
+    from hotplate.serving.gateway import server
+    from hotplate.serving.gateway.errors import BadRoutesFile
+    from hotplate.serving.gateway.limits import Limits
+
+    source, token = _source(arguments)
+    settings = server.GatewaySettings(
+        source,
+        arguments.admin,
+        arguments.replace,
+        limits=Limits(hosts=flags.hosts_of(arguments.hosts)),
+        metrics_token=secret_flags.metrics(arguments.metrics_token_file),
+        token=token,
+        access_log=Path(arguments.access_log) if arguments.access_log else None,
+    )
+    log_to_stderr()
+    if settings.admin and not flags.is_address(settings.admin, any_port=True):
+        raise BadSetting(f"--admin {settings.admin} is not an address: write HOST:PORT")
+    try:
+        server.run(settings, ready=_log_ready)
+    except BadRoutesFile as error:
+        raise CannotStart(str(error)) from error
+    except OSError as error:
+        where = f" with --admin {settings.admin}" if settings.admin else ""
+        raise CannotStart(f"the gateway{where} cannot start: {error}") from error
+
+
+def _log_ready(where: object) -> None:
+    log.info("ready: %s", where)
+
+
+def _source(arguments: argparse.Namespace) -> tuple[Linked | Path, str]:
+    """Where its routes come from, and the cluster's token. Raises BadSetting."""
+    from hotplate.serving.gateway.server import Linked
+
+    link = {
+        "--control-plane": arguments.control_plane,
+        "--token-file": arguments.token_file,
+        "--state": arguments.state,
+    }
+    given = [flag for flag, value in link.items() if value is not None]
+    if arguments.routes is not None:
+        token = secret_flags.read(arguments.token_file) if arguments.token_file else ""
+        if given := [flag for flag in given if flag != "--token-file"]:
+            raise BadSetting(f"{', '.join(given)} cannot be used with --routes: give one or other")
+        return Path(arguments.routes), token
+    if len(given) < len(link):
+        missing = ", ".join(flag for flag in link if flag not in given)
+        raise BadSetting(f"{missing} is missing: give --routes FILE, or {', '.join(link)}")
+    token = secret_flags.read(arguments.token_file)
+    return Linked(arguments.control_plane, token, Path(arguments.state)), token
