@@ -61,6 +61,17 @@ def test_one_that_is_ready_serves_one_of_two_that_start_at_once() -> None:
     assert outcome.starts / 2 - 1 <= hits <= outcome.starts / 2
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_first_replicas_do_not_wait_behind_the_standbys_that_have_their_instances(
+    count: int,
+) -> None:
+    trace = {"m": Arrivals("acme", [0.0, 0.5], [1.0, 1.0])}
+    without, _ = run(trace, instances=count)
+    outcome, fleets = run(trace, standby=count, instances=count)
+    assert outcome.wait_s == without.wait_s
+    assert most_at_once(fleets) == count
+
+
 def test_the_planner_keeps_what_nine_of_ten_starts_need() -> None:
     outcome, fleets = run(visits(count=100), standby="auto")
     assert sum(fleet.standby_hits for fleet in fleets) > 0.9 * outcome.starts

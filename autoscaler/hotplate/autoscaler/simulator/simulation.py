@@ -201,16 +201,19 @@ class Simulation:
             self._decided(Decided(now, name, live, fleet.desired, grant.replicas, reason))
 
     def _start(self, fleet: Fleet, now: float) -> bool:
-        """A replica starts, on an instance that is ready, or else a new one, if there is one."""
+        """A replica starts, on an instance that is ready, or else a new one, if there is one.
+
+        No replica waits behind the start of a standby that has only just been ordered.
+        """
         limit = self._hardware.quotas.get(fleet.organization, NO_QUOTA).limit
         if self._held[fleet.organization] >= min(limit.gpus, limit.replicas):
             return False
         pool = self._pool
         hit = pool is not None and pool.take(now)
-        if not hit:
-            if self._used >= self._hardware.instances:
-                return False
+        if not hit and self._used < self._hardware.instances:
             self._used += 1
+        elif not hit and not (pool and pool.give_up(now, self._hardware.standby_start_s)):
+            return False
         self._held[fleet.organization] += 1
         cold_start_s = self._hardware.standby_start_s if hit else self._hardware.cold_start_s
         replica = fleet.start(now, cold_start_s)

@@ -37,6 +37,15 @@ class Pool:
         self._ready.popitem()
         return True
 
+    def give_up(self, now: float, younger_s: float) -> bool:
+        """Let a replica start where the one ordered last was to be, if that was at most so long
+        ago: what has been on its way for longer is ready sooner than a start of its own."""
+        self._pass(now)
+        if not self._making or now - next(reversed(self._making.values())) > younger_s:
+            return False
+        self._making.popitem()
+        return True
+
     def started(self, organization: str, now: float, *, hit: bool) -> None:
         """A replica starts, on a ready instance or not."""
         self._planner.started(TYPE, now, hit=hit, organization=organization)
