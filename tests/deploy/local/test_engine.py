@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,7 @@ from tests.support.deploy.fake_runtime import (
     workload,
     zombies,
 )
+from tests.support.patience import PATIENCE_S
 
 S = ReplicaState
 
@@ -193,6 +196,17 @@ async def test_a_replica_that_is_not_ready_in_time_is_killed(tmp_path: Path, han
         assert replica.reason.startswith("not ready within its cold_start_timeout of 0.3 s; ")
         if not hangs:
             assert not runs(pid_of(tmp_path, replica.id))
+
+
+async def test_a_start_that_hangs_says_when_it_will_be_ended(tmp_path: Path) -> None:
+    hangs = workload(cold_start_timeout_s=900, ready_after_s=1000)
+    async with running(tmp_path) as engine:
+        await engine.scale(hangs, 1)
+        (replica,) = await until(engine, lambda found: any(" yet; " in r.reason for r in found))
+        ended = re.search(r"unless it is ready by (.*) UTC \(.* of 900 s\)", replica.reason)
+        assert ended is not None, replica.reason
+        at = datetime.fromisoformat(ended[1]).replace(tzinfo=UTC).timestamp()
+        assert replica.created_at < at - 900 + 1 < replica.created_at + PATIENCE_S
 
 
 async def test_a_replica_says_that_it_waits_for_a_build_and_where_its_log_is(

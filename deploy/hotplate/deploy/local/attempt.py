@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import ReplicaState
@@ -144,7 +145,8 @@ class Attempt:
             command = await self._prepare(deadline, report)
             self._noted.begin("process")
             self.process = await self._begin(command, gpus)
-            report(ReplicaState.STARTING, "its process runs and is not ready yet")
+        if self.ready_at is None:
+            report(ReplicaState.STARTING, self._not_ready(deadline))
         async with asyncio.TaskGroup() as group:
             watches = [
                 group.create_task(self._watch(self.process, deadline, report)),
@@ -336,6 +338,15 @@ class Attempt:
             f"ended: it answered nothing for {silent_s:.0f} s after it was found unready, longer "
             f"than its requests may take (traffic.timeout of {self._workload.request_timeout_s:g} "
             "s); what blocks its event loop belongs into a plain function (def), or raise the limit"
+        )
+
+    def _not_ready(self, deadline: float) -> str:
+        left_s = deadline - asyncio.get_running_loop().time()
+        at = datetime.fromtimestamp(unix_now() + left_s, UTC)
+        return (
+            f"its process runs and is not ready yet; it is ended unless it is ready by "
+            f"{at:%Y-%m-%d %H:%M:%S} UTC (its cold_start_timeout of "
+            f"{self._workload.cold_start_timeout_s:g} s)"
         )
 
     def _lateness(self) -> str:
