@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from typing import Any
 
-from hotplate.machine.background import BackgroundTasks, retrieve_error
+import pytest
+
+from hotplate.machine.background import (
+    BackgroundTasks,
+    retrieve_error,
+    thread_to_its_end,
+    until_done,
+)
+from tests.support.patience import PATIENCE_S
 
 
 async def test_a_task_is_held_while_it_runs_and_let_go_when_it_has_ended() -> None:
@@ -71,3 +80,63 @@ async def test_a_failure_that_nobody_waits_for_is_not_reported() -> None:
     del task
     gc.collect()
     assert reports == []
+
+
+async def test_what_is_to_be_done_is_done_however_often_its_caller_is_cancelled() -> None:
+    go, done = asyncio.Event(), list[str]()
+
+    async def clean_up() -> None:
+        await go.wait()
+        done.append("cleaned up")
+
+    caller = asyncio.create_task(until_done(clean_up()))
+    for _ in range(3):
+        await until_idle()
+        caller.cancel()
+    await until_idle()
+    assert not caller.done()
+    go.set()
+    await caller
+    assert done == ["cleaned up"]
+
+
+async def test_what_fails_while_its_caller_is_cancelled_is_raised() -> None:
+    go = asyncio.Event()
+
+    async def fail() -> None:
+        await go.wait()
+        raise ValueError
+
+    caller = asyncio.create_task(until_done(fail()))
+    await until_idle()
+    caller.cancel()
+    await until_idle()
+    go.set()
+    with pytest.raises(ValueError):
+        await caller
+
+
+async def test_a_thread_has_ended_when_its_caller_that_was_cancelled_twice_has() -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), list[str]()
+
+    def write(text: str) -> None:
+        begun.set()
+        go_on.wait(PATIENCE_S)
+        ended.append(text)
+
+    caller = asyncio.create_task(thread_to_its_end(write, "written"))
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
+    for _ in range(2):
+        caller.cancel()
+        await until_idle()
+    assert not caller.done(), "it waits for its thread"
+    go_on.set()
+    await asyncio.wait({caller})
+    assert caller.cancelled()
+    assert ended == ["written"]
+
+
+async def until_idle() -> None:
+    """Everything that can run now has run."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,9 +1,11 @@
-"""Tasks that nobody awaits: kept while they run, and ended together."""
+"""Tasks that nobody awaits: kept while they run, and ended together; and work that is waited for
+however often its caller is cancelled."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -49,3 +51,24 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
     does, the loop is not to report it."""
     if not task.cancelled():
         task.exception()
+
+
+async def until_done(work: Coroutine[Any, Any, object]) -> None:
+    """Returns when it is done, however often the caller is cancelled meanwhile; what it raises is
+    raised. The caller re-raises its own cancellation."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
+
+
+async def thread_to_its_end(work: Callable[..., None], *arguments: Any) -> None:
+    """Runs `work` in a thread and, when cancelled, still waits until it has ended: a thread cannot
+    be interrupted, and what it writes to may be removed next."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await until_done(asyncio.wait({running}))
+        raise

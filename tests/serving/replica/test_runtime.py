@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from hotplate.serving.replica.errors import (
     FilesUnavailable,
 )
 from hotplate.serving.replica.home import LINK_ABOVE_BYTES
-from hotplate.serving.replica.runtime import _to_its_end
 from hotplate.serving.replica.variables import build_variables
 from tests.support.patience import PATIENCE_S
 from tests.support.replica.bentos import write_bento, write_model
@@ -213,22 +211,3 @@ def test_a_build_gets_the_authors_values_and_what_the_deployment_means_for_it() 
 def test_every_error_has_a_code_of_its_own() -> None:
     kinds = PrepareFailed.__subclasses__()
     assert len({kind.code for kind in kinds} | {PrepareFailed.code}) == len(kinds) + 1
-
-
-async def test_a_start_that_is_given_up_writes_nothing_afterwards(tmp_path: Path) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def copy(source: Path, target: Path) -> None:
-        begun.set()
-        go_on.wait(PATIENCE_S)
-        target.mkdir()
-
-    copying = asyncio.create_task(_to_its_end(copy, tmp_path, tmp_path / "copy"))
-    await asyncio.to_thread(begun.wait, PATIENCE_S)
-    copying.cancel()
-    await asyncio.sleep(0.05)
-    assert not copying.done(), "it waits for its thread"
-    go_on.set()
-    await asyncio.wait({copying})
-    assert copying.cancelled()
-    assert (tmp_path / "copy").exists()

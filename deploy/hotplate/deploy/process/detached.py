@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -262,15 +262,6 @@ async def until_reaped(child: int) -> None:
         loop.remove_reader(pidfd)
         os.close(pidfd)
     _reap(child)
-
-
-async def until_done(work: Coroutine[Any, Any, None]) -> None:
-    """Returns when it is done, however often the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(task)
-    task.result()
 
 
 def _reap(pid: int) -> int | None:

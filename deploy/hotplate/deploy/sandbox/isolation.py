@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.deploy.errors import SpawnFailed
-from hotplate.deploy.process.detached import Process, launch, until_done, until_reaped
+from hotplate.deploy.process.detached import Process, launch, until_reaped
 from hotplate.deploy.sandbox import syscall_filter
 from hotplate.deploy.sandbox.ids import BUILDS, SHARED, free_range, give, range_of, take
 from hotplate.deploy.sandbox.launch import Entering
@@ -28,6 +28,7 @@ from hotplate.deploy.sandbox.launcher.mount_helper import SHOWN
 from hotplate.deploy.sandbox.private_places import hidden_places, needed_of_them
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, entrance
 from hotplate.deploy.sandbox.visible_files import View
+from hotplate.machine.background import until_done
 from hotplate.machine.foreign_folder import ForeignFolder
 
 _LIMIT_S = 10.0

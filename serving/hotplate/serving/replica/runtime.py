@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hotplate.deploy.phases import Phase
 from hotplate.deploy.runtime import Command, Recorder, Runtime, Warm
 from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
+from hotplate.machine.background import thread_to_its_end
 from hotplate.machine.free_space import full, is_full
 from hotplate.serving.replica.bento import read_bento
 from hotplate.serving.replica.compile_cache import CompiledCode, variables
@@ -161,7 +162,7 @@ class BentoRuntime(Runtime):
         tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
         env = service_variables(workload, bento.envs)
-        copying = _to_its_end(copy_bento, bento.folder, folder / "bento")
+        copying = thread_to_its_end(copy_bento, bento.folder, folder / "bento")
         copied = side_by_side.create_task(copying)
         await asyncio.to_thread(shutil.rmtree, _beside(folder), ignore_errors=True)
         for model in bento.hub_models:
@@ -196,7 +197,7 @@ class BentoRuntime(Runtime):
         """
         try:
             files = await self._agent.pull_to_disk(str(model))
-            await _to_its_end(add_hub_model, folder / HUB, _beside(folder), model, files)
+            await thread_to_its_end(add_hub_model, folder / HUB, _beside(folder), model, files)
         except (CacheError, OSError) as error:
             log.warning("%s is left to BentoML to download: %s", model, error)
 
@@ -297,13 +298,3 @@ async def _said(directory: str, name: str, most_bytes: int) -> bytes:
         return await foreign_folder.aside(foreign_folder.read, f"{directory}/{name}", most_bytes)
     except OSError:
         return b""
-
-
-async def _to_its_end(work: Callable[..., None], *arguments: Any) -> None:
-    """Runs `work` in a thread and, when cancelled, still waits until it has ended: the folder that
-    it writes to is about to be removed."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
-    try:
-        await asyncio.shield(running)
-    finally:
-        await asyncio.wait({running})

@@ -18,6 +18,7 @@ from pathlib import Path
 from hotplate.cache.errors import NoSpace
 from hotplate.deploy.runtime import BuildRunner, BuildStep
 from hotplate.machine import foreign_folder
+from hotplate.machine.background import until_done
 from hotplate.machine.free_space import Room
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, Found
@@ -161,7 +162,7 @@ class Build:
         try:
             status = await self._ended(step)
         except BaseException:  # also when interrupted: nothing of it is left, and raised again
-            await asyncio.shield(step.end())
+            await until_done(step.end())
             raise
         if step.used_too_much:
             raise EnvironmentFailed(
