@@ -9,7 +9,7 @@ from typing import Any
 from hotplate.autoscaler.policy import Policy
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import Workload, WorkloadKey
-from hotplate.platform.controller.planning.observed import Situation
+from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import (
     Artifact,
@@ -88,9 +88,9 @@ def replica(
     return replace(row, **changes)
 
 
-def situation(of: Deployment, *replicas: Replica, **changes: Any) -> Situation:
+def observed(of: Deployment, *replicas: Replica, **changes: Any) -> Observed:
     revisions = {of.latest.number} | ({of.serving.number} if of.serving else set())
-    row = Situation(
+    row = Observed(
         deployment=of,
         services={number: (service(number),) for number in revisions},
         desired={},

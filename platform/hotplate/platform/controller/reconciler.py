@@ -24,7 +24,7 @@ from hotplate.platform.controller.gateways.route_links import Gateways
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.messages import failed
-from hotplate.platform.controller.planning.observed import Situation, Verdict
+from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.controller.planning.plan import Plan, plan
 from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.planning.workloads import Rules, Service
@@ -140,8 +140,8 @@ class Reconciler:
             tracked = self.tracked.get(deployment_id)
             if tracked is not None and deployment_id not in self._stale:
                 with suppress(Exception):  # its step has the same trouble, and tells of it
-                    wishes, situation = self._wish(tracked, frozenset())
-                    self.granting.state(deployment_id, asks(tracked, situation, wishes))
+                    wishes, observed = self._wish(tracked, frozenset())
+                    self.granting.state(deployment_id, asks(tracked, observed, wishes))
         self.granting.share()
         return True
 
@@ -149,17 +149,17 @@ class Reconciler:
         self, tracked: Tracked, overdue: frozenset[str]
     ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], Plan]:
         """What is wished for, what of it is granted, and what to do now."""
-        wishes, situation = self._wish(tracked, overdue)
+        wishes, observed = self._wish(tracked, overdue)
         granted = self.granting.grant(
-            tracked.deployment.id, asks(tracked, situation, wishes), self._engine.replicas()
+            tracked.deployment.id, asks(tracked, observed, wishes), self._engine.replicas()
         )
         wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
-        step = plan(replace(situation, granted=granted))
+        step = plan(replace(observed, granted=granted))
         tracked.drain(step.draining, asyncio.get_running_loop().time())
         self._count_tasks(tracked)
         return wishes, granted, step
 
-    def _wish(self, tracked: Tracked, overdue: frozenset[str]) -> tuple[list[Wish], Situation]:
+    def _wish(self, tracked: Tracked, overdue: frozenset[str]) -> tuple[list[Wish], Observed]:
         """What is wished for, and how the deployment stands."""
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         replicas = tracked.mine(self._engine.replicas())
@@ -182,7 +182,7 @@ class Reconciler:
             wish = replace(wish, slots=tracked.slots.of(service).told())
             wishes.append(self._switched(tracked, service, wish, own, now))
             tracked.look_by(wishes[-1].decision.next_at)
-        return wishes, Situation(
+        return wishes, Observed(
             deployment=tracked.deployment,
             services=tracked.services,
             desired={wish.key: wish.decision.desired for wish in wishes},

@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from hotplate.autoscaler.sharing.allocation import Ask
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import Tracked
-from hotplate.platform.controller.planning.observed import Situation
+from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.plan import held_by, wanted
 from hotplate.platform.controller.planning.workloads import amounts_of
 from hotplate.platform.controller.scaling.deciders import Wish
 from hotplate.platform.spec.label_settings import LabelSettings
 
 
-def asks(tracked: Tracked, situation: Situation, wishes: Iterable[Wish]) -> list[Ask[WorkloadKey]]:
+def asks(tracked: Tracked, observed: Observed, wishes: Iterable[Wish]) -> list[Ask[WorkloadKey]]:
     """One for each workload that is to have replicas, as the situation and the wishes have it."""
-    deployment = situation.deployment
+    deployment = observed.deployment
     serving = deployment.serving
     replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
     priority = LabelSettings.of(deployment.labels).priority
     kept = {wish.key: wish.decision.kept for wish in wishes}
-    counts = wanted(situation)
-    held = held_by(situation, counts)
+    counts = wanted(observed)
+    held = held_by(observed, counts)
     return [
         Ask(
             key,

@@ -11,10 +11,10 @@ from tests.support.control_plane.situations import (
     NOW,
     deployment,
     key,
+    observed,
     replica,
     revision,
     service,
-    situation,
 )
 
 NEW = revision(1, Outcome.DEPLOYING)
@@ -23,14 +23,14 @@ NEXT = revision(2, Outcome.DEPLOYING)
 
 
 def test_a_new_revision_starts_one_replica_even_if_it_may_sleep_at_zero() -> None:
-    step = plan(situation(deployment(NEW, None)))
+    step = plan(observed(deployment(NEW, None)))
     assert [(s.key, s.count) for s in step.scales] == [(key(1), 1)]
     assert step.status == "deploying"
     assert step.verdict is None
 
 
 def test_a_revision_stands_when_its_replica_answers() -> None:
-    step = plan(situation(deployment(NEW, None), replica("a")))
+    step = plan(observed(deployment(NEW, None), replica("a")))
     assert step.verdict is not None
     assert step.verdict.outcome is Outcome.READY
     assert step.status in ("running", "scaled-to-zero")
@@ -39,7 +39,7 @@ def test_a_revision_stands_when_its_replica_answers() -> None:
 def test_a_rollout_keeps_the_old_revision_until_the_new_one_answers() -> None:
     coming = replica("b", 2, ReplicaState.STARTING)
     step = plan(
-        situation(deployment(NEXT, OLD), replica("a"), coming, desired={key(1): 1}),
+        observed(deployment(NEXT, OLD), replica("a"), coming, desired={key(1): 1}),
     )
     assert {(s.key.revision, s.count) for s in step.scales} == {(1, 1), (2, 1)}
     assert step.draining == frozenset()
@@ -49,10 +49,10 @@ def test_a_rollout_keeps_the_old_revision_until_the_new_one_answers() -> None:
 def test_after_the_switch_the_old_replicas_drain_before_they_are_removed() -> None:
     of = deployment(revision(2), revision(2))
     old, new = replica("a", 1), replica("b", 2)
-    first = plan(situation(of, old, new, desired={key(2): 1}))
+    first = plan(observed(of, old, new, desired={key(2): 1}))
     assert first.draining == {"a"}
     assert [s.remove for s in first.scales if s.key == key(1)] == [frozenset()]
-    told = situation(of, old, new, desired={key(2): 1}, draining=first.draining)
+    told = observed(of, old, new, desired={key(2): 1}, draining=first.draining)
     second = plan(replace(told, idle=frozenset({"a"})))
     assert [(s.count, s.remove) for s in second.scales if s.key == key(1)] == [
         (0, frozenset({"a"}))
@@ -60,13 +60,13 @@ def test_after_the_switch_the_old_replicas_drain_before_they_are_removed() -> No
 
 
 def test_a_rollout_is_as_large_as_what_serves() -> None:
-    step = plan(situation(deployment(NEXT, OLD), replica("a"), desired={key(1): 3}))
+    step = plan(observed(deployment(NEXT, OLD), replica("a"), desired={key(1): 3}))
     assert {(s.key.revision, s.count) for s in step.scales} == {(1, 3), (2, 3)}
 
 
 def test_a_rollout_goes_on_with_fewer_replicas_when_no_more_fit() -> None:
     ready, waiting = replica("b", 2), replica("c", 2, ReplicaState.PENDING, reason="no room")
-    step = plan(situation(deployment(NEXT, OLD), replica("a"), ready, waiting, desired={key(1): 2}))
+    step = plan(observed(deployment(NEXT, OLD), replica("a"), ready, waiting, desired={key(1): 2}))
     assert step.verdict is not None
     assert step.verdict.outcome is Outcome.READY
 
@@ -93,7 +93,7 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
     broken: Replica,
 ) -> None:
     broken = replace(broken, log_tail=("Traceback", "ImportError"))
-    step = plan(situation(deployment(NEXT, OLD), replica("a"), broken, desired={key(1): 1}))
+    step = plan(observed(deployment(NEXT, OLD), replica("a"), broken, desired={key(1): 1}))
     assert step.verdict is not None
     assert step.verdict.outcome is Outcome.FAILED
     assert "no such package" in step.verdict.reason
@@ -109,19 +109,19 @@ def test_a_revision_fails_by_what_its_entry_service_calls_and_says_so() -> None:
     given_up = replica("c", 1, ReplicaState.BACKOFF, reason="no licence", restarts=2)
     failing = replace(given_up, key=key(1, "Last"))
     of = deployment(NEW, None)
-    step = plan(situation(of, *ready, failing, services={1: chain}))
+    step = plan(observed(of, *ready, failing, services={1: chain}))
     assert step.verdict is not None
     assert step.verdict.outcome is Outcome.FAILED
     assert "service 'Last' cannot start: no licence" in step.verdict.reason
     assert "service 'Last' cannot start: no licence" in step.reason
-    waiting = plan(situation(of, *ready, replace(failing, restarts=0), services={1: chain}))
+    waiting = plan(observed(of, *ready, replace(failing, restarts=0), services={1: chain}))
     assert waiting.verdict is None
     assert "service 'Last': no licence" in waiting.reason
 
 
 def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
     crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=0, reason="exited with code 1")
-    step = plan(situation(deployment(NEW, None), crashed))
+    step = plan(observed(deployment(NEW, None), crashed))
     assert step.verdict is None
     assert (step.status, step.reason) == (
         "deploying",
@@ -130,31 +130,31 @@ def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
 
 
 def test_a_new_revision_takes_over_what_the_one_before_it_has() -> None:
-    alone = situation(deployment(NEW, None), replica("a"))
+    alone = observed(deployment(NEW, None), replica("a"))
     assert held_by(alone, {key(1): 2}) == {key(1): 1}
-    taking = situation(deployment(NEXT, OLD), replica("a"), replica("b"))
+    taking = observed(deployment(NEXT, OLD), replica("a"), replica("b"))
     assert held_by(taking, {key(1): 2, key(2): 1}) == {key(1): 1, key(2): 1}
     assert held_by(taking, {key(1): 2, key(2): 3}) == {key(1): 0, key(2): 2}
     coming = replica("c", 2)
-    taking = situation(deployment(NEXT, OLD), replica("a"), coming)
+    taking = observed(deployment(NEXT, OLD), replica("a"), coming)
     assert held_by(taking, {key(1): 1, key(2): 1}) == {key(1): 1, key(2): 1}
 
 
 def test_what_does_not_fit_stays_deploying_and_says_why() -> None:
     waiting = replica("a", 1, ReplicaState.PENDING, reason="needs 1 GPU: this machine has 0")
-    step = plan(situation(deployment(NEW, None), waiting))
+    step = plan(observed(deployment(NEW, None), waiting))
     assert step.status == "deploying"
     assert "needs 1 GPU" in step.reason
 
 
 def test_without_replicas_or_wishes_it_sleeps() -> None:
-    step = plan(situation(deployment(OLD, OLD)))
+    step = plan(observed(deployment(OLD, OLD)))
     assert step.status == "scaled-to-zero"
 
 
 def test_what_queries_turn_off_does_not_sleep_for_want_of_requests() -> None:
     labels = ({"key": "autoscaling/enabled", "value": "true"},)
-    step = plan(situation(deployment(OLD, OLD, labels=labels)))
+    step = plan(observed(deployment(OLD, OLD, labels=labels)))
     assert (step.status, step.reason) == ("scaled-to-zero", "its queries keep it off")
 
 
@@ -163,13 +163,13 @@ def test_the_status_says_which_service_of_a_chain_is_waited_for() -> None:
     front = replica("a")
     back = replace(replica("b", 1, ReplicaState.STARTING, reason="it loads"), key=key(1, "Back"))
     of = deployment(OLD, OLD)
-    step = plan(situation(of, front, back, services=pair, desired={key(1): 1}))
+    step = plan(observed(of, front, back, services=pair, desired={key(1): 1}))
     assert (step.status, step.reason) == ("scaled-to-zero", "service 'Back': it loads")
 
 
 def test_waking_is_not_unhealthy() -> None:
     step = plan(
-        situation(
+        observed(
             deployment(OLD, OLD), replica("a", state=ReplicaState.STARTING), desired={key(1): 1}
         )
     )
@@ -179,7 +179,7 @@ def test_waking_is_not_unhealthy() -> None:
 
 def test_a_revision_that_stood_and_crashes_is_unhealthy() -> None:
     crashed = replica("a", 1, ReplicaState.BACKOFF, restarts=1, reason="killed by signal 9")
-    step = plan(situation(deployment(OLD, OLD), crashed, desired={key(1): 1}))
+    step = plan(observed(deployment(OLD, OLD), crashed, desired={key(1): 1}))
     assert step.status == "unhealthy"
     assert "killed by signal 9" in step.reason
 
@@ -187,7 +187,7 @@ def test_a_revision_that_stood_and_crashes_is_unhealthy() -> None:
 def test_a_service_that_others_call_is_up_whenever_they_are() -> None:
     of = deployment(OLD, OLD)
     services = {1: (service(1, needs=("Tokenizer",)), service(1, "Tokenizer"))}
-    step = plan(situation(of, services=services, desired={key(1): 2}))
+    step = plan(observed(of, services=services, desired={key(1): 2}))
     assert {(s.key.service, s.count) for s in step.scales} == {("Echo", 2), ("Tokenizer", 1)}
 
 
@@ -196,7 +196,7 @@ def test_scaling_down_ends_what_does_not_answer_first_and_then_the_youngest() ->
     eldest = replica("a", created_at=NOW - 30)
     youngest = replica("b", created_at=NOW - 10)
     starting = replica("c", state=ReplicaState.STARTING, created_at=NOW - 50)
-    step = plan(situation(of, eldest, youngest, starting, desired={key(1): 1}))
+    step = plan(observed(of, eldest, youngest, starting, desired={key(1): 1}))
     assert [(s.count, s.remove) for s in step.scales] == [(2, frozenset({"c"}))]
     assert step.draining == {"b"}
 
@@ -206,7 +206,7 @@ def test_scaling_down_takes_who_has_nothing_to_do_also_in_place_of_a_busy_one_th
     replicas = [
         replica(name, created_at=NOW - age) for name, age in (("a", 30), ("b", 20), ("c", 10))
     ]
-    some = situation(of, *replicas, desired={key(1): 2})
+    some = observed(of, *replicas, desired={key(1): 2})
     assert plan(replace(some, busy={"b": 1, "c": 1})).draining == {"a"}, "the eldest, and idle"
     assert plan(replace(some, busy={"a": 1, "b": 2, "c": 3})).draining == {"a"}, "least to do"
     waits = replace(some, draining=frozenset({"c"}), busy={"a": 2, "b": 2, "c": 3})
@@ -219,7 +219,7 @@ def test_scaling_down_takes_who_has_nothing_to_do_also_in_place_of_a_busy_one_th
 def test_a_draining_replica_is_kept_when_demand_returns() -> None:
     of = deployment(OLD, OLD)
     both = (replica("a"), replica("b"))
-    step = plan(situation(of, *both, desired={key(1): 2}, draining=frozenset({"b"})))
+    step = plan(observed(of, *both, desired={key(1): 2}, draining=frozenset({"b"})))
     assert step.draining == frozenset()
     assert [(s.count, s.remove) for s in step.scales] == [(2, frozenset())]
 
@@ -227,15 +227,15 @@ def test_a_draining_replica_is_kept_when_demand_returns() -> None:
 @pytest.mark.parametrize("wanted", [Wanted.TERMINATED, Wanted.DELETED])
 def test_tearing_down_drains_then_removes_then_ends(wanted: Wanted) -> None:
     of = deployment(OLD, OLD, wanted=wanted)
-    first = plan(situation(of, replica("a")))
+    first = plan(observed(of, replica("a")))
     assert (first.status, first.draining, first.gone) == ("terminating", frozenset({"a"}), False)
-    last = plan(situation(of))
+    last = plan(observed(of))
     assert (last.status, last.gone) == ("terminated", wanted is Wanted.DELETED)
 
 
 def test_a_plan_that_was_applied_is_followed_by_one_that_changes_nothing() -> None:
     of = deployment(OLD, OLD)
-    running = situation(of, replica("a"), desired={key(1): 1})
+    running = observed(of, replica("a"), desired={key(1): 1})
     first, second = plan(running), plan(running)
     assert first == second
     assert [(s.count, s.remove) for s in first.scales] == [(1, frozenset())]
@@ -245,27 +245,27 @@ def test_what_a_draining_replica_calls_goes_after_it() -> None:
     pair = {n: (service(n, needs=("Back",)), service(n, "Back")) for n in (1, 2)}
     front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
     of = deployment(revision(2), revision(2))
-    busy = situation(of, front, back, services=pair, draining=frozenset({"front"}))
+    busy = observed(of, front, back, services=pair, draining=frozenset({"front"}))
     step = plan(busy)
     assert step.draining == {"front"}
     assert not any(scale.remove for scale in step.scales)
-    alone = situation(of, back, services=pair)
+    alone = observed(of, back, services=pair)
     assert plan(alone).draining == {"back"}
-    assert plan(situation(of, services=pair)).draining == frozenset()
+    assert plan(observed(of, services=pair)).draining == frozenset()
 
 
 def test_what_is_deleted_ends_from_the_outside_to_the_inside() -> None:
     pair = {1: (service(1, needs=("Back",)), service(1, "Back"))}
     of = deployment(revision(1), revision(1), wanted=Wanted.DELETED)
     front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
-    assert plan(situation(of, front, back, services=pair)).draining == {"front"}
-    assert plan(situation(of, back, services=pair)).draining == {"back"}
+    assert plan(observed(of, front, back, services=pair)).draining == {"front"}
+    assert plan(observed(of, back, services=pair)).draining == {"back"}
 
 
 def test_a_scale_up_that_does_not_fit_is_said_beside_what_serves() -> None:
     waiting = replica("b", 1, ReplicaState.PENDING, reason="needs 2.0 CPUs: 2.0 of 2.0 are taken")
     of = deployment(OLD, OLD)
-    step = plan(situation(of, replica("a"), waiting, desired={key(1): 2}))
+    step = plan(observed(of, replica("a"), waiting, desired={key(1): 2}))
     said = "1 replica ready; 1 replica waits for room: needs 2.0 CPUs: 2.0 of 2.0 are taken"
     assert (step.status, step.reason) == ("running", said)
     assert {scale.count for scale in step.scales} == {2}

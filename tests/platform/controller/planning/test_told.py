@@ -25,7 +25,7 @@ from hotplate.platform.store.records import Deployment, Outcome
 from hotplate.platform.store.store import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.serving.replica.environments.diagnosis import diagnose
-from tests.support.control_plane.situations import deployment, key, replica, revision, situation
+from tests.support.control_plane.situations import deployment, key, observed, replica, revision
 
 COMING = deployment(revision(1, Outcome.DEPLOYING), None)
 STANDING = deployment(revision(1), revision(1))
@@ -124,7 +124,7 @@ FAULTS: Mapping[str, Fault] = {
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_status_says_what_happened_and_what_to_do(fault: Fault) -> None:
-    now = situation(fault.of, fault.found, desired={key(1): 1})
+    now = observed(fault.of, fault.found, desired={key(1): 1})
     step = plan(now)
     assert step.status == fault.status
     assert fault.what in step.reason

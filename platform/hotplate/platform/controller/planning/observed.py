@@ -13,7 +13,7 @@ from hotplate.platform.store.records import Deployment, Outcome
 
 
 @dataclass(frozen=True)
-class Situation:
+class Observed:
     """One deployment as it is now."""
 
     deployment: Deployment

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted
-from hotplate.platform.controller.planning.observed import Situation, Verdict
+from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.controller.planning.status import status_of
 from hotplate.platform.controller.planning.workloads import Service, called_by
 from hotplate.platform.spec.annotations import binary_of
@@ -43,64 +43,64 @@ class Plan:
     targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
 
 
-def plan(situation: Situation) -> Plan:
+def plan(observed: Observed) -> Plan:
     """The next step for a deployment, with the status that the client should see meanwhile."""
-    deployment = situation.deployment
+    deployment = observed.deployment
     if deployment.wanted is not Wanted.RUNNING:
-        return _torn_down(situation)
-    verdict = _verdict(situation)
-    wishes = _targets(situation, verdict)
-    targets = {key: situation.most(key, count) for key, count in wishes.items()}
-    scales, draining = _steps(situation, targets)
-    status, reason = status_of(situation, verdict, wishes)
+        return _torn_down(observed)
+    verdict = _verdict(observed)
+    wishes = _targets(observed, verdict)
+    targets = {key: observed.most(key, count) for key, count in wishes.items()}
+    scales, draining = _steps(observed, targets)
+    status, reason = status_of(observed, verdict, wishes)
     return Plan(scales, draining, status, reason, verdict, targets=targets)
 
 
-def wanted(situation: Situation) -> dict[WorkloadKey, int]:
+def wanted(observed: Observed) -> dict[WorkloadKey, int]:
     """How many replicas of each workload there should be, if nobody else wanted any."""
-    if situation.deployment.wanted is not Wanted.RUNNING:
+    if observed.deployment.wanted is not Wanted.RUNNING:
         return {}
-    return _targets(situation, _verdict(situation))
+    return _targets(observed, _verdict(observed))
 
 
-def held_by(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> dict[WorkloadKey, int]:
+def held_by(observed: Observed, wishes: Mapping[WorkloadKey, int]) -> dict[WorkloadKey, int]:
     """What each workload has already. A new revision takes over what it wants of what there is of
     the one that serves, until that is gone: at a full quota it could not start else."""
     held = {
-        key: sum(replica.id not in situation.draining for replica in situation.of(key))
+        key: sum(replica.id not in observed.draining for replica in observed.of(key))
         for key in wishes
     }
-    latest, serving = situation.deployment.latest, situation.deployment.serving
+    latest, serving = observed.deployment.latest, observed.deployment.serving
     for key, count in wishes.items():
         if serving is None or key.revision != latest.number or serving.number == latest.number:
             continue
         before = replace(key, revision=serving.number)
-        passed = max(0, min(len(situation.of(before)), count - held[key]))
+        passed = max(0, min(len(observed.of(before)), count - held[key]))
         held[key] += passed
         held[before] = max(0, held.get(before, 0) - passed)
     return held
 
 
-def _torn_down(situation: Situation) -> Plan:
-    scales, draining = _steps(situation, {})
-    left = len(situation.replicas)
-    deleted = situation.deployment.wanted is Wanted.DELETED
+def _torn_down(observed: Observed) -> Plan:
+    scales, draining = _steps(observed, {})
+    left = len(observed.replicas)
+    deleted = observed.deployment.wanted is Wanted.DELETED
     if left:
         return Plan(scales, draining, "terminating", f"{counted(left)} finishing requests")
     return Plan(scales, draining, "terminated", "it was terminated", gone=deleted)
 
 
-def _verdict(situation: Situation) -> Verdict | None:
+def _verdict(observed: Observed) -> Verdict | None:
     """Whether a roll-out has ended now: its revision stands or has failed."""
-    latest = situation.deployment.latest
+    latest = observed.deployment.latest
     if latest.outcome is not Outcome.DEPLOYING:
         return None
-    services = situation.services[latest.number]
+    services = observed.services[latest.number]
     for service in services:
-        for replica in situation.of(service.workload.key):
-            if verdict := _given_up(replica, service, situation.now):
+        for replica in observed.of(service.workload.key):
+            if verdict := _given_up(replica, service, observed.now):
                 return verdict
-    if all(_stands(situation, service) for service in services):
+    if all(_stands(observed, service) for service in services):
         return Verdict(Outcome.READY, "every service has a replica that answers")
     return None
 
@@ -123,39 +123,39 @@ def ended_attempts(replica: Replica) -> int:
     return replica.restarts + (replica.state in (ReplicaState.BACKOFF, ReplicaState.FAILED))
 
 
-def _stands(situation: Situation, service: Service) -> bool:
+def _stands(observed: Observed, service: Service) -> bool:
     """Enough replicas answer: all that fit of those asked for, one at least."""
-    replicas = situation.of(service.workload.key)
+    replicas = observed.of(service.workload.key)
     ready = sum(r.state is ReplicaState.READY for r in replicas)
     waiting = sum(r.state is ReplicaState.PENDING for r in replicas)
-    size = situation.most(service.workload.key, _rollout_size(situation, service))
+    size = observed.most(service.workload.key, _rollout_size(observed, service))
     return ready >= max(1, size - waiting)
 
 
-def _rollout_size(situation: Situation, service: Service) -> int:
+def _rollout_size(observed: Observed, service: Service) -> int:
     """As many as the revision that serves now wants, one at least: it proves that it can start."""
-    serving = situation.deployment.serving
+    serving = observed.deployment.serving
     key = service.workload.key
     alike = 0
     if serving is not None:
         old = WorkloadKey(key.organization, key.deployment, serving.number, key.service)
-        alike = min(situation.desired.get(old, 0), service.policy.max_replicas)
-    switched = service.workload.entry and binary_of(situation.deployment.labels) is not None
+        alike = min(observed.desired.get(old, 0), service.policy.max_replicas)
+    switched = service.workload.entry and binary_of(observed.deployment.labels) is not None
     return max(1, 0 if switched else service.policy.min_replicas, alike)
 
 
-def _targets(situation: Situation, verdict: Verdict | None) -> dict[WorkloadKey, int]:
-    deployment = situation.deployment
+def _targets(observed: Observed, verdict: Verdict | None) -> dict[WorkloadKey, int]:
+    deployment = observed.deployment
     latest, serving = deployment.latest, deployment.serving
     targets: dict[WorkloadKey, int] = {}
     for revision in _kept(latest, serving):
-        services = situation.services[revision.number]
-        wishes = {s.name: situation.desired.get(s.workload.key, 0) for s in services}
+        services = observed.services[revision.number]
+        wishes = {s.name: observed.desired.get(s.workload.key, 0) for s in services}
         if revision == latest and latest.outcome is Outcome.DEPLOYING:
             if verdict is not None and verdict.outcome is Outcome.FAILED:
                 wishes = {}
             else:
-                wishes = {s.name: _rollout_size(situation, s) for s in services}
+                wishes = {s.name: _rollout_size(observed, s) for s in services}
         elif revision == latest and latest.outcome is Outcome.FAILED:
             wishes = {}
         # What a running service calls is up whenever it is, so that they start side by side.
@@ -172,18 +172,18 @@ def _kept(latest: Revision, serving: Revision | None) -> Iterable[Revision]:
 
 
 def _steps(
-    situation: Situation, targets: Mapping[WorkloadKey, int]
+    observed: Observed, targets: Mapping[WorkloadKey, int]
 ) -> tuple[tuple[Scale, ...], frozenset[str]]:
     """Scale every workload towards its target; what serves is drained before it is removed."""
     scales: list[Scale] = []
     draining: set[str] = set()
-    keys = sorted({*targets, *situation.told, *(replica.key for replica in situation.replicas)})
-    called = _called(situation)
+    keys = sorted({*targets, *observed.told, *(replica.key for replica in observed.replicas)})
+    called = _called(observed)
     for key in keys:
-        live = [r for r in situation.of(key) if r.state is not ReplicaState.STOPPING]
+        live = [r for r in observed.of(key) if r.state is not ReplicaState.STOPPING]
         kept = max(targets.get(key, 0), key in called)
-        victims = _victims(live, len(live) - kept, situation)
-        drained = {v.id for v in victims if not _serves(v) or v.id in situation.idle}
+        victims = _victims(live, len(live) - kept, observed)
+        drained = {v.id for v in victims if not _serves(v) or v.id in observed.idle}
         draining |= {v.id for v in victims} - drained
         scales.append(
             Scale(key, max(targets.get(key, 0), len(live) - len(drained)), frozenset(drained))
@@ -191,12 +191,12 @@ def _steps(
     return tuple(scales), frozenset(draining)
 
 
-def _called(situation: Situation) -> set[WorkloadKey]:
+def _called(observed: Observed) -> set[WorkloadKey]:
     """What replicas that serve may still call, also those that drain: it goes after them."""
     called = set()
-    for services in situation.services.values():
+    for services in observed.services.values():
         keys = {service.name: service.workload.key for service in services}
-        serving = {s.name: sum(map(_serves, situation.of(s.workload.key))) for s in services}
+        serving = {s.name: sum(map(_serves, observed.of(s.workload.key))) for s in services}
         called |= {keys[name] for name in called_by(services, _any_of(serving))}
     return called
 
@@ -205,14 +205,14 @@ def _any_of(counts: Mapping[str, int]) -> list[str]:
     return [name for name, count in counts.items() if count > 0]
 
 
-def _victims(live: Sequence[Replica], excess: int, situation: Situation) -> list[Replica]:
+def _victims(live: Sequence[Replica], excess: int, observed: Observed) -> list[Replica]:
     """Who goes: first what does not answer, then who has nothing to do, so that nobody waits for a
     busy one's end while an idle one is there; then who drains already, has least to do, is younger.
     """
 
     def order(replica: Replica) -> tuple[int, bool, bool, int, float, str]:
-        busy = situation.busy.get(replica.id, 0)
-        stays = replica.id not in situation.draining
+        busy = observed.busy.get(replica.id, 0)
+        stays = replica.id not in observed.draining
         rank = ENDS_FIRST.index(replica.state)
         return rank, busy > 0, stays, busy, -replica.created_at, replica.id
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted, failed, ill
-from hotplate.platform.controller.planning.observed import Situation, Verdict
+from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.store.records import Outcome, Revision
 
@@ -17,29 +17,29 @@ _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
 
 
 def status_of(
-    situation: Situation, verdict: Verdict | None, wishes: Mapping[WorkloadKey, int]
+    observed: Observed, verdict: Verdict | None, wishes: Mapping[WorkloadKey, int]
 ) -> tuple[str, str]:
     """`wishes` are how many replicas each workload would have if all were granted."""
-    deployment = situation.deployment
+    deployment = observed.deployment
     latest = deployment.latest
     if verdict is not None and verdict.outcome is Outcome.FAILED:
         return "failed", failed(deployment, verdict.reason)
     if latest.outcome is Outcome.FAILED:
         return "failed", failed(deployment, latest.reason)
     if latest.outcome is Outcome.DEPLOYING and verdict is None:
-        return "deploying", _waiting_for(situation, latest)
-    if situation.unserved:
-        return "unhealthy", f"it cannot be called: {situation.unserved}"
-    return _steady(situation, wishes)
+        return "deploying", _waiting_for(observed, latest)
+    if observed.unserved:
+        return "unhealthy", f"it cannot be called: {observed.unserved}"
+    return _steady(observed, wishes)
 
 
-def _waiting_for(situation: Situation, revision: Revision) -> str:
-    replicas = [r for r in situation.replicas if r.key.revision == revision.number]
+def _waiting_for(observed: Observed, revision: Revision) -> str:
+    replicas = [r for r in observed.replicas if r.key.revision == revision.number]
     for state in (ReplicaState.PENDING, ReplicaState.BACKOFF):
         for replica in replicas:
             if replica.state is state and replica.reason:
                 return _of_service(replica)
-    if cut := situation.cut(s.workload.key for s in situation.services[revision.number]):
+    if cut := observed.cut(s.workload.key for s in observed.services[revision.number]):
         return f"it waits: {cut}"
     starting = [r for r in replicas if r.state is ReplicaState.STARTING and r.reason]
     for replica in sorted(starting, key=lambda replica: not replica.build_log):
@@ -47,31 +47,31 @@ def _waiting_for(situation: Situation, revision: Revision) -> str:
     return f"revision {revision.number} is starting"
 
 
-def _steady(situation: Situation, wishes: Mapping[WorkloadKey, int]) -> tuple[str, str]:
+def _steady(observed: Observed, wishes: Mapping[WorkloadKey, int]) -> tuple[str, str]:
     """The status of a revision that has stood once."""
-    number = situation.deployment.latest.number
-    mine = [r for r in situation.replicas if r.key.revision == number and r.state not in _DOWN]
-    keys = [service.workload.key for service in situation.services[number]]
+    number = observed.deployment.latest.number
+    mine = [r for r in observed.replicas if r.key.revision == number and r.state not in _DOWN]
+    keys = [service.workload.key for service in observed.services[number]]
     unanswered = [
         key
         for key in keys
         if wishes.get(key) and not any(r.key == key and r.state is ReplicaState.READY for r in mine)
     ]
     if not mine and not any(wishes.get(key) for key in keys):
-        switched = binary_of(situation.deployment.labels) is not None
+        switched = binary_of(observed.deployment.labels) is not None
         return "scaled-to-zero", "its queries keep it off" if switched else NO_REQUESTS
-    unwell = [r for r in situation.replicas if r.key in unanswered and _is_ill(r)]
+    unwell = [r for r in observed.replicas if r.key in unanswered and _is_ill(r)]
     if unwell:
         return "unhealthy", _of_service(unwell[0])
     if unanswered:
         waiting = next((_of_service(r) for r in mine if r.key in unanswered and r.reason), "")
-        if cut := situation.cut(key for key in unanswered if not situation.most(key, 1)):
+        if cut := observed.cut(key for key in unanswered if not observed.most(key, 1)):
             waiting = f"it waits: {cut}"
-        kept = any(s.policy.min_replicas for s in situation.services[number])
+        kept = any(s.policy.min_replicas for s in observed.services[number])
         status = "deploying" if kept else "scaled-to-zero"
         return status, waiting or f"waking: {counted(len(mine))} starting"
     ready = sum(r.state is ReplicaState.READY for r in mine)
-    cut = situation.cut(keys)
+    cut = observed.cut(keys)
     told = f"; {cut}" if cut else _without_room(mine)
     return "running", f"{counted(ready)} ready{told}"
 
