@@ -10,7 +10,7 @@ from hotplate.platform.controller.deployment_state import (
     DRAIN_MARGIN_S,
     STREAMS_S,
     TASKS_S,
-    Tracked,
+    DeploymentState,
 )
 from hotplate.platform.controller.status_json import live_json
 from hotplate.platform.store.records import Wanted
@@ -20,12 +20,12 @@ TIMEOUT_S = 60.0
 
 
 @pytest.fixture
-def tracked() -> Tracked:
+def tracked() -> DeploymentState:
     first = revision(1)
-    return Tracked(deployment(first, first), {1: (service(1),)}, frozenset({1}))
+    return DeploymentState(deployment(first, first), {1: (service(1),)}, frozenset({1}))
 
 
-def test_who_deletes_waits_no_longer_than_requests_may_take(tracked: Tracked) -> None:
+def test_who_deletes_waits_no_longer_than_requests_may_take(tracked: DeploymentState) -> None:
     tracked.deployment = replace(tracked.deployment, wanted=Wanted.DELETED)
     replicas = [replica("a"), replica("b"), replica("c")]
     tracked.drain(frozenset({"a"}), now=100.0)
@@ -40,7 +40,7 @@ def test_who_deletes_waits_no_longer_than_requests_may_take(tracked: Tracked) ->
     assert tracked.overdue(replicas, 1000.0) == frozenset()
 
 
-def test_what_is_scaled_away_may_end_its_streams(tracked: Tracked) -> None:
+def test_what_is_scaled_away_may_end_its_streams(tracked: DeploymentState) -> None:
     tracked.drain(frozenset({"a"}), now=0.0)
     tracked.next_at = 5.0
     assert tracked.overdue([replica("a")], STREAMS_S) == frozenset()
@@ -48,7 +48,9 @@ def test_what_is_scaled_away_may_end_its_streams(tracked: Tracked) -> None:
     assert tracked.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
 
 
-def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(tracked: Tracked) -> None:
+def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(
+    tracked: DeploymentState,
+) -> None:
     replicas = [replica("a"), replica("b")]
     tracked.drain(frozenset({"a", "b"}), now=0.0)
     tracked.tasks = {"a": 1}
@@ -62,7 +64,7 @@ def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(tracked: Tra
     assert tracked.overdue(replicas, TASKS_S) == {"a", "b"}
 
 
-def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: Tracked) -> None:
+def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: DeploymentState) -> None:
     said = {"autoscaling/enabled": "true", "autoscaling/max_replicas": "2"}
     labels = tuple({"key": key, "value": value} for key, value in said.items())
     tracked.deployment = replace(tracked.deployment, labels=labels)
@@ -75,7 +77,7 @@ def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: Tracked) -> No
     [(None, 3600.0), ("7200", 7200.0), ("60", STREAMS_S), ("0", STREAMS_S), ("soon", 3600.0)],
 )
 def test_on_a_replica_that_is_replaced_it_has_an_hour_or_what_the_deployment_says(
-    tracked: Tracked, said: str | None, ends: float
+    tracked: DeploymentState, said: str | None, ends: float
 ) -> None:
     labels = () if said is None else ({"key": "hotplate/task-drain-s", "value": said},)
     newer = revision(2)
@@ -86,7 +88,7 @@ def test_on_a_replica_that_is_replaced_it_has_an_hour_or_what_the_deployment_say
     assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S) == {"a"}
 
 
-def test_no_task_holds_up_who_terminates_the_deployment(tracked: Tracked) -> None:
+def test_no_task_holds_up_who_terminates_the_deployment(tracked: DeploymentState) -> None:
     tracked.deployment = replace(tracked.deployment, wanted=Wanted.TERMINATED)
     tracked.drain(frozenset({"a"}), now=0.0)
     tracked.tasks = {"a": 1}

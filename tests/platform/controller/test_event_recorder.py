@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.policy import Replicas
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.event_recorder import LEARNT_EVERY_S, Chronicle
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
@@ -28,7 +28,7 @@ class Decided:
     """One service of a deployment with one replica, as demand comes and goes."""
 
     store: Store
-    tracked: Tracked
+    tracked: DeploymentState
     scaling: Scaling
     chronicle: Chronicle
 
@@ -57,7 +57,7 @@ def decided(store: Store) -> Decided:
     made = store.deployments.create(user, "echo", bento.id, {})
     scaling = Scaling()
     chronicle = Chronicle(store, scaling, ControllerMetrics(CollectorRegistry()))
-    return Decided(store, Tracked(made), scaling, chronicle)
+    return Decided(store, DeploymentState(made), scaling, chronicle)
 
 
 async def test_requests_that_change_no_count_leave_no_record(decided: Decided) -> None:

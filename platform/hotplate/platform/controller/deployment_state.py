@@ -39,7 +39,7 @@ SEEN = 3
 
 
 @dataclass
-class Tracked:
+class DeploymentState:
     """All of it can be rebuilt from the store, the engine and the gateway."""
 
     deployment: Deployment

@@ -13,7 +13,7 @@ from hotplate.autoscaler.policy import Cause
 from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.pending_writes import Backlog
 from hotplate.platform.controller.planning import messages as sentences
@@ -41,7 +41,7 @@ class Chronicle:
         self._scaling = scaling
         self._metrics = metrics
 
-    async def decided(self, tracked: Tracked, wishes: Sequence[Wish], now: float) -> None:
+    async def decided(self, tracked: DeploymentState, wishes: Sequence[Wish], now: float) -> None:
         """Keep the decisions that differ from the ones before them, and what deciders learn."""
         before, tracked.wishes = tracked.wishes, {wish.key: wish for wish in wishes}
         over = [wish for key, wish in before.items() if key not in tracked.wishes]
@@ -71,7 +71,7 @@ class Chronicle:
                 name = tracked.memory_key(wish.key.service)
                 await self._backlog.write(self._store.learnt.put, name, memory)
 
-    async def _demand(self, tracked: Tracked, decided: bool, now: float) -> None:
+    async def _demand(self, tracked: DeploymentState, decided: bool, now: float) -> None:
         """Keep what deciders were told, now and then, and with each decision."""
         demands, wall = tracked.demands, datetime.now(UTC).timestamp()
         due = demands.due(wall)
@@ -82,7 +82,7 @@ class Chronicle:
         elif due is not None:
             tracked.look_by(now + due - wall)
 
-    async def granted(self, tracked: Tracked, granted: Mapping[WorkloadKey, Grant]) -> None:
+    async def granted(self, tracked: DeploymentState, granted: Mapping[WorkloadKey, Grant]) -> None:
         """Keep which services begin to get less than they want."""
         short = {key: grant for key, grant in granted.items() if grant.cause}
         for key in sorted(short.keys() - tracked.short):
@@ -90,7 +90,9 @@ class Chronicle:
             await self._event(tracked, "Cut", message)
         tracked.short = frozenset(short)
 
-    async def asked(self, tracked: Tracked, binary: Binary, readings: Sequence[Reading]) -> None:
+    async def asked(
+        self, tracked: DeploymentState, binary: Binary, readings: Sequence[Reading]
+    ) -> None:
         """Keep which of its queries are asked otherwise than they were written, once each, and
         what is wrong with their answers, when that changes."""
         for written, asked in zip(binary.queries, binary.asked, strict=True):
@@ -112,7 +114,7 @@ class Chronicle:
             else:
                 await self._event(tracked, "QueryAnswered", "all queries are answered again")
 
-    async def noticed(self, tracked: Tracked, replicas: Sequence[Replica]) -> None:
+    async def noticed(self, tracked: DeploymentState, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, builds, and why something waits for
         room."""
         tracked.see(replicas)
@@ -145,14 +147,14 @@ class Chronicle:
             )
         tracked.build_logs = frozenset(builds)
 
-    async def counted(self, tracked: Tracked, news: Sequence[str]) -> None:
+    async def counted(self, tracked: DeploymentState, news: Sequence[str]) -> None:
         """Keep where the numbers of slots are from, when that is news."""
         for message in news:
             await self._event(tracked, "Slots", message)
 
     async def heard(
         self,
-        tracked: Tracked,
+        tracked: DeploymentState,
         demands: Mapping[str, RouteDemand],
         replicas: Sequence[Replica],
         now: float,
@@ -172,7 +174,7 @@ class Chronicle:
                 await self._event(tracked, "RequestsRefused", f"{route} refused {said}")
             tracked.look_by(refusals.due_at)
 
-    async def cut(self, tracked: Tracked, overdue: Collection[str]) -> None:
+    async def cut(self, tracked: DeploymentState, overdue: Collection[str]) -> None:
         """Keep that draining replicas are stopped with requests that have not ended."""
         for name in sorted(overdue):
             await self._event(
@@ -183,7 +185,7 @@ class Chronicle:
                 "hotplate/task-drain-s) and a margin; it is stopped with them",
             )
 
-    async def _event(self, tracked: Tracked, kind: str, message: str) -> None:
+    async def _event(self, tracked: DeploymentState, kind: str, message: str) -> None:
         log.info("%s: %s", tracked.deployment.name, message)
         await self._backlog.write(
             self._store.history.add_event, tracked.deployment.id, kind, message

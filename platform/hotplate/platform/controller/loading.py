@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.workloads import Rules, services_of
 from hotplate.platform.spec.bento_manifest import dependency_services, model_tags
 from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
@@ -19,8 +19,8 @@ class Loader:
         self._rules = rules
 
     def load(
-        self, deployment_id: int, running: Collection[WorkloadKey], known: Tracked | None
-    ) -> Tracked | None:
+        self, deployment_id: int, running: Collection[WorkloadKey], known: DeploymentState | None
+    ) -> DeploymentState | None:
         """The deployment as the store has it now; None when it is gone. Blocks.
 
         `running` are the workloads that have replicas: those of an older revision need its
@@ -30,7 +30,7 @@ class Loader:
         deployment = self._store.deployments.get(deployment_id)
         if deployment is None:
             return None
-        tracked = replace(known or Tracked(deployment), deployment=deployment)
+        tracked = replace(known or DeploymentState(deployment), deployment=deployment)
         tracked.tokens = self._store.identities.endpoint_tokens(deployment.organization.id)
         tracked.numbers = frozenset(self._store.deployments.revision_numbers(deployment_id))
         needed = {r.number for r in tracked.kept()}

@@ -18,7 +18,7 @@ from hotplate.autoscaler.rules.schedule import Floor, Schedule
 from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.platform.controller.deployment_state import UNSETTLED, Tracked
+from hotplate.platform.controller.deployment_state import UNSETTLED, DeploymentState
 from hotplate.platform.controller.event_recorder import Chronicle
 from hotplate.platform.controller.gateways.route_links import Gateways
 from hotplate.platform.controller.loading import Loader
@@ -67,7 +67,7 @@ class Reconciler:
         self._stale: set[int] = set()
         self._unread: set[int] = set()
         """Those heard of whose services are not known yet."""
-        self.tracked: dict[int, Tracked] = {}
+        self.tracked: dict[int, DeploymentState] = {}
         self.scaling = Scaling()
         self.granting = Granting()
         self._chronicle = Chronicle(store, self.scaling, metrics)
@@ -146,7 +146,7 @@ class Reconciler:
         return True
 
     def _decide(
-        self, tracked: Tracked, overdue: frozenset[str]
+        self, tracked: DeploymentState, overdue: frozenset[str]
     ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], Plan]:
         """What is wished for, what of it is granted, and what to do now."""
         wishes, observed = self._wish(tracked, overdue)
@@ -159,7 +159,9 @@ class Reconciler:
         self._count_tasks(tracked)
         return wishes, granted, step
 
-    def _wish(self, tracked: Tracked, overdue: frozenset[str]) -> tuple[list[Wish], Observed]:
+    def _wish(
+        self, tracked: DeploymentState, overdue: frozenset[str]
+    ) -> tuple[list[Wish], Observed]:
         """What is wished for, and how the deployment stands."""
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         replicas = tracked.mine(self._engine.replicas())
@@ -195,7 +197,7 @@ class Reconciler:
             unserved=tracked.traffic.unserved.get(public_name(tracked.deployment), ""),
         )
 
-    def _count_tasks(self, tracked: Tracked) -> None:
+    def _count_tasks(self, tracked: DeploymentState) -> None:
         """On what drains: it has longer to end while one runs."""
         tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
 
@@ -212,7 +214,12 @@ class Reconciler:
         return floor, until
 
     def _switched(
-        self, tracked: Tracked, service: Service, wish: Wish, own: Sequence[Replica], now: float
+        self,
+        tracked: DeploymentState,
+        service: Service,
+        wish: Wish,
+        own: Sequence[Replica],
+        now: float,
     ) -> Wish:
         """The wish of an entry service whose deployment has queries decide."""
         deployment = tracked.deployment
@@ -230,7 +237,9 @@ class Reconciler:
         wall = datetime.now(UTC).timestamp()
         return self.scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
 
-    async def _hear(self, tracked: Tracked, replicas: Sequence[Replica], now: float) -> None:
+    async def _hear(
+        self, tracked: DeploymentState, replicas: Sequence[Replica], now: float
+    ) -> None:
         """While a route has no owner, nobody can say who is out."""
         counts = {r.id: n for r in replicas if (n := self._gateways.abandoned(r.id))}
         tracked.traffic.abandoned = counts
@@ -241,7 +250,7 @@ class Reconciler:
         if len(known) == len(demands):
             await self._chronicle.heard(tracked, known, replicas, now)
 
-    async def _conclude(self, tracked: Tracked, step: Plan) -> None:
+    async def _conclude(self, tracked: DeploymentState, step: Plan) -> None:
         deployment = tracked.deployment
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)
@@ -260,7 +269,7 @@ class Reconciler:
         elif deployment.id in self._stale:
             await self.step(deployment.id)
 
-    async def _forget(self, tracked: Tracked) -> None:
+    async def _forget(self, tracked: DeploymentState) -> None:
         """Nothing is left of a deleted deployment, so nothing is kept of it either."""
         deployment = tracked.deployment
         await self._store.run(self._store.learnt.forget, tracked.memory_prefix)
@@ -291,7 +300,7 @@ class Reconciler:
         log.info("%s: %s", deployment.name, event)
         self._stale.add(deployment.id)
 
-    async def load(self, deployment_id: int) -> Tracked | None:
+    async def load(self, deployment_id: int) -> DeploymentState | None:
         """Read it from the store; None when it is gone."""
         known = self.tracked.get(deployment_id)
         running = {replica.key for replica in self._engine.replicas()} | self.granting.ordered()
@@ -318,7 +327,7 @@ class Reconciler:
             )
 
 
-def _token_ends_s(tracked: Tracked) -> float:
+def _token_ends_s(tracked: DeploymentState) -> float:
     """How long its callers' tokens are as they are; infinite where none expires."""
     until = tracked.tokens.until
     return math.inf if until is None else (until - datetime.now(UTC)).total_seconds()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hotplate.autoscaler.sharing.allocation import Ask
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.plan import held_by, wanted
 from hotplate.platform.controller.planning.workloads import amounts_of
@@ -14,7 +14,9 @@ from hotplate.platform.controller.scaling.deciders import Wish
 from hotplate.platform.spec.label_settings import LabelSettings
 
 
-def asks(tracked: Tracked, observed: Observed, wishes: Iterable[Wish]) -> list[Ask[WorkloadKey]]:
+def asks(
+    tracked: DeploymentState, observed: Observed, wishes: Iterable[Wish]
+) -> list[Ask[WorkloadKey]]:
     """One for each workload that is to have replicas, as the situation and the wishes have it."""
     deployment = observed.deployment
     serving = deployment.serving

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.store.records import Outcome
 
 
@@ -30,7 +30,7 @@ class Rollout:
 UNSEEN = Rollout("it has not been looked at yet")
 
 
-def rollout_of(tracked: Tracked, replicas: Sequence[Replica]) -> Rollout:
+def rollout_of(tracked: DeploymentState, replicas: Sequence[Replica]) -> Rollout:
     """`replicas` are the deployment's own, of any revision."""
     deployment = tracked.deployment
     latest = deployment.latest

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hotplate.deploy.engine import Replica
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning import messages as sentences
 from hotplate.platform.controller.scaling.deciders import Wish
 from hotplate.platform.spec.annotations import binary_of
 
 
-def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
+def live_json(tracked: DeploymentState, replicas: Sequence[Replica]) -> dict[str, Any]:
     """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in Unix seconds."""
     services = []
     binary = binary_of(tracked.deployment.labels)
@@ -42,7 +42,7 @@ def live_json(tracked: Tracked, replicas: Sequence[Replica]) -> dict[str, Any]:
     }
 
 
-def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
+def _replica(replica: Replica, tracked: DeploymentState) -> dict[str, Any]:
     """A phase still under way has no end."""
     outage = tracked.traffic.outages.get(replica.id)
     tasks = tracked.tasks.get(replica.id)
@@ -66,7 +66,7 @@ def _replica(replica: Replica, tracked: Tracked) -> dict[str, Any]:
     }
 
 
-def _slots(replica: Replica, tracked: Tracked) -> dict[str, Any] | None:
+def _slots(replica: Replica, tracked: DeploymentState) -> dict[str, Any] | None:
     """`number` and `source`; `tasks` where those have so many of their own."""
     service = tracked.find(replica.key)
     if service is None:

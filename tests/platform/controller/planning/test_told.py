@@ -16,7 +16,7 @@ from hotplate.deploy.local.placement import Applicant, Capacity, place
 from hotplate.deploy.process.exit_messages import ending
 from hotplate.deploy.workload import Resources
 from hotplate.machine.free_space import Room
-from hotplate.platform.controller.deployment_state import Tracked
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.gateways.route_links import Gateways
 from hotplate.platform.controller.planning import messages as sentences
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan
@@ -197,7 +197,7 @@ async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
 
 
 def test_checks_that_fail_are_told_once_and_so_is_their_end() -> None:
-    tracked = Tracked(STANDING)
+    tracked = DeploymentState(STANDING)
     well, unwell = replica("echo-1"), ill(ReplicaState.UNREADY, UNREADY, ready_at=1.0)
     assert (tracked.newly_unready([well]), tracked.ready_again([well])) == ([], [])
     assert (tracked.newly_unready([unwell]), tracked.ready_again([unwell])) == ([unwell], [])
