@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from hotplate.autoscaler.policy import Replicas
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.controller.event_recorder import LEARNT_EVERY_S, Chronicle
+from hotplate.platform.controller.event_recorder import LEARNT_EVERY_S, EventRecorder
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.scaling.deciders import Scaling
@@ -30,13 +30,13 @@ class Decided:
     store: Store
     tracked: DeploymentState
     scaling: Scaling
-    chronicle: Chronicle
+    recorder: EventRecorder
 
     async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
         wish = self.scaling.wish(service(revision, least=1), 1, demand, Replicas(1), now, None)
         wall = datetime.now(UTC).timestamp()
         self.tracked.demands.note(wish.key, demand, wish.replicas, wall)
-        await self.chronicle.decided(self.tracked, [wish], now)
+        await self.recorder.decided(self.tracked, [wish], now)
 
     @property
     def records(self) -> list[DecisionRecord]:
@@ -56,8 +56,8 @@ def decided(store: Store) -> Decided:
     bento = store.artifacts.create(organization, Kind.BENTO, "echo", draft)
     made = store.deployments.create(user, "echo", bento.id, {})
     scaling = Scaling()
-    chronicle = Chronicle(store, scaling, ControllerMetrics(CollectorRegistry()))
-    return Decided(store, DeploymentState(made), scaling, chronicle)
+    recorder = EventRecorder(store, scaling, ControllerMetrics(CollectorRegistry()))
+    return Decided(store, DeploymentState(made), scaling, recorder)
 
 
 async def test_requests_that_change_no_count_leave_no_record(decided: Decided) -> None:
@@ -95,7 +95,7 @@ async def test_a_decision_is_over_when_its_deployment_is_terminated(decided: Dec
     ended = replace(decided.tracked.deployment, wanted=Wanted.TERMINATED)
     decided.tracked.deployment = ended
     for now in (1.0, 2.0):
-        await decided.chronicle.decided(decided.tracked, [], now)
+        await decided.recorder.decided(decided.tracked, [], now)
     found = [(one.desired, one.reason) for one in decided.records]
     assert found[0] == (0, "1 of 0: the deployment was terminated")
     assert len(found) == 2, "once"

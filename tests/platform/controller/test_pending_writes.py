@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.platform.controller.pending_writes import Backlog
+from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
 from tests.support.control_plane.quick_store import QuickStore
@@ -30,17 +30,17 @@ async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_roo
     def add(name: str) -> None:
         store.artifacts.ensure_repository(user.organization.id, Kind.BENTO, name, LONG)
 
-    backlog = Backlog(store)
+    pending = PendingWrites(store)
     filler = fill(disk)
     names = [f"n{number:02}" for number in range(20)]
     for name in names:
-        await backlog.write(add, name)
+        await pending.write(add, name)
     with pytest.raises(StoreFailed):
         add("now")
-    assert backlog._waiting
+    assert pending._waiting
     filler.unlink()
-    await backlog.write(add, "last")
-    assert not backlog._waiting
+    await pending.write(add, "last")
+    assert not pending._waiting
     for name in (*names, "last"):
         assert (
             store.artifacts.repository(user.organization.id, Kind.BENTO, name).description == LONG
@@ -50,10 +50,10 @@ async def test_what_happens_on_a_full_disk_is_written_in_order_when_there_is_roo
 
 async def test_a_write_that_can_never_be_done_holds_up_no_other(disk: Path) -> None:
     store = QuickStore(disk / "hotplate.db")
-    backlog = Backlog(store)
+    pending = PendingWrites(store)
     done: list[str] = []
     with pytest.raises(ValueError, match="x"):
-        await backlog.write(int, "x")
-    await backlog.write(done.append, "next")
+        await pending.write(int, "x")
+    await pending.write(done.append, "next")
     assert done == ["next"]
     store.close()

@@ -15,7 +15,7 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.pending_writes import Backlog
+from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.controller.planning import messages as sentences
 from hotplate.platform.controller.scaling.deciders import Scaling, Wish
 from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
@@ -32,12 +32,12 @@ LEARNT_EVERY_S = 60.0
 costs it at most this much of what took hours to learn."""
 
 
-class Chronicle:
+class EventRecorder:
     """Writes to store, metrics and log what is new since it was last told of a deployment."""
 
     def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
         self._store = store
-        self._backlog = Backlog(store)
+        self._pending = PendingWrites(store)
         self._scaling = scaling
         self._metrics = metrics
 
@@ -56,7 +56,7 @@ class Chronicle:
         if over or changed:
             ends = [_end_record(wish, tracked.deployment) for wish in over]
             records = ends + [_decision_record(wish) for wish in changed]
-            await self._backlog.write(
+            await self._pending.write(
                 self._store.history.add_decisions, tracked.deployment.id, records
             )
         await self._demand(tracked, bool(changed), now)
@@ -69,14 +69,14 @@ class Chronicle:
                 memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)
                 memory["slots"] = tracked.slots.memory(wish.key)
                 name = tracked.memory_key(wish.key.service)
-                await self._backlog.write(self._store.learnt.put, name, memory)
+                await self._pending.write(self._store.learnt.put, name, memory)
 
     async def _demand(self, tracked: DeploymentState, decided: bool, now: float) -> None:
         """Keep what deciders were told, now and then, and with each decision."""
         demands, wall = tracked.demands, datetime.now(UTC).timestamp()
         due = demands.due(wall)
         if due is not None and (decided or due <= wall):
-            await self._backlog.write(
+            await self._pending.write(
                 self._store.history.add_demands, tracked.deployment.id, demands.taken()
             )
         elif due is not None:
@@ -131,7 +131,7 @@ class Chronicle:
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
-            await self._backlog.write(
+            await self._pending.write(
                 self._store.history.put_cold_start, tracked.deployment.id, cold_start
             )
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
@@ -187,7 +187,7 @@ class Chronicle:
 
     async def _event(self, tracked: DeploymentState, kind: str, message: str) -> None:
         log.info("%s: %s", tracked.deployment.name, message)
-        await self._backlog.write(
+        await self._pending.write(
             self._store.history.add_event, tracked.deployment.id, kind, message
         )
 

@@ -23,7 +23,7 @@ WAITING_MAX = 10_000
 log = logging.getLogger("hotplate.controller")
 
 
-class Backlog:
+class PendingWrites:
     """Writes in order, each when those before it are done. For one task alone."""
 
     def __init__(self, store: Store) -> None:

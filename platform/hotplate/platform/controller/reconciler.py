@@ -19,7 +19,7 @@ from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import UNSETTLED, DeploymentState
-from hotplate.platform.controller.event_recorder import Chronicle
+from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.gateways.route_links import Gateways
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
@@ -70,7 +70,7 @@ class Reconciler:
         self.tracked: dict[int, DeploymentState] = {}
         self.scaling = Scaling()
         self.granting = Granting()
-        self._chronicle = Chronicle(store, self.scaling, metrics)
+        self._recorder = EventRecorder(store, self.scaling, metrics)
 
     def heard_of(self, deployment_id: int) -> None:
         """There is such a deployment, and a step for it will follow."""
@@ -108,17 +108,17 @@ class Reconciler:
             return
         replicas = tracked.mine(self._engine.replicas())
         tracked.next_at = None
-        await self._chronicle.noticed(tracked, replicas)
+        await self._recorder.noticed(tracked, replicas)
         now = asyncio.get_running_loop().time()
         ends_s = _token_ends_s(tracked)
         tracked.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
         await self._hear(tracked, replicas, now)
         if (binary := binary_of(tracked.deployment.labels)) is not None:
             readings = self.queries.follow(deployment_id, binary)
-            await self._chronicle.asked(tracked, binary, readings)
+            await self._recorder.asked(tracked, binary, readings)
         self._count_tasks(tracked)
         overdue = tracked.overdue(replicas, now)
-        await self._chronicle.cut(tracked, overdue)
+        await self._recorder.cut(tracked, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
         # replicas meanwhile: between the two nothing is awaited, what happened is written later.
         wishes, granted, step = self._decide(tracked, overdue)
@@ -126,8 +126,8 @@ class Reconciler:
             if service := tracked.find(scale.key):
                 self.granting.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
-        await self._chronicle.granted(tracked, granted)
-        await self._chronicle.decided(tracked, wishes, now)
+        await self._recorder.granted(tracked, granted)
+        await self._recorder.decided(tracked, wishes, now)
         await self._conclude(tracked, step)
 
     def foresee(self, deployment_ids: Iterable[int]) -> bool:
@@ -246,9 +246,9 @@ class Reconciler:
         demands = {route.name: self._gateways.demand(route.name) for route in tracked.routes}
         known = {name: demand for name, demand in demands.items() if demand is not None}
         news = tracked.hear_of_slots(replicas, known.values())
-        await self._chronicle.counted(tracked, news)
+        await self._recorder.counted(tracked, news)
         if len(known) == len(demands):
-            await self._chronicle.heard(tracked, known, replicas, now)
+            await self._recorder.heard(tracked, known, replicas, now)
 
     async def _conclude(self, tracked: DeploymentState, step: Plan) -> None:
         deployment = tracked.deployment

@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.autoscaler.binary import Reading
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.platform.controller import event_recorder as chronicle
+from hotplate.platform.controller import event_recorder as recorder
 from hotplate.platform.controller.scaling import query_watch
 from hotplate.platform.controller.scaling.deciders import Scaling, Wish
 from hotplate.platform.controller.scaling.prometheus import MOST_BYTES, Prometheus
@@ -241,7 +241,7 @@ async def test_queries_turn_a_deployment_on_and_off_and_the_decision_says_why(
 async def test_a_restarted_control_plane_goes_on_with_the_silence_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chronicle, "LEARNT_EVERY_S", 0.0)
+    monkeypatch.setattr(recorder, "LEARNT_EVERY_S", 0.0)
     store = QuickStore(tmp_path / "hotplate.db")
     prometheus = Silent()
     world = World(store, FakeEngine(), prometheus)
