@@ -117,7 +117,7 @@ class Quarters:
         self.reconciler = Reconciler(
             self.store, self.engine, self.gateways, RULES, Addresses("here"), metrics, watch
         )
-        self.reconciler.granting.limit(self.store.quotas.all(), [NODE])
+        self.reconciler.allocations.limit(self.store.quotas.all(), [NODE])
 
     def bento(self, version: str) -> int:
         organization = self.user.organization.id

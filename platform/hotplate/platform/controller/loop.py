@@ -216,7 +216,7 @@ class Controller:
             ]
             before = after
             self._metrics.count(list(after.values()))
-            for deployment_id in self._reconciler.granting.waiting():
+            for deployment_id in self._reconciler.allocations.waiting():
                 self._look_at(deployment_id)
             for deployment_id, tracked in self._tracked.items():
                 if any(tracked.owns(key) for key in differing):
@@ -278,7 +278,7 @@ class Controller:
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
             self._reconciler.route(deployment_id)
-        for deployment_id in self._reconciler.granting.affected():
+        for deployment_id in self._reconciler.allocations.affected():
             self._look_at(deployment_id)
         self._publish()
 
@@ -299,7 +299,7 @@ class Controller:
             self._quotas_stale = True
             return False
         nodes = [node.in_all for node in self._engine.capacity().values()]
-        self._reconciler.granting.limit(quotas, nodes)
+        self._reconciler.allocations.limit(quotas, nodes)
         self.heed_quotas(quotas)
         return True
 

@@ -29,7 +29,7 @@ from hotplate.platform.controller.planning.plan import Plan, plan
 from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.planning.workloads import Rules, Service
 from hotplate.platform.controller.resource_requests import asks
-from hotplate.platform.controller.scaling.allocations import Granting
+from hotplate.platform.controller.scaling.allocations import Allocations
 from hotplate.platform.controller.scaling.deciders import Scaling, Wish, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.spec.annotations import binary_of
@@ -69,7 +69,7 @@ class Reconciler:
         """Those heard of whose services are not known yet."""
         self.tracked: dict[int, DeploymentState] = {}
         self.scaling = Scaling()
-        self.granting = Granting()
+        self.allocations = Allocations()
         self._recorder = EventRecorder(store, self.scaling, metrics)
 
     def heard_of(self, deployment_id: int) -> None:
@@ -124,7 +124,7 @@ class Reconciler:
         wishes, granted, step = self._decide(tracked, overdue)
         for scale in step.scales:
             if service := tracked.find(scale.key):
-                self.granting.told(service.workload, scale.count)
+                self.allocations.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
         await self._recorder.granted(tracked, granted)
         await self._recorder.decided(tracked, wishes, now)
@@ -134,15 +134,15 @@ class Reconciler:
         """Have what is scarce shared once among all that have their turn now, as far as it is
         known here what they will ask for: else each step with another wish would share it anew.
         Whether anything is scarce."""
-        if not self.granting.scarce:
+        if not self.allocations.scarce:
             return False
         for deployment_id in deployment_ids:
             tracked = self.tracked.get(deployment_id)
             if tracked is not None and deployment_id not in self._stale:
                 with suppress(Exception):  # its step has the same trouble, and tells of it
                     wishes, observed = self._wish(tracked, frozenset())
-                    self.granting.state(deployment_id, asks(tracked, observed, wishes))
-        self.granting.share()
+                    self.allocations.state(deployment_id, asks(tracked, observed, wishes))
+        self.allocations.share()
         return True
 
     def _decide(
@@ -150,7 +150,7 @@ class Reconciler:
     ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], Plan]:
         """What is wished for, what of it is granted, and what to do now."""
         wishes, observed = self._wish(tracked, overdue)
-        granted = self.granting.grant(
+        granted = self.allocations.grant(
             tracked.deployment.id, asks(tracked, observed, wishes), self._engine.replicas()
         )
         wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
@@ -193,7 +193,7 @@ class Reconciler:
             idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             now=wall,
-            told=frozenset(filter(tracked.owns, self.granting.ordered())),
+            told=frozenset(filter(tracked.owns, self.allocations.ordered())),
             unserved=tracked.traffic.unserved.get(public_name(tracked.deployment), ""),
         )
 
@@ -303,7 +303,7 @@ class Reconciler:
     async def load(self, deployment_id: int) -> DeploymentState | None:
         """Read it from the store; None when it is gone."""
         known = self.tracked.get(deployment_id)
-        running = {replica.key for replica in self._engine.replicas()} | self.granting.ordered()
+        running = {replica.key for replica in self._engine.replicas()} | self.allocations.ordered()
         tracked = await self._store.run(self._loader.load, deployment_id, running, known)
         self._unread.discard(deployment_id)
         if tracked is None:

@@ -49,13 +49,13 @@ async def test_wishes_of_one_turn_are_stated_before_any_of_them_is_granted(
     quarters.engine.step()
     await quarters.step("two", queued=1)
     await quarters.step("one", queued=3)
-    granting = quarters.reconciler.granting
-    assert granting.affected() == set()
+    allocations = quarters.reconciler.allocations
+    assert allocations.affected() == set()
     quarters.gateways.queued = {"acme/one": 0, "acme/two": 3}
     assert quarters.reconciler.foresee(quarters.ids.values())
     await quarters.step("one")  # it gives way to what the second is about to ask for
     await quarters.step("two")
-    assert granting.affected() == set()
+    assert allocations.affected() == set()
     assert quarters.engine.wished() == {"one": 1, "two": 2}
 
 

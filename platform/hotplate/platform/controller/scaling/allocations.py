@@ -15,7 +15,7 @@ from hotplate.platform.controller.planning.workloads import amounts_of
 _ROUNDING = 1e-9
 
 
-class Granting:
+class Allocations:
     """Two things bound a workload: its share of everything (`Shares`), which says what it should
     have, and its organization's quota beside all that still exists, which says what it may have
     now. What drains or is being stopped counts until it is gone, and so does what the engine was
