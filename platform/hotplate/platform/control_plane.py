@@ -44,7 +44,7 @@ from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import UNPACKING, make_app
-from hotplate.platform.controller.gateways.task_links import TaskLines
+from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
@@ -174,7 +174,7 @@ async def serve(
     controller.gateways.tell = data.events.add
     controller.heed_quotas = desk.allow
     app = make_app(store, blobs, controller, shown)
-    lines = TaskLines(store.tasks)
+    lines = TaskLinks(store.tasks)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
         lambda: _in_use(controller, compiled),

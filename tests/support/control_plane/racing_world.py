@@ -13,7 +13,7 @@ from hotplate.autoscaler.sharing.amounts import NOTHING
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.plan import Member, make_plan
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
-from hotplate.platform.controller.gateways.route_links import Gateways
+from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.controller.reconciler import Reconciler
@@ -68,7 +68,7 @@ class LateEngine(FakeEngine):
             del self.found[name]
 
 
-class SaidByHand(Gateways):
+class SaidByHand(RouteLinks):
     """What gateways would say."""
 
     def __init__(self) -> None:

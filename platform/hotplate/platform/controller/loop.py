@@ -16,7 +16,7 @@ from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
-from hotplate.platform.controller.gateways.route_links import Gateways
+from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
@@ -65,7 +65,7 @@ class Controller:
         """Failed steps per deployment not yet read: a route table without it would end it."""
         self._unstated: set[int] = set()
         """Deployments of which the engine has not been told yet what is wanted."""
-        self.gateways = Gateways(self._demand_changed, self._gateway_came)
+        self.gateways = RouteLinks(self._demand_changed, self._gateway_came)
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
         self._reconciler = Reconciler(
             store, engine, self.gateways, rules, addresses, metrics, self._queries

@@ -20,7 +20,7 @@ from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import UNSETTLED, DeploymentState
 from hotplate.platform.controller.event_recorder import EventRecorder
-from hotplate.platform.controller.gateways.route_links import Gateways
+from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.messages import failed
@@ -51,7 +51,7 @@ class Reconciler:
         self,
         store: Store,
         engine: Engine,
-        gateways: Gateways,
+        gateways: RouteLinks,
         rules: Rules,
         addresses: Addresses,
         metrics: ControllerMetrics,

@@ -18,7 +18,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.api.internal.task_contents import ROW_BYTES
 from hotplate.platform.api.internal.tasks import TaskRoutes
-from hotplate.platform.controller.gateways.task_links import TaskLines
+from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
@@ -86,7 +86,7 @@ def deployment(store: Store) -> Deployment:
 
 @pytest.fixture
 async def desk(store: Store, blobs: BlobStore, deployment: Deployment) -> AsyncIterator[Desk]:
-    lines = TaskLines(store.tasks, LOST_S)
+    lines = TaskLinks(store.tasks, LOST_S)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=0.05)
     app = web.Application(middlewares=[answer_errors])
     app.add_routes(tasks.routes())

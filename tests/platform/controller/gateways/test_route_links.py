@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, WSServerHandshakeError, web
 from aiohttp.test_utils import TestServer
 
-from hotplate.platform.controller.gateways.route_links import HEARTBEAT_S, Gateways
+from hotplate.platform.controller.gateways.route_links import HEARTBEAT_S, RouteLinks
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand
 from hotplate.serving.gateway.sources.control_plane_link import FLEET_FIELD, GATEWAY_FIELD
 from tests.support.control_plane.controller_world import until
@@ -28,7 +28,7 @@ class Plane:
         """Set whenever a gateway has left, or has another demand."""
         self.came = 0
         self.told: list[tuple[str, str]] = []
-        self.gateways = Gateways(lambda _: self.left.set(), self._came, heartbeat_s)
+        self.gateways = RouteLinks(lambda _: self.left.set(), self._came, heartbeat_s)
         self.gateways.tell = lambda kind, message: self.told.append((kind, message))
         self.stack = AsyncExitStack()
         self._url = ""

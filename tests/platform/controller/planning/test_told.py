@@ -17,7 +17,7 @@ from hotplate.deploy.process.exit_messages import ending
 from hotplate.deploy.workload import Resources
 from hotplate.machine.free_space import Room
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.controller.gateways.route_links import Gateways
+from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.planning import messages as sentences
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan
 from hotplate.platform.errors import StoreFailed
@@ -154,7 +154,7 @@ class Broken:
 
 
 async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path: Path) -> None:
-    gateways = Gateways(lambda routes: None, lambda: None)
+    gateways = RouteLinks(lambda routes: None, lambda: None)
     agent = AgentClient("http://127.0.0.1:1", patience_s=0)
     more_than_there_is = Room(tmp_path, 1 << 60)
     said = {}
@@ -173,7 +173,9 @@ async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path:
 
 
 async def test_what_is_well_says_nothing(tmp_path: Path, store: Store) -> None:
-    found = checks(Gateways(lambda _: None, lambda: None), AgentClient(""), store, [Room(tmp_path)])
+    found = checks(
+        RouteLinks(lambda _: None, lambda: None), AgentClient(""), store, [Room(tmp_path)]
+    )
     well = [check for check in found if check.lost in ("StoreFailed", "DiskShort")]
     assert [await check.why_not() for check in well] == ["", ""]
 
@@ -183,7 +185,7 @@ async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
 ) -> None:
     (check,) = [
         check
-        for check in checks(Gateways(lambda _: None, lambda: None), AgentClient(""), store, [])
+        for check in checks(RouteLinks(lambda _: None, lambda: None), AgentClient(""), store, [])
         if check.lost == "StoreFailed"
     ]
     with sqlite3.connect(tmp_path / "hotplate.db") as other:

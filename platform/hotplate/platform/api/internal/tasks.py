@@ -23,7 +23,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.parts import PART_NUMBER_MAX
 from hotplate.platform.api.internal.task_contents import INPUT_PART, TaskContents
-from hotplate.platform.controller.gateways.task_links import TaskLines
+from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.errors import BodyCut, Conflict, Invalid, NotFound
 from hotplate.platform.store.records import Content, Task, Turn
 from hotplate.platform.store.task_state import Cancel, End, Start, Status
@@ -44,7 +44,7 @@ class TaskRoutes:
     """Keeps what is submitted, tells how it stands, and has it run."""
 
     def __init__(
-        self, tasks: Tasks, blobs: BlobStore, lines: TaskLines, *, results_s: float
+        self, tasks: Tasks, blobs: BlobStore, lines: TaskLinks, *, results_s: float
     ) -> None:
         self._tasks = tasks
         self._contents = TaskContents(blobs)

@@ -18,7 +18,7 @@ HEARTBEAT_S = 10.0
 What it said last counts until then, 15 s at most."""
 
 
-class Line:
+class RouteLink:
     """One gateway's line."""
 
     def __init__(self, gateway: str, socket: web.WebSocketResponse) -> None:
@@ -30,7 +30,7 @@ class Line:
         self.unsent = asyncio.Event()
 
 
-class Gateways:
+class RouteLinks:
     """Holds the lines to the gateways of one fleet, which share a machine.
 
     Among themselves they see to it that each route has one owner, also while the control plane is
@@ -55,7 +55,7 @@ class Gateways:
         self._table = RouteTable(version=0)
         self._known = False
         """Whether the routes are known: from the first `publish` on, be they none."""
-        self._lines: list[Line] = []
+        self._lines: list[RouteLink] = []
         self._fleet = ""
         self._heard = 0
 
@@ -136,7 +136,7 @@ class Gateways:
             )
         self._fleet = fleet
         socket = web.WebSocketResponse(heartbeat=self._heartbeat_s)
-        line = Line(request.headers.get(GATEWAY_FIELD, ""), socket)
+        line = RouteLink(request.headers.get(GATEWAY_FIELD, ""), socket)
         self._lines.append(line)
         sender = None
         try:
@@ -152,7 +152,7 @@ class Gateways:
             self._gone(line)
         return socket
 
-    async def _send(self, line: Line) -> None:
+    async def _send(self, line: RouteLink) -> None:
         line.unsent.set()
         while True:
             await line.unsent.wait()
@@ -165,7 +165,7 @@ class Gateways:
         for line in self._lines:
             line.unsent.set()
 
-    def _receive(self, line: Line, report: DemandReport) -> None:
+    def _receive(self, line: RouteLink, report: DemandReport) -> None:
         first, before = not self.connected, line.report
         line.report = report
         self._heard += 1
@@ -186,7 +186,7 @@ class Gateways:
         else:
             self._changed([name for name, d in report.routes.items() if known.get(name) != d])
 
-    def _gone(self, line: Line) -> None:
+    def _gone(self, line: RouteLink) -> None:
         self._lines.remove(line)
         log.warning("gateway %s disconnected", line.gateway)
         if line.report is not None and self._lines:

@@ -25,7 +25,7 @@ control plane, and a line that was cut."""
 HEARTBEAT_S = 5.0
 
 
-class TaskLines:
+class TaskLinks:
     """Offers tasks to gateways, and knows which gateways will not be heard of again."""
 
     def __init__(self, tasks: Tasks, lost_s: float = LOST_S) -> None:
