@@ -9,7 +9,7 @@ from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
-from hotplate.platform.controller.planning.gateway_reports import Traffic
+from hotplate.platform.controller.planning.gateway_reports import GatewayReports
 from hotplate.platform.controller.planning.plan import ended_attempts
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
@@ -77,7 +77,7 @@ class DeploymentState:
     slots: SlotCounts = field(default_factory=SlotCounts)
     seen: tuple[str, ...] = ()
     """The last replicas, so that their logs are found when they have ended."""
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: GatewayReports = field(default_factory=GatewayReports)
     """What gateways say of its replicas, and of what they refused."""
     pending_reason: str = ""
     build_logs: frozenset[str] = frozenset()

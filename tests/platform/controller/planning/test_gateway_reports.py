@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotplate.platform.controller.planning import messages as sentences
-from hotplate.platform.controller.planning.gateway_reports import EVERY_S, Refusals, Traffic
+from hotplate.platform.controller.planning.gateway_reports import EVERY_S, GatewayReports, Refusals
 from hotplate.serving.gateway.errors import GatewayError
 
 
@@ -14,7 +14,7 @@ def kinds(events: list[tuple[str, str]]) -> list[str]:
 
 
 def test_a_replica_goes_out_once_and_comes_in_once() -> None:
-    traffic = Traffic()
+    traffic = GatewayReports()
     assert kinds(traffic.put_out({"a": "it died"}, {"a", "b"}, 100.0)) == ["ReplicaOut"]
     assert traffic.put_out({"a": "HTTP 503"}, {"a", "b"}, 101.0) == []
     outage = traffic.outages["a"]
@@ -25,7 +25,7 @@ def test_a_replica_goes_out_once_and_comes_in_once() -> None:
 
 
 def test_of_a_replica_that_has_crashed_other_events_tell() -> None:
-    traffic = Traffic()
+    traffic = GatewayReports()
     assert traffic.put_out({"a": "it died"}, (), 100.0) == []
     traffic.put_out({"b": "it died"}, {"b"}, 100.0)
     assert traffic.put_out({"b": "it died"}, (), 101.0) == []
@@ -54,7 +54,7 @@ def test_a_gateway_that_starts_anew_counts_from_zero() -> None:
 
 
 def test_what_an_earlier_control_plane_has_told_is_not_told_again() -> None:
-    traffic = Traffic()
+    traffic = GatewayReports()
     traffic.refused({"acme/echo": {"share_full": 5}})
     assert traffic.refusals["acme/echo"].tell(0.0) == {}
     traffic.refused({"acme/echo": {"share_full": 6}})

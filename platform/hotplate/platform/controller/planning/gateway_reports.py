@@ -19,7 +19,7 @@ EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
-class Outage:
+class Ejection:
     """A replica gets no requests."""
 
     reason: str
@@ -60,10 +60,10 @@ class Refusals:
 
 
 @dataclass
-class Traffic:
+class GatewayReports:
     """Of one deployment."""
 
-    outages: dict[str, Outage] = field(default_factory=dict)
+    outages: dict[str, Ejection] = field(default_factory=dict)
     """By replica."""
     unserved: Mapping[str, str] = field(default_factory=dict)
     """Why a route is not served, by route."""
@@ -79,7 +79,7 @@ class Traffic:
         is not `ready` other events tell. `wall` in Unix seconds."""
         before = self.outages
         self.outages = {
-            name: Outage(reason, before[name].since if name in before else wall)
+            name: Ejection(reason, before[name].since if name in before else wall)
             for name, reason in sorted(out.items())
             if name in ready
         }
