@@ -50,7 +50,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import sizes
 from hotplate.platform.controller.planning.routing import Addresses
-from hotplate.platform.controller.planning.tenancy import Company
+from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import Rules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
@@ -165,7 +165,7 @@ async def serve(
         engine,
         replace(
             _rules(machine, shown, data.secret("cluster-token")),
-            company=company_of(walls, settings),
+            tenancy=tenancy_of(walls, settings),
         ),
         _addresses(settings),
         ControllerMetrics(registry),
@@ -244,9 +244,9 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
     waiting.cancel()
 
 
-def company_of(walls: Walls, settings: PlatformSettings) -> Company:
+def tenancy_of(walls: Walls, settings: PlatformSettings) -> Tenancy:
     """Who may be served beside whom within these walls."""
-    return Company("" if settings.trust_organizations else walls.missing)
+    return Tenancy("" if settings.trust_organizations else walls.missing)
 
 
 def _unwalled(walls: Walls, settings: PlatformSettings) -> str:

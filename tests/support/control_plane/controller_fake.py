@@ -12,7 +12,7 @@ from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
-from hotplate.platform.controller.planning.tenancy import Company
+from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
 from hotplate.platform.controller.rollout import UNSEEN, Rollout
 from hotplate.platform.errors import Alone
@@ -48,12 +48,12 @@ class FakeController:
         self.quotas_changes = 0
         self.tokens_changes: list[int] = []
         """Organizations whose tokens are others."""
-        self.company = Company()
+        self.tenancy = Tenancy()
         self.unwritten: list[DemandRecord] = []
 
     async def admit(self, organization: str) -> None:
         served = await self._store.run(self._store.deployments.served_organizations)
-        if why := self.company.refusal(organization, served):
+        if why := self.tenancy.refusal(organization, served):
             raise Alone(why)
 
     def tokens_changed(self, organization_id: int) -> None:

@@ -94,10 +94,10 @@ class Controller:
         self._wake.set()
 
     async def admit(self, organization: str) -> None:
-        company = self._rules.company
-        if company.missing:
+        tenancy = self._rules.tenancy
+        if tenancy.missing:
             served = await self._store.run(self._store.deployments.served_organizations)
-            if why := company.refusal(organization, served):
+            if why := tenancy.refusal(organization, served):
                 raise Alone(why)
             self.quotas_changed()  # of two that come at once, one gets no replica
 
@@ -287,12 +287,12 @@ class Controller:
         nothing may be started.
         """
         self._quotas_stale = False
-        company = self._rules.company
+        tenancy = self._rules.tenancy
         try:
             quotas = await self._store.run(self._store.quotas.all)
-            if company.missing:
+            if tenancy.missing:
                 served = await self._store.run(self._store.deployments.served_organizations)
-                quotas = dict(company.limited(quotas, served))
+                quotas = dict(tenancy.limited(quotas, served))
         except StoreFailed as error:
             log.error("the quotas cannot be read: %s", error)
             asyncio.get_running_loop().call_later(RETRY_S, self.quotas_changed)

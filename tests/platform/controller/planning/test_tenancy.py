@@ -8,8 +8,8 @@ import pytest
 
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.deploy.sandbox.isolation import Walls
-from hotplate.platform.control_plane import company_of
-from hotplate.platform.controller.planning.tenancy import Company
+from hotplate.platform.control_plane import tenancy_of
+from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import Cloud, Refused
@@ -17,7 +17,7 @@ from tests.support.control_plane.controller_fake import FakeController
 from tests.support.control_plane.controller_world import RULES, World, running, until
 from tests.support.control_plane.fake_engine import FakeEngine
 
-OPEN = Company("unshare: Operation not permitted")
+OPEN = Tenancy("unshare: Operation not permitted")
 
 
 def test_the_first_organization_is_served_and_every_other_refused() -> None:
@@ -29,9 +29,9 @@ def test_the_first_organization_is_served_and_every_other_refused() -> None:
 
 
 def test_within_walls_any_are_served_beside_each_other() -> None:
-    assert Company().refusal("umbrella", ["acme"]) == ""
+    assert Tenancy().refusal("umbrella", ["acme"]) == ""
     quotas = {"acme": Quota(weight=2)}
-    assert Company().limited(quotas, ["acme", "umbrella"]) == quotas
+    assert Tenancy().limited(quotas, ["acme", "umbrella"]) == quotas
 
 
 def test_of_those_that_had_deployments_before_the_first_keeps_its_replicas() -> None:
@@ -45,8 +45,8 @@ def test_of_those_that_had_deployments_before_the_first_keeps_its_replicas() -> 
 def test_who_says_that_organizations_trust_each_other_is_believed() -> None:
     walls = Walls()  # as where they are refused
     assert walls.refusal
-    assert company_of(walls, PlatformSettings()).missing == walls.refusal
-    assert company_of(walls, PlatformSettings(trust_organizations=True)) == Company()
+    assert tenancy_of(walls, PlatformSettings()).missing == walls.refusal
+    assert tenancy_of(walls, PlatformSettings(trust_organizations=True)) == Tenancy()
 
 
 async def test_a_deployment_of_a_second_organization_is_refused(
@@ -57,7 +57,7 @@ async def test_a_deployment_of_a_second_organization_is_refused(
     async with Cloud(cloud.server, store, "umbrella") as other:
         await other.push_bento()
         await other.deploy("before")  # within walls
-        controller.company = OPEN
+        controller.tenancy = OPEN
         for method, path, body in (
             ("POST", "", {"name": "second", "bento": "echo:v1"}),
             ("PUT", "/before", {"bento": "echo:v1"}),
@@ -73,7 +73,7 @@ async def test_a_deployment_of_a_second_organization_is_refused(
 async def test_a_second_organization_gets_no_replica_however_it_came(
     store: Store,
 ) -> None:
-    world = World(store, FakeEngine(), rules=replace(RULES, company=OPEN))
+    world = World(store, FakeEngine(), rules=replace(RULES, tenancy=OPEN))
     first = world.deploy(least=1)
     world.user = store.identities.ensure_user("umbrella", "bob", "bob@localhost")
     async with running(world):

@@ -12,7 +12,7 @@ _NO_REPLICA = replace(NO_QUOTA, limit=UNLIMITED._replace(replicas=0), standby=0)
 
 
 @dataclass(frozen=True)
-class Company:
+class Tenancy:
     missing: str = ""
     """Why replicas are not kept apart here; "" where they are, or where all trust each other."""
 
@@ -36,5 +36,5 @@ class Company:
         return {**quotas, **dict.fromkeys(apart, _NO_REPLICA)}
 
 
-APART = Company()
+ISOLATED = Tenancy()
 """Within walls: anybody beside anybody."""

@@ -12,7 +12,7 @@ from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import named
-from hotplate.platform.controller.planning.tenancy import APART, Company
+from hotplate.platform.controller.planning.tenancy import ISOLATED, Tenancy
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.bento_manifest import entry_service
@@ -52,7 +52,7 @@ class Rules:
     instance_types: Mapping[str, Resources]
     ceiling: Ceiling
     """The most that one replica can have."""
-    company: Company = APART
+    tenancy: Tenancy = ISOLATED
     """Who may be served beside whom."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
