@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotplate.platform.store.database import Database
-from hotplate.platform.store.records import Outcome
+from hotplate.platform.store.records import RolloutOutcome
 from hotplate.platform.store.store import Store
 from loadtests.harness.verdict import Verdict
 from tests.support.end_to_end import census
@@ -219,7 +219,7 @@ async def _store(fleet: Fleet, names: list[str]) -> None:
             like.creator, name, like.latest.bento.id, like.latest.config
         )
         store.deployments.conclude_rollout(
-            made.latest.id, Outcome.READY, "", "revision 1: it answers"
+            made.latest.id, RolloutOutcome.READY, "", "revision 1: it answers"
         )
     store.close()
     began = time.monotonic()

@@ -9,17 +9,17 @@ from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.records import (
     ColdStart,
-    Content,
     DecisionRecord,
     Deployment,
     Kind,
-    Outcome,
+    RolloutOutcome,
+    TaskContent,
     Turn,
     User,
     Wanted,
 )
 from hotplate.platform.store.store import Store
-from hotplate.platform.store.task_state import End, Start
+from hotplate.platform.store.task_state import Start, TaskEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -152,7 +152,7 @@ def test_the_serving_revision_stays_until_another_serves(
     store: Store, deployment: Deployment
 ) -> None:
     store.deployments.conclude_rollout(
-        deployment.latest.id, Outcome.READY, "it answers", "revision 1"
+        deployment.latest.id, RolloutOutcome.READY, "it answers", "revision 1"
     )
     bento = deployment.latest.bento.id
     changed, begins = store.deployments.update(deployment.id, bento, {"services": {"A": {}}}, None)
@@ -160,13 +160,15 @@ def test_the_serving_revision_stays_until_another_serves(
     assert changed.serving is not None
     assert (changed.serving.number, changed.latest.number) == (1, 2)
     store.deployments.conclude_rollout(
-        changed.latest.id, Outcome.FAILED, "no such package", "it failed", ["last line"]
+        changed.latest.id, RolloutOutcome.FAILED, "no such package", "it failed", ["last line"]
     )
     found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving is not None
-    assert (found.serving.number, found.latest.outcome) == (1, Outcome.FAILED)
-    store.deployments.conclude_rollout(changed.latest.id, Outcome.READY, "it answers", "revision 1")
+    assert (found.serving.number, found.latest.outcome) == (1, RolloutOutcome.FAILED)
+    store.deployments.conclude_rollout(
+        changed.latest.id, RolloutOutcome.READY, "it answers", "revision 1"
+    )
     found = store.deployments.get(deployment.id)
     assert found is not None
     assert found.serving == found.latest
@@ -192,7 +194,7 @@ def test_a_secret_that_somebody_else_has_is_refused(store: Store, user: User) ->
 def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
     store = Store(Database(database_url))
     deployment = make(store, store.identities.ensure_user("acme", "ada", "ada@example.com"), "echo")
-    content, turn = Content(b"POST /toil\r\n", b"\x00\xff", 5 << 30, 1), Turn("beta", 6)
+    content, turn = TaskContent(b"POST /toil\r\n", b"\x00\xff", 5 << 30, 1), Turn("beta", 6)
     for name in ("one", "two"):
         store.tasks.add(name, "acme/echo", "/toil", content, turn)
     assert store.tasks.input_of("one") == ("/toil", content, turn)
@@ -205,7 +207,7 @@ def test_tasks_are_kept_the_same_on_every_database(database_url: str) -> None:
         store.tasks.change("one", Start("g2"), gone)
     offered = [(task.id, task.gateway, task.turn) for task in store.tasks.unfinished()]
     assert offered == [("one", "g1", turn), ("two", "", turn)]
-    ended = store.tasks.change("one", End("g1", 200), gone, answer=content, note="it is told")
+    ended = store.tasks.change("one", TaskEnd("g1", 200), gone, answer=content, note="it is told")
     assert ended.completed_at is not None
     assert store.tasks.answer_of("one") == content
     assert store.tasks.counts(deployment.id) == {"completed": 1, "pending": 1}
@@ -231,7 +233,7 @@ def test_the_store_works_the_same_on_every_database(database_url: str) -> None:
         make(store, user, "echo")
     store.deployments.update(deployment.id, deployment.latest.bento.id, {"a": [1, None]}, None)
     store.deployments.conclude_rollout(
-        deployment.latest.id, Outcome.READY, "it answers", "revision 1"
+        deployment.latest.id, RolloutOutcome.READY, "it answers", "revision 1"
     )
     store.history.add_decisions(deployment.id, [decision(number) for number in range(3)])
     store.learnt.put("policy", {"level": 1})

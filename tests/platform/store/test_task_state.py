@@ -6,16 +6,16 @@ from hotplate.platform.errors import Conflict
 from hotplate.platform.store.task_state import (
     ENDED,
     Cancel,
-    End,
     Event,
-    Standing,
     Start,
     Status,
+    TaskEnd,
+    TaskState,
     after,
 )
 
-WAITING = Standing()
-RUNNING = Standing(Status.IN_PROGRESS, "g1")
+WAITING = TaskState()
+RUNNING = TaskState(Status.IN_PROGRESS, "g1")
 
 
 def gone(gateway: str) -> bool:
@@ -26,25 +26,25 @@ def gone(gateway: str) -> bool:
     ("standing", "event", "expected"),
     [
         pytest.param(WAITING, Start("g1"), RUNNING, id="a slot is there"),
-        pytest.param(WAITING, Cancel(), Standing(Status.CANCELED), id="cancelled while it waits"),
+        pytest.param(WAITING, Cancel(), TaskState(Status.CANCELED), id="cancelled while it waits"),
         pytest.param(RUNNING, Start("g1"), RUNNING, id="sent again by the gateway that has it"),
         pytest.param(
-            Standing(Status.IN_PROGRESS, "dead"),
+            TaskState(Status.IN_PROGRESS, "dead"),
             Start("g1"),
             RUNNING,
             id="taken over from the dead",
         ),
-        pytest.param(RUNNING, End("g1", 200), Standing(Status.COMPLETED, "g1"), id="a result"),
-        pytest.param(RUNNING, End("g1", 500), Standing(Status.FAILED, "g1"), id="an error"),
+        pytest.param(RUNNING, TaskEnd("g1", 200), TaskState(Status.COMPLETED, "g1"), id="a result"),
+        pytest.param(RUNNING, TaskEnd("g1", 500), TaskState(Status.FAILED, "g1"), id="an error"),
         pytest.param(
-            Standing(Status.IN_PROGRESS, "dead"),
-            End("g2", 502),
-            Standing(Status.FAILED, "g2"),
+            TaskState(Status.IN_PROGRESS, "dead"),
+            TaskEnd("g2", 502),
+            TaskState(Status.FAILED, "g2"),
             id="given up for the dead",
         ),
     ],
 )
-def test_a_task_goes_on(standing: Standing, event: Event, expected: Standing) -> None:
+def test_a_task_goes_on(standing: TaskState, event: Event, expected: TaskState) -> None:
     assert after(standing, event, gone) == expected
 
 
@@ -53,17 +53,19 @@ def test_a_task_goes_on(standing: Standing, event: Event, expected: Standing) ->
     [
         pytest.param(RUNNING, Cancel(), "cancellation is not supported", id="cancel while it runs"),
         pytest.param(RUNNING, Start("g2"), "in_progress", id="start what another one has"),
-        pytest.param(RUNNING, End("g2", 200), "in_progress", id="end what another one has"),
-        pytest.param(WAITING, End("g1", 200), "pending", id="end what has not started"),
+        pytest.param(RUNNING, TaskEnd("g2", 200), "in_progress", id="end what another one has"),
+        pytest.param(WAITING, TaskEnd("g1", 200), "pending", id="end what has not started"),
     ],
 )
-def test_what_would_run_a_task_twice_is_refused(standing: Standing, event: Event, why: str) -> None:
+def test_what_would_run_a_task_twice_is_refused(
+    standing: TaskState, event: Event, why: str
+) -> None:
     with pytest.raises(Conflict, match=why):
         after(standing, event, gone)
 
 
 @pytest.mark.parametrize("status", sorted(ENDED))
-@pytest.mark.parametrize("event", [Start("g1"), End("g1", 200), Cancel()], ids=str)
+@pytest.mark.parametrize("event", [Start("g1"), TaskEnd("g1", 200), Cancel()], ids=str)
 def test_a_task_ends_once(status: Status, event: Event) -> None:
     with pytest.raises(Conflict, match=status):
-        after(Standing(status, "g1"), event, gone)
+        after(TaskState(status, "g1"), event, gone)

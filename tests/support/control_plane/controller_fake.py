@@ -16,7 +16,7 @@ from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
 from hotplate.platform.controller.rollout import UNSEEN, Rollout
 from hotplate.platform.errors import Alone
-from hotplate.platform.store.records import DemandRecord, Outcome, Wanted
+from hotplate.platform.store.records import DemandRecord, RolloutOutcome, Wanted
 from hotplate.platform.store.store import Store
 
 RULES = Rules(
@@ -87,7 +87,7 @@ class FakeController:
             return UNSEEN
         if self._tasks:
             return Rollout(deployment.reason)
-        failed = deployment.latest.outcome is Outcome.FAILED
+        failed = deployment.latest.outcome is RolloutOutcome.FAILED
         tail = deployment.latest.log_tail
         return Rollout(deployment.reason, over=True, failed=failed, log_tail=tail)
 
@@ -148,10 +148,12 @@ class FakeController:
             case Wanted.RUNNING if self.failure:
                 latest = deployment.latest.id
                 self._store.deployments.conclude_rollout(
-                    latest, Outcome.FAILED, self.failure, self.failure, ["last line"]
+                    latest, RolloutOutcome.FAILED, self.failure, self.failure, ["last line"]
                 )
                 self._store.deployments.set_status(deployment_id, "failed", self.failure)
             case Wanted.RUNNING:
                 latest = deployment.latest.id
-                self._store.deployments.conclude_rollout(latest, Outcome.READY, "", "revision 1")
+                self._store.deployments.conclude_rollout(
+                    latest, RolloutOutcome.READY, "", "revision 1"
+                )
                 self._store.deployments.set_status(deployment_id, "running", "")

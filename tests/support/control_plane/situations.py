@@ -16,9 +16,9 @@ from hotplate.platform.store.records import (
     Deployment,
     Kind,
     Organization,
-    Outcome,
     Repository,
     Revision,
+    RolloutOutcome,
     User,
     Wanted,
 )
@@ -45,7 +45,7 @@ BENTO = Artifact(
 )
 
 
-def revision(number: int, outcome: Outcome = Outcome.READY) -> Revision:
+def revision(number: int, outcome: RolloutOutcome = RolloutOutcome.READY) -> Revision:
     return Revision(number, f"r{number}", number, {}, BENTO, outcome, "", (), {}, THEN)
 
 

@@ -34,7 +34,7 @@ from hotplate.platform.controller.scaling.deciders import Scaling, Wish, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
-from hotplate.platform.store.records import Deployment, Outcome
+from hotplate.platform.store.records import Deployment, RolloutOutcome
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import TASKS
 
@@ -287,7 +287,7 @@ class Reconciler:
     async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
         latest = deployment.latest
         event = f"revision {latest.number}: {verdict.reason}"
-        if verdict.outcome is Outcome.FAILED:
+        if verdict.outcome is RolloutOutcome.FAILED:
             event = failed(deployment, verdict.reason)
         await self._store.run(
             self._store.deployments.conclude_rollout,

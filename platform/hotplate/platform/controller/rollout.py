@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.store.records import Outcome
+from hotplate.platform.store.records import RolloutOutcome
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def rollout_of(tracked: DeploymentState, replicas: Sequence[Replica]) -> Rollout
     return Rollout(
         reason=deployment.reason,
         over=over,
-        failed=over and latest.outcome is Outcome.FAILED,
+        failed=over and latest.outcome is RolloutOutcome.FAILED,
         log_tail=latest.log_tail if over else (),
         build_logs=tuple(builds),
         held_up=held_up or bool(builds) or bool(tracked.short),

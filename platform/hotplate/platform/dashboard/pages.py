@@ -17,7 +17,7 @@ from hotplate.platform.dashboard.rendering import page
 from hotplate.platform.dashboard.sample_calls import mounted_paths, plain_call, sample_calls
 from hotplate.platform.dashboard.visitors import is_from_this_machine
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
-from hotplate.platform.store.records import Deployment, Organization, Outcome
+from hotplate.platform.store.records import Deployment, Organization, RolloutOutcome
 from hotplate.platform.store.store import Store
 
 EVENTS = 12
@@ -76,7 +76,7 @@ class Pages:
         schema = answering.bento.manifest.get("schema")
         protected = bool(answering.config.get("access_authorization"))
         replicas = self._controller.live(deployment.id)["replicas"]
-        failed = deployment.latest.outcome is Outcome.FAILED
+        failed = deployment.latest.outcome is RolloutOutcome.FAILED
         return page(
             "deployment.html",
             refresh_s=REFRESH_S if deployment.status in PASSING else None,

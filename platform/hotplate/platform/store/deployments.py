@@ -15,7 +15,7 @@ from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.quotas import reserve
-from hotplate.platform.store.records import Deployment, Outcome, Revision, User, Wanted
+from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, User, Wanted
 from hotplate.platform.store.revisions import (
     deployment_record,
     deployment_records,
@@ -99,7 +99,7 @@ class Deployments(StorePart):
             reserve(session, row, least)
             latest = latest_revision(session, row.id)
             same = latest.bento_id == bento_id and latest.config == config
-            stands = row.wanted == Wanted.RUNNING and latest.outcome != Outcome.FAILED
+            stands = row.wanted == Wanted.RUNNING and latest.outcome != RolloutOutcome.FAILED
             if labels is not None:
                 row.labels = list(labels)
             if same and stands and not force:
@@ -217,7 +217,7 @@ class Deployments(StorePart):
     def conclude_rollout(
         self,
         revision_id: int,
-        outcome: Outcome,
+        outcome: RolloutOutcome,
         reason: str,
         event: str,
         log_tail: Sequence[str] = (),
@@ -232,7 +232,7 @@ class Deployments(StorePart):
             if row is None:
                 return
             row.outcome, row.reason, row.log_tail = outcome, reason, list(log_tail)
-            ready = outcome is Outcome.READY
+            ready = outcome is RolloutOutcome.READY
             if ready:
                 _let_serve(session, row.deployment_id, revision_id)
             kind = "RolloutReady" if ready else "RolloutFailed"
@@ -320,7 +320,7 @@ def _add_revision(
             number=number,
             config=dict(config),
             bento_id=bento_id,
-            outcome=Outcome.DEPLOYING,
+            outcome=RolloutOutcome.DEPLOYING,
         )
     )
     session.flush()

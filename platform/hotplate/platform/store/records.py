@@ -26,7 +26,7 @@ class Wanted(StrEnum):
     DELETED = "deleted"
 
 
-class Outcome(StrEnum):
+class RolloutOutcome(StrEnum):
     """How the roll-out of a revision went."""
 
     DEPLOYING = "deploying"
@@ -130,7 +130,7 @@ class Artifact:
 
 
 @dataclass(frozen=True)
-class Upload:
+class UploadRecord:
     """A tar of an artifact whose parts are arriving."""
 
     id: str
@@ -149,7 +149,7 @@ class Revision:
     """`access_authorization`, `envs`, `secrets`, `services` as in the request, every service of
     the bento named and every default filled in. Labels are the deployment's."""
     bento: Artifact
-    outcome: Outcome
+    outcome: RolloutOutcome
     reason: str
     log_tail: tuple[str, ...]
     ports: Mapping[str, int]
@@ -273,7 +273,7 @@ class OfferedTask:
 
 
 @dataclass(frozen=True)
-class Content:
+class TaskContent:
     """What was sent to a task, or what it answered."""
 
     head: bytes

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from hotplate.platform.store.artifacts import artifact_record
 from hotplate.platform.store.identities import organization_record, user_record
-from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
 from hotplate.platform.store.tables import DeploymentRow, RevisionRow
 
 
@@ -77,7 +77,7 @@ def revision_record(row: RevisionRow) -> Revision:
         number=row.number,
         config=row.config,
         bento=artifact_record(row.bento),
-        outcome=Outcome(row.outcome),
+        outcome=RolloutOutcome(row.outcome),
         reason=row.reason,
         log_tail=tuple(row.log_tail),
         ports=row.ports,

@@ -37,7 +37,7 @@ ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELED})
 
 
 @dataclass(frozen=True)
-class Standing:
+class TaskState:
     """How a task stands."""
 
     status: Status = Status.PENDING
@@ -53,7 +53,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class End:
+class TaskEnd:
     """Its handler has answered with this status, or it is known that there is no answer."""
 
     gateway: str
@@ -65,10 +65,10 @@ class Cancel:
     """The caller does not want it any more."""
 
 
-Event = Start | End | Cancel
+Event = Start | TaskEnd | Cancel
 
 
-def after(standing: Standing, event: Event, gone: Callable[[str], bool]) -> Standing:
+def after(standing: TaskState, event: Event, gone: Callable[[str], bool]) -> TaskState:
     """How the task stands after the event. Raises Conflict, with a sentence for the caller.
 
     `gone` says of a gateway that it will not be heard of again.
@@ -86,16 +86,16 @@ def after(standing: Standing, event: Event, gone: Callable[[str], bool]) -> Stan
             raise Conflict(f"the task is {status} already: there is nothing to cancel")
         case Start(gateway):
             if status is Status.PENDING or _owns(standing, gateway, gone):
-                return Standing(Status.IN_PROGRESS, gateway)
+                return TaskState(Status.IN_PROGRESS, gateway)
             raise Conflict(f"the task is {status}: it is not to be started")
-        case End(gateway, answered):
+        case TaskEnd(gateway, answered):
             # As in BentoML, an answer below 400 is a result.
             if _owns(standing, gateway, gone):
-                return Standing(Status.COMPLETED if answered < 400 else Status.FAILED, gateway)
+                return TaskState(Status.COMPLETED if answered < 400 else Status.FAILED, gateway)
             raise Conflict(f"the task is {status}: nobody waits for this answer to it")
 
 
-def _owns(standing: Standing, gateway: str, gone: Callable[[str], bool]) -> bool:
+def _owns(standing: TaskState, gateway: str, gone: Callable[[str], bool]) -> bool:
     if standing.status is not Status.IN_PROGRESS:
         return False
     return standing.gateway == gateway or gone(standing.gateway)

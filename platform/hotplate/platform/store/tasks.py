@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.history import add_event_row
-from hotplate.platform.store.records import Artifact, Content, OfferedTask, Task, Turn, Wanted
+from hotplate.platform.store.records import Artifact, OfferedTask, Task, TaskContent, Turn, Wanted
 from hotplate.platform.store.revisions import deployment_record
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, TaskRow, utc_now
-from hotplate.platform.store.task_state import Event, Standing, Status, after
+from hotplate.platform.store.task_state import Event, Status, TaskState, after
 
 OPEN = (Status.PENDING, Status.IN_PROGRESS)
 NOT_FOUND = "task_id not found"
@@ -24,7 +24,7 @@ NOT_FOUND = "task_id not found"
 class Tasks(StorePart):
     """Large bodies lie in the blob store; what is read here is never one of them."""
 
-    def add(self, task_id: str, route: str, path: str, content: Content, turn: Turn) -> Task:
+    def add(self, task_id: str, route: str, path: str, content: TaskContent, turn: Turn) -> Task:
         """Keeps what was submitted; from now on it will be run. Raises NotFound for the route."""
         with self._database.session() as session:
             row = TaskRow(
@@ -60,7 +60,7 @@ class Tasks(StorePart):
         task_id: str,
         event: Event,
         gone: Callable[[str], bool],
-        answer: Content | None = None,
+        answer: TaskContent | None = None,
         route: str | None = None,
         note: str = "",
     ) -> Task:
@@ -70,7 +70,7 @@ class Tasks(StorePart):
         """
         with self._database.session() as session:
             row = _row(session, route, task_id, locked=True)
-            before = Standing(Status(row.status), row.gateway)
+            before = TaskState(Status(row.status), row.gateway)
             now = after(before, event, gone)
             row.status, row.gateway = now.status, now.gateway
             if now.status is Status.IN_PROGRESS and before.status is Status.PENDING:
@@ -85,18 +85,18 @@ class Tasks(StorePart):
             session.flush()
             return _record(row)
 
-    def input_of(self, task_id: str) -> tuple[str, Content, Turn]:
+    def input_of(self, task_id: str) -> tuple[str, TaskContent, Turn]:
         """(the task's path, what was submitted, its turn). Raises NotFound."""
         with self._database.session() as session:
             row = _row(session, None, task_id)
-            content = Content(row.input_head, row.input_body, row.input_bytes, row.input_part)
+            content = TaskContent(row.input_head, row.input_body, row.input_bytes, row.input_part)
             return row.path, content, Turn(row.caller, row.priority)
 
-    def answer_of(self, task_id: str) -> Content:
+    def answer_of(self, task_id: str) -> TaskContent:
         """Raises NotFound."""
         with self._database.session() as session:
             row = _row(session, None, task_id)
-            return Content(row.answer_head, row.answer_body, row.answer_bytes, row.answer_part)
+            return TaskContent(row.answer_head, row.answer_body, row.answer_bytes, row.answer_part)
 
     def unfinished(self) -> list[OfferedTask]:
         """Those that have not ended, of all deployments that were not deleted; oldest first."""

@@ -8,7 +8,7 @@ from sqlalchemy import and_, delete, or_, select
 
 from hotplate.platform.store.artifacts import artifact_record
 from hotplate.platform.store.database import StorePart
-from hotplate.platform.store.records import Artifact, Upload
+from hotplate.platform.store.records import Artifact, UploadRecord
 from hotplate.platform.store.tables import ArtifactRow, UploadRow, utc_now
 
 
@@ -47,7 +47,7 @@ class Uploads(StorePart):
             session.flush()
             return artifact_record(row)
 
-    def open(self, artifact_id: int, resume: bool = True) -> Upload:
+    def open(self, artifact_id: int, resume: bool = True) -> UploadRecord:
         """An upload whose parts are kept until it is closed.
 
         With `resume`, the one that is open already, if any: a second try replaces its parts one
@@ -67,13 +67,13 @@ class Uploads(StorePart):
             session.flush()
             return _upload_record(row)
 
-    def get(self, upload_id: str) -> Upload | None:
+    def get(self, upload_id: str) -> UploadRecord | None:
         """The upload while it is open."""
         with self._database.session() as session:
             row = session.get(UploadRow, upload_id)
             return None if row is None else _upload_record(row)
 
-    def touch(self, upload_id: str) -> Upload | None:
+    def touch(self, upload_id: str) -> UploadRecord | None:
         """The upload while it is open, of which another part is to come: it is as if begun now."""
         with self._database.session() as session:
             row = session.get(UploadRow, upload_id)
@@ -83,7 +83,7 @@ class Uploads(StorePart):
             session.flush()
             return _upload_record(row)
 
-    def stale(self, moment: datetime) -> list[Upload]:
+    def stale(self, moment: datetime) -> list[UploadRecord]:
         """Uploads begun, or gone on with, before `moment`, and those whose version has been
         finished since.
 
@@ -108,5 +108,5 @@ class Uploads(StorePart):
             session.execute(delete(UploadRow).where(UploadRow.id == upload_id))
 
 
-def _upload_record(row: UploadRow) -> Upload:
-    return Upload(row.id, artifact_record(row.artifact), row.created_at)
+def _upload_record(row: UploadRow) -> UploadRecord:
+    return UploadRecord(row.id, artifact_record(row.artifact), row.created_at)

@@ -6,7 +6,7 @@ import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, held_by, plan
-from hotplate.platform.store.records import Outcome, Wanted
+from hotplate.platform.store.records import RolloutOutcome, Wanted
 from tests.support.control_plane.situations import (
     NOW,
     deployment,
@@ -17,9 +17,9 @@ from tests.support.control_plane.situations import (
     service,
 )
 
-NEW = revision(1, Outcome.DEPLOYING)
+NEW = revision(1, RolloutOutcome.DEPLOYING)
 OLD = revision(1)
-NEXT = revision(2, Outcome.DEPLOYING)
+NEXT = revision(2, RolloutOutcome.DEPLOYING)
 
 
 def test_a_new_revision_starts_one_replica_even_if_it_may_sleep_at_zero() -> None:
@@ -32,7 +32,7 @@ def test_a_new_revision_starts_one_replica_even_if_it_may_sleep_at_zero() -> Non
 def test_a_revision_stands_when_its_replica_answers() -> None:
     step = plan(observed(deployment(NEW, None), replica("a")))
     assert step.verdict is not None
-    assert step.verdict.outcome is Outcome.READY
+    assert step.verdict.outcome is RolloutOutcome.READY
     assert step.status in ("running", "scaled-to-zero")
 
 
@@ -68,7 +68,7 @@ def test_a_rollout_goes_on_with_fewer_replicas_when_no_more_fit() -> None:
     ready, waiting = replica("b", 2), replica("c", 2, ReplicaState.PENDING, reason="no room")
     step = plan(observed(deployment(NEXT, OLD), replica("a"), ready, waiting, desired={key(1): 2}))
     assert step.verdict is not None
-    assert step.verdict.outcome is Outcome.READY
+    assert step.verdict.outcome is RolloutOutcome.READY
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
     broken = replace(broken, log_tail=("Traceback", "ImportError"))
     step = plan(observed(deployment(NEXT, OLD), replica("a"), broken, desired={key(1): 1}))
     assert step.verdict is not None
-    assert step.verdict.outcome is Outcome.FAILED
+    assert step.verdict.outcome is RolloutOutcome.FAILED
     assert "no such package" in step.verdict.reason
     assert step.verdict.log_tail == ("Traceback", "ImportError")
     assert step.status == "failed"
@@ -111,7 +111,7 @@ def test_a_revision_fails_by_what_its_entry_service_calls_and_says_so() -> None:
     of = deployment(NEW, None)
     step = plan(observed(of, *ready, failing, services={1: chain}))
     assert step.verdict is not None
-    assert step.verdict.outcome is Outcome.FAILED
+    assert step.verdict.outcome is RolloutOutcome.FAILED
     assert "service 'Last' cannot start: no licence" in step.verdict.reason
     assert "service 'Last' cannot start: no licence" in step.reason
     waiting = plan(observed(of, *ready, replace(failing, restarts=0), services={1: chain}))

@@ -12,7 +12,7 @@ from hotplate.platform.api.bentocloud.views import deployment_url, origin_of
 from hotplate.platform.controller.planning.routing import Addresses, routes_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
-from hotplate.platform.store.records import Deployment, Outcome, Revision, Wanted
+from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
 from hotplate.serving.gateway.admission.cors import Cors
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.control_plane.situations import deployment, key, replica, revision, service
@@ -43,7 +43,7 @@ def with_schema(row: Revision, schema: Mapping[str, Any]) -> Revision:
 
 
 def test_only_ready_replicas_of_the_serving_revision_get_requests() -> None:
-    of = deployment(revision(2, Outcome.DEPLOYING), revision(1))
+    of = deployment(revision(2, RolloutOutcome.DEPLOYING), revision(1))
     there = [
         replica("old", 1, address="127.0.0.1:1"),
         replica("starting", 1, ReplicaState.STARTING, address="127.0.0.1:2"),
@@ -130,7 +130,7 @@ def test_a_chains_last_replica_that_drains_answers_nothing_new_and_others_drain_
 
 
 def test_before_the_first_revision_stands_requests_are_held() -> None:
-    of = deployment(revision(1, Outcome.DEPLOYING), None)
+    of = deployment(revision(1, RolloutOutcome.DEPLOYING), None)
     route = routes(of, [replica("a", 1, address="a:1")])["acme/echo"]
     assert route.replicas == ()
     assert route.refuse == ""
@@ -139,7 +139,7 @@ def test_before_the_first_revision_stands_requests_are_held() -> None:
 def test_what_is_terminated_or_has_failed_is_refused_with_the_reason() -> None:
     ended = routes(deployment(revision(1), None, wanted=Wanted.TERMINATED))["acme/echo"]
     assert "deployment 'echo' is terminated" in ended.refuse
-    broken = replace(revision(1, Outcome.FAILED), reason="no such package")
+    broken = replace(revision(1, RolloutOutcome.FAILED), reason="no such package")
     failed = routes(deployment(broken, None))["acme/echo"]
     assert "no such package" in failed.refuse
 
@@ -164,7 +164,7 @@ def test_callers_of_what_is_not_ready_are_told_why() -> None:
 
 
 def test_callers_of_what_has_failed_learn_nothing_of_the_host() -> None:
-    broken = replace(revision(1, Outcome.FAILED), reason="no /home/ann/secret/key.pem here")
+    broken = replace(revision(1, RolloutOutcome.FAILED), reason="no /home/ann/secret/key.pem here")
     refused = routes(deployment(broken, None))["acme/echo"].refuse
     assert refused.endswith("has failed: no …/key.pem here")
 

@@ -21,15 +21,15 @@ from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.planning import messages as sentences
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan
 from hotplate.platform.errors import StoreFailed
-from hotplate.platform.store.records import Deployment, Outcome
+from hotplate.platform.store.records import Deployment, RolloutOutcome
 from hotplate.platform.store.store import Store
 from hotplate.platform.upkeep.checks import checks
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from tests.support.control_plane.situations import deployment, key, observed, replica, revision
 
-COMING = deployment(revision(1, Outcome.DEPLOYING), None)
+COMING = deployment(revision(1, RolloutOutcome.DEPLOYING), None)
 STANDING = deployment(revision(1), revision(1))
-REPLACING = deployment(revision(2, Outcome.DEPLOYING), revision(1))
+REPLACING = deployment(revision(2, RolloutOutcome.DEPLOYING), revision(1))
 UNREADY = "its last 3 readiness checks failed: HTTP 503"
 
 

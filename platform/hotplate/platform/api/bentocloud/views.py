@@ -17,9 +17,9 @@ from hotplate.platform.store.records import (
     Deployment,
     Kind,
     Organization,
-    Outcome,
     Repository,
     Revision,
+    RolloutOutcome,
     Token,
     User,
 )
@@ -175,7 +175,7 @@ def revision(revision: Revision, deployment: Deployment) -> Json:
     }
     return head | {
         "creator": user(deployment.creator),
-        "status": "inactive" if revision.outcome is Outcome.FAILED else "active",
+        "status": "inactive" if revision.outcome is RolloutOutcome.FAILED else "active",
         "targets": [target],
     }
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.parts import PartWriter
-from hotplate.platform.store.records import Content
+from hotplate.platform.store.records import TaskContent
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class TaskContents:
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
 
-    async def take(self, task_id: str, part: int, head: bytes, read: Read) -> Content:
+    async def take(self, task_id: str, part: int, head: bytes, read: Read) -> TaskContent:
         """Keeps a body that comes in pieces; when this returns, a large one is on the disk.
 
         What `read` raises is raised, and then nothing is kept.
@@ -37,10 +37,10 @@ class TaskContents:
             first += piece
             if len(first) > ROW_BYTES:
                 size_bytes = await self._take_part(task_id, part, first, read)
-                return Content(head, None, size_bytes, part)
-        return Content(head, bytes(first), len(first))
+                return TaskContent(head, None, size_bytes, part)
+        return TaskContent(head, bytes(first), len(first))
 
-    async def pieces(self, task_id: str, content: Content) -> AsyncIterator[bytes]:
+    async def pieces(self, task_id: str, content: TaskContent) -> AsyncIterator[bytes]:
         """The body of a content."""
         if content.body is not None:
             yield content.body
@@ -49,7 +49,7 @@ class TaskContents:
         while piece := await asyncio.to_thread(next, parts, b""):
             yield piece
 
-    async def copy(self, source: str, target: str, content: Content) -> Content:
+    async def copy(self, source: str, target: str, content: TaskContent) -> TaskContent:
         """The content of one task for another."""
         if content.body is not None:
             return content

@@ -25,8 +25,8 @@ from hotplate.cache.store.parts import PART_NUMBER_MAX
 from hotplate.platform.api.internal.task_contents import INPUT_PART, TaskContents
 from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.errors import BodyCut, Conflict, Invalid, NotFound
-from hotplate.platform.store.records import Content, Task, Turn
-from hotplate.platform.store.task_state import Cancel, End, Start, Status
+from hotplate.platform.store.records import Task, TaskContent, Turn
+from hotplate.platform.store.task_state import Cancel, Start, Status, TaskEnd
 from hotplate.platform.store.tasks import Tasks
 from hotplate.serving.gateway.admission.task_routes import frame_head, framed
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
@@ -95,7 +95,7 @@ class TaskRoutes:
         return await self._add(task_id, route, asked["path"], content, turn)
 
     async def _add(
-        self, task_id: str, route: str, path: str, content: Content, turn: Turn
+        self, task_id: str, route: str, path: str, content: TaskContent, turn: Turn
     ) -> web.Response:
         try:
             task = await self._tasks.run(self._tasks.add, task_id, route, path, content, turn)
@@ -149,7 +149,7 @@ class TaskRoutes:
         content = await self._take(
             request, task_id, INPUT_PART + 1 + randbelow(PART_NUMBER_MAX - 1)
         )
-        event = End(request.query["gateway"], int(content.head[:3]))
+        event = TaskEnd(request.query["gateway"], int(content.head[:3]))
         note = request.query.get("note", "")
         await self._tasks.run(
             self._tasks.change, task_id, event, self._lines.gone, answer=content, note=note
@@ -171,7 +171,7 @@ class TaskRoutes:
 
     # Inside
 
-    async def _take(self, request: web.Request, task_id: str, part: int) -> Content:
+    async def _take(self, request: web.Request, task_id: str, part: int) -> TaskContent:
         """A frame that arrives. Raises BodyCut where it does not arrive whole, and Invalid."""
         try:
             async with asyncio.timeout(IDLE_S):
@@ -189,7 +189,7 @@ class TaskRoutes:
             raise BodyCut("the body ended early, or stood still; send it again") from error
 
     async def _send(
-        self, request: web.Request, task_id: str, content: Content
+        self, request: web.Request, task_id: str, content: TaskContent
     ) -> web.StreamResponse:
         answer = web.StreamResponse()
         head = framed(content.head)

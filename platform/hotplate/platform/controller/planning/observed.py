@@ -9,7 +9,7 @@ from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
-from hotplate.platform.store.records import Deployment, Outcome
+from hotplate.platform.store.records import Deployment, RolloutOutcome
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,6 @@ class Observed:
 class Verdict:
     """How the roll-out of the latest revision ended."""
 
-    outcome: Outcome
+    outcome: RolloutOutcome
     reason: str
     log_tail: tuple[str, ...] = ()

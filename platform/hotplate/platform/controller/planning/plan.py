@@ -17,7 +17,7 @@ from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.controller.planning.status import status_of
 from hotplate.platform.controller.planning.workloads import Service, called_by
 from hotplate.platform.spec.annotations import binary_of
-from hotplate.platform.store.records import Outcome, Revision, Wanted
+from hotplate.platform.store.records import Revision, RolloutOutcome, Wanted
 
 START_ATTEMPTS = 3
 """Crashes before it was ever ready after which a revision has failed (a deterministic error
@@ -93,7 +93,7 @@ def _torn_down(observed: Observed) -> Plan:
 def _verdict(observed: Observed) -> Verdict | None:
     """Whether a roll-out has ended now: its revision stands or has failed."""
     latest = observed.deployment.latest
-    if latest.outcome is not Outcome.DEPLOYING:
+    if latest.outcome is not RolloutOutcome.DEPLOYING:
         return None
     services = observed.services[latest.number]
     for service in services:
@@ -101,7 +101,7 @@ def _verdict(observed: Observed) -> Verdict | None:
             if verdict := _given_up(replica, service, observed.now):
                 return verdict
     if all(_stands(observed, service) for service in services):
-        return Verdict(Outcome.READY, "every service has a replica that answers")
+        return Verdict(RolloutOutcome.READY, "every service has a replica that answers")
     return None
 
 
@@ -110,12 +110,12 @@ def _given_up(replica: Replica, service: Service, now: float) -> Verdict | None:
         return None
     reason = f"service '{service.name}' cannot start: {replica.reason}"
     if replica.state is ReplicaState.FAILED:
-        return Verdict(Outcome.FAILED, reason, replica.log_tail)
+        return Verdict(RolloutOutcome.FAILED, reason, replica.log_tail)
     attempts = ended_attempts(replica)
     late = attempts > 0 and now - replica.created_at > service.workload.cold_start_timeout_s
     if attempts < START_ATTEMPTS and not late:
         return None
-    return Verdict(Outcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
+    return Verdict(RolloutOutcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
 
 
 def ended_attempts(replica: Replica) -> int:
@@ -151,12 +151,12 @@ def _targets(observed: Observed, verdict: Verdict | None) -> dict[WorkloadKey, i
     for revision in _kept(latest, serving):
         services = observed.services[revision.number]
         wishes = {s.name: observed.desired.get(s.workload.key, 0) for s in services}
-        if revision == latest and latest.outcome is Outcome.DEPLOYING:
-            if verdict is not None and verdict.outcome is Outcome.FAILED:
+        if revision == latest and latest.outcome is RolloutOutcome.DEPLOYING:
+            if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
                 wishes = {}
             else:
                 wishes = {s.name: _rollout_size(observed, s) for s in services}
-        elif revision == latest and latest.outcome is Outcome.FAILED:
+        elif revision == latest and latest.outcome is RolloutOutcome.FAILED:
             wishes = {}
         # What a running service calls is up whenever it is, so that they start side by side.
         for name in called_by(services, _any_of(wishes)):

@@ -9,7 +9,7 @@ from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted, failed, ill
 from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.spec.annotations import binary_of
-from hotplate.platform.store.records import Outcome, Revision
+from hotplate.platform.store.records import Revision, RolloutOutcome
 
 NO_REQUESTS = "no requests"
 """The reason of what sleeps and may."""
@@ -22,11 +22,11 @@ def status_of(
     """`wishes` are how many replicas each workload would have if all were granted."""
     deployment = observed.deployment
     latest = deployment.latest
-    if verdict is not None and verdict.outcome is Outcome.FAILED:
+    if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
         return "failed", failed(deployment, verdict.reason)
-    if latest.outcome is Outcome.FAILED:
+    if latest.outcome is RolloutOutcome.FAILED:
         return "failed", failed(deployment, latest.reason)
-    if latest.outcome is Outcome.DEPLOYING and verdict is None:
+    if latest.outcome is RolloutOutcome.DEPLOYING and verdict is None:
         return "deploying", _waiting_for(observed, latest)
     if observed.unserved:
         return "unhealthy", f"it cannot be called: {observed.unserved}"

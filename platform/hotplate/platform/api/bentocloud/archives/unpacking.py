@@ -14,7 +14,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs import archive
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.platform.errors import Invalid, StoreFailed
-from hotplate.platform.store.records import Artifact, Upload
+from hotplate.platform.store.records import Artifact, UploadRecord
 from hotplate.platform.store.store import Store
 from hotplate.serving.replica.description import read_description
 
@@ -44,7 +44,7 @@ class Unpacking:
         self._turn = asyncio.Lock()
         """Held during a standstill."""
 
-    def start(self, upload: Upload, parts: Sequence[int]) -> None:
+    def start(self, upload: UploadRecord, parts: Sequence[int]) -> None:
         """Unpacks these parts, in this order."""
         key = upload.artifact.id
         task = asyncio.create_task(self._unpack(upload, parts))
@@ -79,12 +79,12 @@ class Unpacking:
             artifact.version,
         )
 
-    async def drop(self, upload: Upload) -> None:
+    async def drop(self, upload: UploadRecord) -> None:
         """Nobody wants the upload's parts any more."""
         await asyncio.to_thread(self._blobs.drop_parts, upload.id)
         await self._store.run(self._store.uploads.close, upload.id)
 
-    async def fail(self, upload: Upload, reason: str) -> None:
+    async def fail(self, upload: UploadRecord, reason: str) -> None:
         """The upload is over. Its parts go first: the disk may be too full for the rest.
 
         Raises nothing: it follows the error that counts.
@@ -103,7 +103,7 @@ class Unpacking:
             await asyncio.wait(self._jobs.values())
         self._threads.shutdown()
 
-    async def _unpack(self, upload: Upload, parts: Sequence[int]) -> Artifact:
+    async def _unpack(self, upload: UploadRecord, parts: Sequence[int]) -> Artifact:
         artifact = upload.artifact
         async with self._turn:
             pass  # whoever waits for it is among the jobs already, so the next standstill is none
@@ -123,7 +123,7 @@ class Unpacking:
         await self.drop(upload)
         return finished
 
-    def _take_apart(self, upload: Upload, parts: Sequence[int]) -> tuple[str, int]:
+    def _take_apart(self, upload: UploadRecord, parts: Sequence[int]) -> tuple[str, int]:
         pieces = self._blobs.read_parts(upload.id, parts)
         manifest = archive.unpack(pieces, self._blobs, self._limits)
         _check_description(upload.artifact, manifest, self._blobs)

@@ -17,7 +17,7 @@ from hotplate.platform.api.web.requests import body
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.errors import Conflict, Invalid
 from hotplate.platform.spec.fields import Fields
-from hotplate.platform.store.records import Artifact, Kind, Upload
+from hotplate.platform.store.records import Artifact, Kind, UploadRecord
 from hotplate.platform.store.store import Store
 
 
@@ -122,7 +122,7 @@ class UploadRoutes:
             raise Invalid(f"{self._kind} '{artifact.tag}': nothing was uploaded; push it again")
         return web.json_response(views.artifact(artifact))
 
-    async def _check_room(self, upload: Upload) -> None:
+    async def _check_room(self, upload: UploadRecord) -> None:
         """Says at once what a long upload would say at its end. Raises NoSpace.
 
         Its parts and its files are both there for a while.
@@ -146,7 +146,7 @@ class UploadRoutes:
         if arrived := await asyncio.to_thread(self._blobs.parts, upload.id):
             self._unpacking.start(upload, sorted(arrived))
 
-    async def _unpack(self, upload: Upload, parts: list[int]) -> web.Response:
+    async def _unpack(self, upload: UploadRecord, parts: list[int]) -> web.Response:
         self._unpacking.start(upload, parts)
         artifact = await self._unpacking.wait(upload.artifact, self._settings.unpack_wait_s)
         return web.json_response(views.artifact(artifact, upload_id=upload.id))
@@ -154,7 +154,7 @@ class UploadRoutes:
     async def _named(self, request: web.Request) -> Artifact:
         return await named(self._kind, self._store.artifacts, request)
 
-    async def _upload(self, artifact: Artifact, fields: Fields) -> Upload:
+    async def _upload(self, artifact: Artifact, fields: Fields) -> UploadRecord:
         upload = await self._store.run(self._store.uploads.get, fields.text("upload_id"))
         if upload is None or upload.artifact.id != artifact.id:
             raise Conflict(f"{self._kind} '{artifact.tag}': that upload is over; start it again")
