@@ -25,7 +25,7 @@ from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.messages import failed
 from hotplate.platform.controller.planning.observed import Observed, Verdict
-from hotplate.platform.controller.planning.plan import Plan, plan
+from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.planning.workloads import Rules, Service
 from hotplate.platform.controller.resource_requests import asks
@@ -147,7 +147,7 @@ class Reconciler:
 
     def _decide(
         self, tracked: DeploymentState, overdue: frozenset[str]
-    ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], Plan]:
+    ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], NextStep]:
         """What is wished for, what of it is granted, and what to do now."""
         wishes, observed = self._wish(tracked, overdue)
         granted = self.allocations.grant(
@@ -250,7 +250,7 @@ class Reconciler:
         if len(known) == len(demands):
             await self._recorder.heard(tracked, known, replicas, now)
 
-    async def _conclude(self, tracked: DeploymentState, step: Plan) -> None:
+    async def _conclude(self, tracked: DeploymentState, step: NextStep) -> None:
         deployment = tracked.deployment
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)

@@ -32,7 +32,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Plan:
+class NextStep:
     scales: tuple[Scale, ...]
     draining: frozenset[str]
     status: str
@@ -43,7 +43,7 @@ class Plan:
     targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
 
 
-def plan(observed: Observed) -> Plan:
+def plan(observed: Observed) -> NextStep:
     """The next step for a deployment, with the status that the client should see meanwhile."""
     deployment = observed.deployment
     if deployment.wanted is not Wanted.RUNNING:
@@ -53,7 +53,7 @@ def plan(observed: Observed) -> Plan:
     targets = {key: observed.most(key, count) for key, count in wishes.items()}
     scales, draining = _steps(observed, targets)
     status, reason = status_of(observed, verdict, wishes)
-    return Plan(scales, draining, status, reason, verdict, targets=targets)
+    return NextStep(scales, draining, status, reason, verdict, targets=targets)
 
 
 def wanted(observed: Observed) -> dict[WorkloadKey, int]:
@@ -81,13 +81,13 @@ def held_by(observed: Observed, wishes: Mapping[WorkloadKey, int]) -> dict[Workl
     return held
 
 
-def _torn_down(observed: Observed) -> Plan:
+def _torn_down(observed: Observed) -> NextStep:
     scales, draining = _steps(observed, {})
     left = len(observed.replicas)
     deleted = observed.deployment.wanted is Wanted.DELETED
     if left:
-        return Plan(scales, draining, "terminating", f"{counted(left)} finishing requests")
-    return Plan(scales, draining, "terminated", "it was terminated", gone=deleted)
+        return NextStep(scales, draining, "terminating", f"{counted(left)} finishing requests")
+    return NextStep(scales, draining, "terminated", "it was terminated", gone=deleted)
 
 
 def _verdict(observed: Observed) -> Verdict | None:
