@@ -20,55 +20,55 @@ TIMEOUT_S = 60.0
 
 
 @pytest.fixture
-def tracked() -> DeploymentState:
+def state() -> DeploymentState:
     first = revision(1)
     return DeploymentState(deployment(first, first), {1: (service(1),)}, frozenset({1}))
 
 
-def test_who_deletes_waits_no_longer_than_requests_may_take(tracked: DeploymentState) -> None:
-    tracked.deployment = replace(tracked.deployment, wanted=Wanted.DELETED)
+def test_who_deletes_waits_no_longer_than_requests_may_take(state: DeploymentState) -> None:
+    state.deployment = replace(state.deployment, wanted=Wanted.DELETED)
     replicas = [replica("a"), replica("b"), replica("c")]
-    tracked.drain(frozenset({"a"}), now=100.0)
-    tracked.drain(frozenset({"a", "b"}), now=110.0)
+    state.drain(frozenset({"a"}), now=100.0)
+    state.drain(frozenset({"a", "b"}), now=110.0)
     ends = 100.0 + TIMEOUT_S + DRAIN_MARGIN_S
-    assert tracked.overdue(replicas, ends - 1) == frozenset()
-    assert tracked.next_at == ends
-    tracked.next_at = None
-    assert tracked.overdue(replicas, ends) == {"a"}
-    assert tracked.next_at == ends + 10
-    tracked.drain(frozenset(), now=200.0)
-    assert tracked.overdue(replicas, 1000.0) == frozenset()
+    assert state.overdue(replicas, ends - 1) == frozenset()
+    assert state.next_at == ends
+    state.next_at = None
+    assert state.overdue(replicas, ends) == {"a"}
+    assert state.next_at == ends + 10
+    state.drain(frozenset(), now=200.0)
+    assert state.overdue(replicas, 1000.0) == frozenset()
 
 
-def test_what_is_scaled_away_may_end_its_streams(tracked: DeploymentState) -> None:
-    tracked.drain(frozenset({"a"}), now=0.0)
-    tracked.next_at = 5.0
-    assert tracked.overdue([replica("a")], STREAMS_S) == frozenset()
-    assert tracked.next_at == 5.0
-    assert tracked.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
+def test_what_is_scaled_away_may_end_its_streams(state: DeploymentState) -> None:
+    state.drain(frozenset({"a"}), now=0.0)
+    state.next_at = 5.0
+    assert state.overdue([replica("a")], STREAMS_S) == frozenset()
+    assert state.next_at == 5.0
+    assert state.overdue([replica("a")], STREAMS_S + DRAIN_MARGIN_S) == {"a"}
 
 
 def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(
-    tracked: DeploymentState,
+    state: DeploymentState,
 ) -> None:
     replicas = [replica("a"), replica("b")]
-    tracked.drain(frozenset({"a", "b"}), now=0.0)
-    tracked.tasks = {"a": 1}
-    assert tracked.overdue(replicas, STREAMS_S + DRAIN_MARGIN_S) == {"b"}
-    assert tracked.next_at == TASKS_S + DRAIN_MARGIN_S
-    said = live_json(tracked, replicas)["replicas"]
+    state.drain(frozenset({"a", "b"}), now=0.0)
+    state.tasks = {"a": 1}
+    assert state.overdue(replicas, STREAMS_S + DRAIN_MARGIN_S) == {"b"}
+    assert state.next_at == TASKS_S + DRAIN_MARGIN_S
+    said = live_json(state, replicas)["replicas"]
     assert [one["state"] for one in said] == ["draining", "draining"]
     assert said[0]["reason"].startswith("it finishes a task first, 24 h at most")
-    assert tracked.overdue(replicas, TASKS_S) == {"b"}
-    tracked.tasks = {}
-    assert tracked.overdue(replicas, TASKS_S) == {"a", "b"}
+    assert state.overdue(replicas, TASKS_S) == {"b"}
+    state.tasks = {}
+    assert state.overdue(replicas, TASKS_S) == {"a", "b"}
 
 
-def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: DeploymentState) -> None:
+def test_what_queries_turn_on_and_off_shows_their_bounds(state: DeploymentState) -> None:
     said = {"autoscaling/enabled": "true", "autoscaling/max_replicas": "2"}
     labels = tuple({"key": key, "value": value} for key, value in said.items())
-    tracked.deployment = replace(tracked.deployment, labels=labels)
-    (shown,) = live_json(tracked, [])["services"]
+    state.deployment = replace(state.deployment, labels=labels)
+    (shown,) = live_json(state, [])["services"]
     assert (shown["min_replicas"], shown["max_replicas"]) == (0, 2)
 
 
@@ -77,19 +77,19 @@ def test_what_queries_turn_on_and_off_shows_their_bounds(tracked: DeploymentStat
     [(None, 3600.0), ("7200", 7200.0), ("60", STREAMS_S), ("0", STREAMS_S), ("soon", 3600.0)],
 )
 def test_on_a_replica_that_is_replaced_it_has_an_hour_or_what_the_deployment_says(
-    tracked: DeploymentState, said: str | None, ends: float
+    state: DeploymentState, said: str | None, ends: float
 ) -> None:
     labels = () if said is None else ({"key": "hotplate/task-drain-s", "value": said},)
     newer = revision(2)
-    tracked.deployment = replace(tracked.deployment, latest=newer, serving=newer, labels=labels)
-    tracked.drain(frozenset({"a"}), now=0.0)
-    tracked.tasks = {"a": 1}
-    assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S - 1) == frozenset()
-    assert tracked.overdue([replica("a")], ends + DRAIN_MARGIN_S) == {"a"}
+    state.deployment = replace(state.deployment, latest=newer, serving=newer, labels=labels)
+    state.drain(frozenset({"a"}), now=0.0)
+    state.tasks = {"a": 1}
+    assert state.overdue([replica("a")], ends + DRAIN_MARGIN_S - 1) == frozenset()
+    assert state.overdue([replica("a")], ends + DRAIN_MARGIN_S) == {"a"}
 
 
-def test_no_task_holds_up_who_terminates_the_deployment(tracked: DeploymentState) -> None:
-    tracked.deployment = replace(tracked.deployment, wanted=Wanted.TERMINATED)
-    tracked.drain(frozenset({"a"}), now=0.0)
-    tracked.tasks = {"a": 1}
-    assert tracked.overdue([replica("a")], TIMEOUT_S + DRAIN_MARGIN_S) == {"a"}
+def test_no_task_holds_up_who_terminates_the_deployment(state: DeploymentState) -> None:
+    state.deployment = replace(state.deployment, wanted=Wanted.TERMINATED)
+    state.drain(frozenset({"a"}), now=0.0)
+    state.tasks = {"a": 1}
+    assert state.overdue([replica("a")], TIMEOUT_S + DRAIN_MARGIN_S) == {"a"}

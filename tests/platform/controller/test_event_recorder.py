@@ -28,23 +28,23 @@ class Decided:
     """One service of a deployment with one replica, as demand comes and goes."""
 
     store: Store
-    tracked: DeploymentState
+    state: DeploymentState
     scaling: Scaling
     recorder: EventRecorder
 
     async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
         wish = self.scaling.wish(service(revision, least=1), 1, demand, Replicas(1), now, None)
         wall = datetime.now(UTC).timestamp()
-        self.tracked.demands.note(wish.key, demand, wish.replicas, wall)
-        await self.recorder.decided(self.tracked, [wish], now)
+        self.state.demands.note(wish.key, demand, wish.replicas, wall)
+        await self.recorder.decided(self.state, [wish], now)
 
     @property
     def records(self) -> list[DecisionRecord]:
-        return self.store.history.decisions(self.tracked.deployment.id)
+        return self.store.history.decisions(self.state.deployment.id)
 
     @property
     def learnt(self) -> Any:
-        return self.store.learnt.get(self.tracked.memory_key("Echo"))
+        return self.store.learnt.get(self.state.memory_key("Echo"))
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ async def test_a_decision_is_kept_with_what_it_was_made_from(decided: Decided) -
 
 async def test_a_decision_is_over_when_another_revision_decides(decided: Decided) -> None:
     await decided.at(0.0, RouteDemand())
-    decided.tracked.deployment = replace(
-        decided.tracked.deployment, serving=replace(decided.tracked.deployment.latest, number=2)
+    decided.state.deployment = replace(
+        decided.state.deployment, serving=replace(decided.state.deployment.latest, number=2)
     )
     await decided.at(1.0, RouteDemand(), revision=2)
     await decided.at(2.0, RouteDemand(), revision=2)
@@ -92,10 +92,10 @@ async def test_a_decision_is_over_when_another_revision_decides(decided: Decided
 
 async def test_a_decision_is_over_when_its_deployment_is_terminated(decided: Decided) -> None:
     await decided.at(0.0, RouteDemand())
-    ended = replace(decided.tracked.deployment, wanted=Wanted.TERMINATED)
-    decided.tracked.deployment = ended
+    ended = replace(decided.state.deployment, wanted=Wanted.TERMINATED)
+    decided.state.deployment = ended
     for now in (1.0, 2.0):
-        await decided.recorder.decided(decided.tracked, [], now)
+        await decided.recorder.decided(decided.state, [], now)
     found = [(one.desired, one.reason) for one in decided.records]
     assert found[0] == (0, "1 of 0: the deployment was terminated")
     assert len(found) == 2, "once"
@@ -105,16 +105,16 @@ async def test_demand_is_kept_with_each_decision_and_within_a_minute_without(
     decided: Decided,
 ) -> None:
     def kept() -> list[tuple[int, int]]:
-        demands = decided.store.history.demands(decided.tracked.deployment.id)
+        demands = decided.store.history.demands(decided.state.deployment.id)
         return [(one.arrived, one.in_flight) for one in reversed(demands)]
 
     await decided.at(0.0, RouteDemand(in_flight=1))
     assert kept() == [(1, 1)], "the first decision"
     await decided.at(1.0, RouteDemand(in_flight=0, completed=1))
     assert kept() == [(1, 1)]
-    assert decided.tracked.next_at == pytest.approx(1.0 + UNWRITTEN_S, abs=5.0), "a look is due"
-    decided.tracked.demands.unwritten[0] = replace(
-        decided.tracked.demands.unwritten[0], at=datetime.now(UTC) - timedelta(seconds=UNWRITTEN_S)
+    assert decided.state.next_at == pytest.approx(1.0 + UNWRITTEN_S, abs=5.0), "a look is due"
+    decided.state.demands.unwritten[0] = replace(
+        decided.state.demands.unwritten[0], at=datetime.now(UTC) - timedelta(seconds=UNWRITTEN_S)
     )
     await decided.at(2.0, RouteDemand(in_flight=0, completed=1))
     assert kept() == [(1, 1), (0, 0)]
@@ -143,7 +143,7 @@ async def test_where_slots_are_from_is_written_as_soon_as_somebody_is_told(
     told = {"concurrency": None, "learns": "async methods", "batch": 0, "only_tasks": False}
     replicas = [replace(replica("a"), told=told)]
     for at, label in enumerate(["", "6", ""]):
-        news = decided.tracked.slots.follow([service(1, least=1)], replicas, [], label)
+        news = decided.state.slots.follow([service(1, least=1)], replicas, [], label)
         await decided.at(float(at), RouteDemand())
         assert news
 

@@ -185,8 +185,8 @@ async def test_the_page_is_whole_while_a_new_revision_is_read(tmp_path: Path) ->
     found = loader.load(made.id, (), known)
     assert found is not None
     revisions = [
-        [service["revision"] for service in live_json(tracked, [])["services"]]
-        for tracked in (known, found)
+        [service["revision"] for service in live_json(state, [])["services"]]
+        for state in (known, found)
     ]
     assert revisions == [[1], [2]]
     store.close()

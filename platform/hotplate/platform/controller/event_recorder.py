@@ -41,10 +41,10 @@ class EventRecorder:
         self._scaling = scaling
         self._metrics = metrics
 
-    async def decided(self, tracked: DeploymentState, wishes: Sequence[Wish], now: float) -> None:
+    async def decided(self, state: DeploymentState, wishes: Sequence[Wish], now: float) -> None:
         """Keep the decisions that differ from the ones before them, and what deciders learn."""
-        before, tracked.wishes = tracked.wishes, {wish.key: wish for wish in wishes}
-        over = [wish for key, wish in before.items() if key not in tracked.wishes]
+        before, state.wishes = state.wishes, {wish.key: wish for wish in wishes}
+        over = [wish for key, wish in before.items() if key not in state.wishes]
         changed = []
         for wish in over:
             self._metrics.desired.labels(*_labels(wish)).set(0)
@@ -54,142 +54,138 @@ class EventRecorder:
             if last is None or last.outline != wish.outline:
                 changed.append(wish)
         if over or changed:
-            ends = [_end_record(wish, tracked.deployment) for wish in over]
+            ends = [_end_record(wish, state.deployment) for wish in over]
             records = ends + [_decision_record(wish) for wish in changed]
             await self._pending.write(
-                self._store.history.add_decisions, tracked.deployment.id, records
+                self._store.history.add_decisions, state.deployment.id, records
             )
-        await self._demand(tracked, bool(changed), now)
+        await self._demand(state, bool(changed), now)
         for wish in wishes:
-            written_at = tracked.learnt_at.get(wish.key, -math.inf)
+            written_at = state.learnt_at.get(wish.key, -math.inf)
             due = now >= written_at + LEARNT_EVERY_S
-            if due or wish in changed or not tracked.slots.is_kept(wish.key):
-                tracked.learnt_at[wish.key] = now
+            if due or wish in changed or not state.slots.is_kept(wish.key):
+                state.learnt_at[wish.key] = now
                 wall = datetime.now(UTC).timestamp()
-                memory = self._scaling.memory(wish.key, now, wall, tracked.deployment.id)
-                memory["slots"] = tracked.slots.memory(wish.key)
-                name = tracked.memory_key(wish.key.service)
+                memory = self._scaling.memory(wish.key, now, wall, state.deployment.id)
+                memory["slots"] = state.slots.memory(wish.key)
+                name = state.memory_key(wish.key.service)
                 await self._pending.write(self._store.learnt.put, name, memory)
 
-    async def _demand(self, tracked: DeploymentState, decided: bool, now: float) -> None:
+    async def _demand(self, state: DeploymentState, decided: bool, now: float) -> None:
         """Keep what deciders were told, now and then, and with each decision."""
-        demands, wall = tracked.demands, datetime.now(UTC).timestamp()
+        demands, wall = state.demands, datetime.now(UTC).timestamp()
         due = demands.due(wall)
         if due is not None and (decided or due <= wall):
             await self._pending.write(
-                self._store.history.add_demands, tracked.deployment.id, demands.taken()
+                self._store.history.add_demands, state.deployment.id, demands.taken()
             )
         elif due is not None:
-            tracked.look_by(now + due - wall)
+            state.look_by(now + due - wall)
 
-    async def granted(self, tracked: DeploymentState, granted: Mapping[WorkloadKey, Grant]) -> None:
+    async def granted(self, state: DeploymentState, granted: Mapping[WorkloadKey, Grant]) -> None:
         """Keep which services begin to get less than they want."""
         short = {key: grant for key, grant in granted.items() if grant.cause}
-        for key in sorted(short.keys() - tracked.short):
+        for key in sorted(short.keys() - state.short):
             message = f"service '{key.service}': {short[key].reason}"
-            await self._event(tracked, "Cut", message)
-        tracked.short = frozenset(short)
+            await self._event(state, "Cut", message)
+        state.short = frozenset(short)
 
     async def asked(
-        self, tracked: DeploymentState, binary: Binary, readings: Sequence[Reading]
+        self, state: DeploymentState, binary: Binary, readings: Sequence[Reading]
     ) -> None:
         """Keep which of its queries are asked otherwise than they were written, once each, and
         what is wrong with their answers, when that changes."""
         for written, asked in zip(binary.queries, binary.asked, strict=True):
-            if written != asked and written not in tracked.rewritten:
-                tracked.rewritten |= {written}
+            if written != asked and written not in state.rewritten:
+                state.rewritten |= {written}
                 message = f"'{written}' is no PromQL; it is asked as '{asked}'"
-                await self._event(tracked, "QueryRewritten", message)
+                await self._event(state, "QueryRewritten", message)
         problem = next((reading.problem for reading in readings if reading.problem), "")
-        if readings and problem != tracked.query_problem:
-            tracked.query_problem = problem
+        if readings and problem != state.query_problem:
+            state.query_problem = problem
             if problem.startswith(QUERY_INVALID):
-                await self._event(
-                    tracked, QUERY_INVALID, f"{problem}; the replicas stay as they are"
-                )
+                await self._event(state, QUERY_INVALID, f"{problem}; the replicas stay as they are")
             elif problem:
                 await self._event(
-                    tracked, "QueryUnknown", f"{problem}; the replicas stay as they are"
+                    state, "QueryUnknown", f"{problem}; the replicas stay as they are"
                 )
             else:
-                await self._event(tracked, "QueryAnswered", "all queries are answered again")
+                await self._event(state, "QueryAnswered", "all queries are answered again")
 
-    async def noticed(self, tracked: DeploymentState, replicas: Sequence[Replica]) -> None:
+    async def noticed(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, builds, and why something waits for
         room."""
-        tracked.see(replicas)
-        first_look = tracked.ended is None
-        for replica in tracked.crashed(replicas):
+        state.see(replicas)
+        first_look = state.ended is None
+        for replica in state.crashed(replicas):
             self._metrics.crashed(replica)
-            await self._event(tracked, "ReplicaCrashed", sentences.noticed(replica))
-        for replica in tracked.newly_unready(replicas):
-            await self._event(tracked, "ReplicaUnready", sentences.noticed(replica))
-        for replica in tracked.ready_again(replicas):
-            await self._event(tracked, "ReplicaReady", sentences.ready_again(replica))
-        for replica in tracked.newly_ready(replicas):
+            await self._event(state, "ReplicaCrashed", sentences.noticed(replica))
+        for replica in state.newly_unready(replicas):
+            await self._event(state, "ReplicaUnready", sentences.noticed(replica))
+        for replica in state.ready_again(replicas):
+            await self._event(state, "ReplicaReady", sentences.ready_again(replica))
+        for replica in state.newly_ready(replicas):
             self._metrics.started(replica)
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
             await self._pending.write(
-                self._store.history.put_cold_start, tracked.deployment.id, cold_start
+                self._store.history.put_cold_start, state.deployment.id, cold_start
             )
         waiting = (r.reason for r in replicas if r.state is ReplicaState.PENDING and r.reason)
         reason = next(waiting, "")
-        if reason and reason != tracked.pending_reason:
-            await self._event(tracked, "Pending", reason)
-        tracked.pending_reason = reason
+        if reason and reason != state.pending_reason:
+            await self._event(state, "Pending", reason)
+        state.pending_reason = reason
         builds = {replica.build_log: replica for replica in replicas if replica.build_log}
-        for log_file in sorted(builds.keys() - tracked.build_logs):
+        for log_file in sorted(builds.keys() - state.build_logs):
             replica = builds[log_file]
             await self._event(
-                tracked, "Building", f"service '{replica.key.service}': {replica.reason}"
+                state, "Building", f"service '{replica.key.service}': {replica.reason}"
             )
-        tracked.build_logs = frozenset(builds)
+        state.build_logs = frozenset(builds)
 
-    async def counted(self, tracked: DeploymentState, news: Sequence[str]) -> None:
+    async def counted(self, state: DeploymentState, news: Sequence[str]) -> None:
         """Keep where the numbers of slots are from, when that is news."""
         for message in news:
-            await self._event(tracked, "Slots", message)
+            await self._event(state, "Slots", message)
 
     async def heard(
         self,
-        tracked: DeploymentState,
+        state: DeploymentState,
         demands: Mapping[str, RouteDemand],
         replicas: Sequence[Replica],
         now: float,
     ) -> None:
         """Keep which replicas gateways have put out and let in, which routes they cannot serve, and
         what they refused. `demands` of all its routes; `now` in loop seconds."""
-        traffic, wall = tracked.traffic, datetime.now(UTC).timestamp()
+        traffic, wall = state.traffic, datetime.now(UTC).timestamp()
         out = {name: why for demand in demands.values() for name, why in demand.out.items()}
         ready = {r.id for r in replicas if r.state is ReplicaState.READY}
         errors = {route: demand.error for route, demand in demands.items() if demand.error}
         for kind, message in (*traffic.put_out(out, ready, wall), *traffic.not_served(errors)):
-            await self._event(tracked, kind, message)
+            await self._event(state, kind, message)
         traffic.refused({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
             if counts := refusals.tell(now):
-                said = sentences.refused(tracked.deployment.name, counts)
-                await self._event(tracked, "RequestsRefused", f"{route} refused {said}")
-            tracked.look_by(refusals.due_at)
+                said = sentences.refused(state.deployment.name, counts)
+                await self._event(state, "RequestsRefused", f"{route} refused {said}")
+            state.look_by(refusals.due_at)
 
-    async def cut(self, tracked: DeploymentState, overdue: Collection[str]) -> None:
+    async def cut(self, state: DeploymentState, overdue: Collection[str]) -> None:
         """Keep that draining replicas are stopped with requests that have not ended."""
         for name in sorted(overdue):
             await self._event(
-                tracked,
+                state,
                 "DrainCut",
                 f"replica {name}: requests had not ended when it was to be gone, after their "
                 "timeout (traffic.timeout; for tasks of a replaced revision the label "
                 "hotplate/task-drain-s) and a margin; it is stopped with them",
             )
 
-    async def _event(self, tracked: DeploymentState, kind: str, message: str) -> None:
-        log.info("%s: %s", tracked.deployment.name, message)
-        await self._pending.write(
-            self._store.history.add_event, tracked.deployment.id, kind, message
-        )
+    async def _event(self, state: DeploymentState, kind: str, message: str) -> None:
+        log.info("%s: %s", state.deployment.name, message)
+        await self._pending.write(self._store.history.add_event, state.deployment.id, kind, message)
 
 
 def repeatable_s(replica: Replica) -> float:

@@ -30,22 +30,22 @@ class Loader:
         deployment = self._store.deployments.get(deployment_id)
         if deployment is None:
             return None
-        tracked = replace(known or DeploymentState(deployment), deployment=deployment)
-        tracked.tokens = self._store.identities.endpoint_tokens(deployment.organization.id)
-        tracked.numbers = frozenset(self._store.deployments.revision_numbers(deployment_id))
-        needed = {r.number for r in tracked.kept()}
-        needed |= {key.revision for key in running if tracked.owns(key)}
-        tracked.keep_only(needed)
+        state = replace(known or DeploymentState(deployment), deployment=deployment)
+        state.tokens = self._store.identities.endpoint_tokens(deployment.organization.id)
+        state.numbers = frozenset(self._store.deployments.revision_numbers(deployment_id))
+        needed = {r.number for r in state.kept()}
+        needed |= {key.revision for key in running if state.owns(key)}
+        state.keep_only(needed)
         self._store.deployments.release_ports(deployment_id, needed)
-        for number in sorted(needed - tracked.services.keys()):
+        for number in sorted(needed - state.services.keys()):
             revision = self._with_ports(self._store.deployments.revision(deployment_id, number))
-            tracked.services[number] = services_of(
+            state.services[number] = services_of(
                 deployment, revision, self._models(deployment, revision), self._rules
             )
-        for service in tracked.answering():
-            name = tracked.memory_key(service.name)
-            tracked.memories[service.name] = self._store.learnt.get(name)
-        return tracked
+        for service in state.answering():
+            name = state.memory_key(service.name)
+            state.memories[service.name] = self._store.learnt.get(name)
+        return state
 
     def _with_ports(self, revision: Revision) -> Revision:
         """The revision, with a gateway port for every service that others call."""

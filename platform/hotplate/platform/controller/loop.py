@@ -70,7 +70,7 @@ class Controller:
         self._reconciler = Reconciler(
             store, engine, self.gateways, rules, addresses, metrics, self._queries
         )
-        self._tracked = self._reconciler.tracked
+        self._tracked = self._reconciler.state
         self._scaling = self._reconciler.scaling
         self.ready = asyncio.Event()
         """Set when every deployment has been looked at once and a gateway listens for all."""
@@ -78,14 +78,14 @@ class Controller:
     # What the API asks ---------------------------------------------------------------------
 
     def poke(self, deployment_id: int) -> None:
-        if tracked := self._tracked.get(deployment_id):
-            tracked.settled.clear()
+        if state := self._tracked.get(deployment_id):
+            state.settled.clear()
         self._reconciler.reread(deployment_id)
         self._look_at(deployment_id)
 
     def tokens_changed(self, organization_id: int) -> None:
-        for deployment_id, tracked in self._tracked.items():
-            if tracked.deployment.organization.id == organization_id:
+        for deployment_id, state in self._tracked.items():
+            if state.deployment.organization.id == organization_id:
                 self._reconciler.reread(deployment_id)
                 self._look_at(deployment_id)
 
@@ -118,42 +118,42 @@ class Controller:
         return usage(organization, self._engine.replicas())
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
-        tracked = self._tracked.get(deployment_id) or await self._reconciler.load(deployment_id)
-        if tracked is None:
+        state = self._tracked.get(deployment_id) or await self._reconciler.load(deployment_id)
+        if state is None:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await tracked.settled.wait()
+                await state.settled.wait()
 
     def rollout(self, deployment_id: int) -> Rollout:
-        tracked = self._tracked.get(deployment_id)
-        if tracked is None:
+        state = self._tracked.get(deployment_id)
+        if state is None:
             return UNSEEN
-        return rollout_of(tracked, tracked.mine(self._engine.replicas()))
+        return rollout_of(state, state.mine(self._engine.replicas()))
 
     def live(self, deployment_id: int) -> dict[str, Any]:
-        tracked = self._tracked.get(deployment_id)
-        if tracked is None:
+        state = self._tracked.get(deployment_id)
+        if state is None:
             return {"services": [], "replicas": []}
-        return live_json(tracked, tracked.mine(self._engine.replicas()))
+        return live_json(state, state.mine(self._engine.replicas()))
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
-        tracked = self._tracked.get(deployment_id)
-        return () if tracked is None else tuple(tracked.demands.unwritten)
+        state = self._tracked.get(deployment_id)
+        return () if state is None else tuple(state.demands.unwritten)
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
-        tracked = self._tracked.get(deployment_id)
-        mine = [r.id for r in tracked.mine(self._engine.replicas())] if tracked else []
+        state = self._tracked.get(deployment_id)
+        mine = [r.id for r in state.mine(self._engine.replicas())] if state else []
         if replica:
-            if tracked is None or replica not in (*mine, *tracked.seen):
+            if state is None or replica not in (*mine, *state.seen):
                 raise UnknownReplica(
                     f"The deployment has no replica {replica!r} now, nor had it lately."
                 )
             return {replica: await self._engine.logs(replica, lines)}
-        if tracked is None:
+        if state is None:
             return {}
         found = {}
-        for name in mine or tracked.seen:
+        for name in mine or state.seen:
             with suppress(UnknownReplica):
                 found[name] = await self._engine.logs(name, lines)
         return found
@@ -188,8 +188,8 @@ class Controller:
                     await self._wait()
                     await self._step_all()
         finally:
-            for tracked in self._tracked.values():
-                tracked.settled.set()
+            for state in self._tracked.values():
+                state.settled.set()
 
     async def shutdown(self, drain_s: float) -> None:
         """Let running requests end, at most `drain_s`, then stop every replica, for good."""
@@ -218,17 +218,17 @@ class Controller:
             self._metrics.count(list(after.values()))
             for deployment_id in self._reconciler.allocations.waiting():
                 self._look_at(deployment_id)
-            for deployment_id, tracked in self._tracked.items():
-                if any(tracked.owns(key) for key in differing):
+            for deployment_id, state in self._tracked.items():
+                if any(state.owns(key) for key in differing):
                     self._look_at(deployment_id)
 
     def _demand_changed(self, routes: Sequence[str]) -> None:
         if self.gateways.in_force:
             self.ready.set()
         prefixes = {route.split("@")[0] for route in routes}
-        for deployment_id, tracked in self._tracked.items():
+        for deployment_id, state in self._tracked.items():
             # What drains is looked at too: its route may be gone from the report by now.
-            if public_name(tracked.deployment) in prefixes or tracked.draining:
+            if public_name(state.deployment) in prefixes or state.draining:
                 self._look_at(deployment_id)
         self._wake.set()
 
@@ -306,5 +306,5 @@ class Controller:
     def _publish(self) -> None:
         if self._unknown:
             return
-        routes = [route for tracked in self._tracked.values() for route in tracked.routes]
+        routes = [route for state in self._tracked.values() for route in state.routes]
         self.gateways.publish(sorted(routes, key=lambda route: route.name))

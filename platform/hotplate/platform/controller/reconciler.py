@@ -67,14 +67,14 @@ class Reconciler:
         self._stale: set[int] = set()
         self._unread: set[int] = set()
         """Those heard of whose services are not known yet."""
-        self.tracked: dict[int, DeploymentState] = {}
+        self.state: dict[int, DeploymentState] = {}
         self.scaling = Scaling()
         self.allocations = Allocations()
         self._recorder = EventRecorder(store, self.scaling, metrics)
 
     def heard_of(self, deployment_id: int) -> None:
         """There is such a deployment, and a step for it will follow."""
-        if deployment_id not in self.tracked:
+        if deployment_id not in self.state:
             self._unread.add(deployment_id)
 
     def reread(self, deployment_id: int) -> None:
@@ -87,8 +87,8 @@ class Reconciler:
             return None
         return frozenset(
             manifest
-            for tracked in self.tracked.values()
-            for services in tracked.services.values()
+            for state in self.state.values()
+            for services in state.services.values()
             for service in services
             for manifest in service.workload.manifests
         )
@@ -98,37 +98,37 @@ class Reconciler:
 
         Raises what the store or the engine raises; nothing is lost then, the step is repeated.
         """
-        tracked = self.tracked.get(deployment_id)
-        outlived = tracked is not None and tracked.outlived(self._engine.replicas())
-        expired = tracked is not None and _token_ends_s(tracked) <= 0.0
-        if tracked is None or outlived or expired or deployment_id in self._stale:
+        state = self.state.get(deployment_id)
+        outlived = state is not None and state.outlived(self._engine.replicas())
+        expired = state is not None and _token_ends_s(state) <= 0.0
+        if state is None or outlived or expired or deployment_id in self._stale:
             self._stale.discard(deployment_id)
-            tracked = await self.load(deployment_id)
-        if tracked is None:
+            state = await self.load(deployment_id)
+        if state is None:
             return
-        replicas = tracked.mine(self._engine.replicas())
-        tracked.next_at = None
-        await self._recorder.noticed(tracked, replicas)
+        replicas = state.mine(self._engine.replicas())
+        state.next_at = None
+        await self._recorder.noticed(state, replicas)
         now = asyncio.get_running_loop().time()
-        ends_s = _token_ends_s(tracked)
-        tracked.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
-        await self._hear(tracked, replicas, now)
-        if (binary := binary_of(tracked.deployment.labels)) is not None:
+        ends_s = _token_ends_s(state)
+        state.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
+        await self._hear(state, replicas, now)
+        if (binary := binary_of(state.deployment.labels)) is not None:
             readings = self.queries.follow(deployment_id, binary)
-            await self._recorder.asked(tracked, binary, readings)
-        self._count_tasks(tracked)
-        overdue = tracked.overdue(replicas, now)
-        await self._recorder.cut(tracked, overdue)
+            await self._recorder.asked(state, binary, readings)
+        self._count_tasks(state)
+        overdue = state.overdue(replicas, now)
+        await self._recorder.cut(state, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
         # replicas meanwhile: between the two nothing is awaited, what happened is written later.
-        wishes, granted, step = self._decide(tracked, overdue)
+        wishes, granted, step = self._decide(state, overdue)
         for scale in step.scales:
-            if service := tracked.find(scale.key):
+            if service := state.find(scale.key):
                 self.allocations.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
-        await self._recorder.granted(tracked, granted)
-        await self._recorder.decided(tracked, wishes, now)
-        await self._conclude(tracked, step)
+        await self._recorder.granted(state, granted)
+        await self._recorder.decided(state, wishes, now)
+        await self._conclude(state, step)
 
     def foresee(self, deployment_ids: Iterable[int]) -> bool:
         """Have what is scarce shared once among all that have their turn now, as far as it is
@@ -137,69 +137,67 @@ class Reconciler:
         if not self.allocations.scarce:
             return False
         for deployment_id in deployment_ids:
-            tracked = self.tracked.get(deployment_id)
-            if tracked is not None and deployment_id not in self._stale:
+            state = self.state.get(deployment_id)
+            if state is not None and deployment_id not in self._stale:
                 with suppress(Exception):  # its step has the same trouble, and tells of it
-                    wishes, observed = self._wish(tracked, frozenset())
-                    self.allocations.state(deployment_id, asks(tracked, observed, wishes))
+                    wishes, observed = self._wish(state, frozenset())
+                    self.allocations.state(deployment_id, asks(state, observed, wishes))
         self.allocations.share()
         return True
 
     def _decide(
-        self, tracked: DeploymentState, overdue: frozenset[str]
+        self, state: DeploymentState, overdue: frozenset[str]
     ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], NextStep]:
         """What is wished for, what of it is granted, and what to do now."""
-        wishes, observed = self._wish(tracked, overdue)
+        wishes, observed = self._wish(state, overdue)
         granted = self.allocations.grant(
-            tracked.deployment.id, asks(tracked, observed, wishes), self._engine.replicas()
+            state.deployment.id, asks(state, observed, wishes), self._engine.replicas()
         )
         wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
         step = plan(replace(observed, granted=granted))
-        tracked.drain(step.draining, asyncio.get_running_loop().time())
-        self._count_tasks(tracked)
+        state.drain(step.draining, asyncio.get_running_loop().time())
+        self._count_tasks(state)
         return wishes, granted, step
 
-    def _wish(
-        self, tracked: DeploymentState, overdue: frozenset[str]
-    ) -> tuple[list[Wish], Observed]:
+    def _wish(self, state: DeploymentState, overdue: frozenset[str]) -> tuple[list[Wish], Observed]:
         """What is wished for, and how the deployment stands."""
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
-        replicas = tracked.mine(self._engine.replicas())
+        replicas = state.mine(self._engine.replicas())
         wishes: list[Wish] = []
-        settings = LabelSettings.of(tracked.deployment.labels)
+        settings = LabelSettings.of(state.deployment.labels)
         floor = self._floor(settings, now)
-        for service in tracked.answering():
+        for service in state.answering():
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
-            there = counts(own, tracked.draining, now, wall)
-            route = tracked.route_of(key)
-            slots, demand = tracked.slots.load(
+            there = counts(own, state.draining, now, wall)
+            route = state.route_of(key)
+            slots, demand = state.slots.load(
                 service, self._gateways.demand(route), self._gateways.demand(route + TASKS)
             )
-            memory = tracked.memories.get(service.name)
-            tracked.demands.note(key, demand, there, wall)
+            memory = state.memories.get(service.name)
+            state.demands.note(key, demand, there, wall)
             wish = self.scaling.wish(
                 service, slots, demand, there, now, memory, floor, settings.price
             )
-            wish = replace(wish, slots=tracked.slots.of(service).told())
-            wishes.append(self._switched(tracked, service, wish, own, now))
-            tracked.look_by(wishes[-1].decision.next_at)
+            wish = replace(wish, slots=state.slots.of(service).told())
+            wishes.append(self._switched(state, service, wish, own, now))
+            state.look_by(wishes[-1].decision.next_at)
         return wishes, Observed(
-            deployment=tracked.deployment,
-            services=tracked.services,
+            deployment=state.deployment,
+            services=state.services,
             desired={wish.key: wish.decision.desired for wish in wishes},
             replicas=replicas,
-            draining=tracked.draining,
-            idle=overdue | {r for r in tracked.draining if self._gateways.idle(r)},
+            draining=state.draining,
+            idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             now=wall,
-            told=frozenset(filter(tracked.owns, self.allocations.ordered())),
-            unserved=tracked.traffic.unserved.get(public_name(tracked.deployment), ""),
+            told=frozenset(filter(state.owns, self.allocations.ordered())),
+            unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
         )
 
-    def _count_tasks(self, tracked: DeploymentState) -> None:
+    def _count_tasks(self, state: DeploymentState) -> None:
         """On what drains: it has longer to end while one runs."""
-        tracked.tasks = {r: n for r in tracked.draining if (n := self._gateways.tasks(r))}
+        state.tasks = {r: n for r in state.draining if (n := self._gateways.tasks(r))}
 
     @staticmethod
     def _floor(settings: LabelSettings, now: float) -> tuple[Floor, float] | None:
@@ -215,14 +213,14 @@ class Reconciler:
 
     def _switched(
         self,
-        tracked: DeploymentState,
+        state: DeploymentState,
         service: Service,
         wish: Wish,
         own: Sequence[Replica],
         now: float,
     ) -> Wish:
         """The wish of an entry service whose deployment has queries decide."""
-        deployment = tracked.deployment
+        deployment = state.deployment
         binary = binary_of(deployment.labels)
         if not service.workload.entry:
             return wish
@@ -233,25 +231,23 @@ class Reconciler:
         # While no gateway says what runs where, a job may run on each.
         known = self._gateways.connected
         busy = sum(not known or self._gateways.busy(replica.id) > 0 for replica in own)
-        memory = tracked.memories.get(service.name) or {}
+        memory = state.memories.get(service.name) or {}
         wall = datetime.now(UTC).timestamp()
         return self.scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
 
-    async def _hear(
-        self, tracked: DeploymentState, replicas: Sequence[Replica], now: float
-    ) -> None:
+    async def _hear(self, state: DeploymentState, replicas: Sequence[Replica], now: float) -> None:
         """While a route has no owner, nobody can say who is out."""
         counts = {r.id: n for r in replicas if (n := self._gateways.abandoned(r.id))}
-        tracked.traffic.abandoned = counts
-        demands = {route.name: self._gateways.demand(route.name) for route in tracked.routes}
+        state.traffic.abandoned = counts
+        demands = {route.name: self._gateways.demand(route.name) for route in state.routes}
         known = {name: demand for name, demand in demands.items() if demand is not None}
-        news = tracked.hear_of_slots(replicas, known.values())
-        await self._recorder.counted(tracked, news)
+        news = state.hear_of_slots(replicas, known.values())
+        await self._recorder.counted(state, news)
         if len(known) == len(demands):
-            await self._recorder.heard(tracked, known, replicas, now)
+            await self._recorder.heard(state, known, replicas, now)
 
-    async def _conclude(self, tracked: DeploymentState, step: NextStep) -> None:
-        deployment = tracked.deployment
+    async def _conclude(self, state: DeploymentState, step: NextStep) -> None:
+        deployment = state.deployment
         if step.verdict is not None:
             await self._rule(deployment, step.verdict)
         if step.status == "terminated" and deployment.serving is not None:
@@ -263,24 +259,24 @@ class Reconciler:
             )
             self._stale.add(deployment.id)
         if step.status not in UNSETTLED and deployment.id not in self._stale:
-            tracked.settled.set()
+            state.settled.set()
         if step.gone:
-            await self._forget(tracked)
+            await self._forget(state)
         elif deployment.id in self._stale:
             await self.step(deployment.id)
 
-    async def _forget(self, tracked: DeploymentState) -> None:
+    async def _forget(self, state: DeploymentState) -> None:
         """Nothing is left of a deleted deployment, so nothing is kept of it either."""
-        deployment = tracked.deployment
-        await self._store.run(self._store.learnt.forget, tracked.memory_prefix)
+        deployment = state.deployment
+        await self._store.run(self._store.learnt.forget, state.memory_prefix)
         await self._store.run(self._store.deployments.forget, deployment.id)
-        self.tracked.pop(deployment.id)
-        self.scaling.forget(tracked.owns)
+        self.state.pop(deployment.id)
+        self.scaling.forget(state.owns)
         self.scaling.unswitch(deployment.id)
         name = public_name(deployment)
-        if all(public_name(other.deployment) != name for other in self.tracked.values()):
+        if all(public_name(other.deployment) != name for other in self.state.values()):
             self._metrics.forget(name)
-        tracked.settled.set()
+        state.settled.set()
         self.queries.follow(deployment.id, None)
         self._stale.discard(deployment.id)
 
@@ -302,32 +298,32 @@ class Reconciler:
 
     async def load(self, deployment_id: int) -> DeploymentState | None:
         """Read it from the store; None when it is gone."""
-        known = self.tracked.get(deployment_id)
+        known = self.state.get(deployment_id)
         running = {replica.key for replica in self._engine.replicas()} | self.allocations.ordered()
-        tracked = await self._store.run(self._loader.load, deployment_id, running, known)
+        state = await self._store.run(self._loader.load, deployment_id, running, known)
         self._unread.discard(deployment_id)
-        if tracked is None:
-            self.tracked.pop(deployment_id, None)
+        if state is None:
+            self.state.pop(deployment_id, None)
         else:
-            self.tracked[deployment_id] = tracked
-            self.scaling.forget(lambda key: tracked.owns(key) and tracked.find(key) is None)
-        return tracked
+            self.state[deployment_id] = state
+            self.scaling.forget(lambda key: state.owns(key) and state.find(key) is None)
+        return state
 
     def route(self, deployment_id: int) -> None:
         """Bring the deployment's routes up to date, also after a step that could write nothing."""
-        if tracked := self.tracked.get(deployment_id):
-            tracked.routes = routes_of(
-                tracked.deployment,
-                tracked.services,
-                tracked.mine(self._engine.replicas()),
-                tracked.draining,
-                tracked.tokens.digests,
+        if state := self.state.get(deployment_id):
+            state.routes = routes_of(
+                state.deployment,
+                state.services,
+                state.mine(self._engine.replicas()),
+                state.draining,
+                state.tokens.digests,
                 self._addresses,
-                tracked.slots,
+                state.slots,
             )
 
 
-def _token_ends_s(tracked: DeploymentState) -> float:
+def _token_ends_s(state: DeploymentState) -> float:
     """How long its callers' tokens are as they are; infinite where none expires."""
-    until = tracked.tokens.until
+    until = state.tokens.until
     return math.inf if until is None else (until - datetime.now(UTC)).total_seconds()

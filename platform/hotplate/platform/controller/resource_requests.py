@@ -15,7 +15,7 @@ from hotplate.platform.spec.label_settings import LabelSettings
 
 
 def asks(
-    tracked: DeploymentState, observed: Observed, wishes: Iterable[Wish]
+    state: DeploymentState, observed: Observed, wishes: Iterable[Wish]
 ) -> list[Ask[WorkloadKey]]:
     """One for each workload that is to have replicas, as the situation and the wishes have it."""
     deployment = observed.deployment
@@ -37,5 +37,5 @@ def asks(
             replacing=key.revision == replacing,
         )
         for key, count in counts.items()
-        if (service := tracked.find(key))
+        if (service := state.find(key))
     ]

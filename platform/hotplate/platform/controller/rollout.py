@@ -30,12 +30,12 @@ class Rollout:
 UNSEEN = Rollout("it has not been looked at yet")
 
 
-def rollout_of(tracked: DeploymentState, replicas: Sequence[Replica]) -> Rollout:
+def rollout_of(state: DeploymentState, replicas: Sequence[Replica]) -> Rollout:
     """`replicas` are the deployment's own, of any revision."""
-    deployment = tracked.deployment
+    deployment = state.deployment
     latest = deployment.latest
     mine = [replica for replica in replicas if replica.key.revision == latest.number]
-    over = tracked.settled.is_set()
+    over = state.settled.is_set()
     builds = dict.fromkeys(replica.build_log for replica in mine if replica.build_log)
     held_up = any(r.state in (ReplicaState.PENDING, ReplicaState.BACKOFF) for r in mine)
     return Rollout(
@@ -44,5 +44,5 @@ def rollout_of(tracked: DeploymentState, replicas: Sequence[Replica]) -> Rollout
         failed=over and latest.outcome is RolloutOutcome.FAILED,
         log_tail=latest.log_tail if over else (),
         build_logs=tuple(builds),
-        held_up=held_up or bool(builds) or bool(tracked.short),
+        held_up=held_up or bool(builds) or bool(state.short),
     )

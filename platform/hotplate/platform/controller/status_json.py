@@ -13,13 +13,13 @@ from hotplate.platform.controller.scaling.deciders import Wish
 from hotplate.platform.spec.annotations import binary_of
 
 
-def live_json(tracked: DeploymentState, replicas: Sequence[Replica]) -> dict[str, Any]:
+def live_json(state: DeploymentState, replicas: Sequence[Replica]) -> dict[str, Any]:
     """{"services": [...], "replicas": [...]}, times as ISO 8601 in UTC, phases in Unix seconds."""
     services = []
-    binary = binary_of(tracked.deployment.labels)
-    for revision in tracked.kept():
-        for service in tracked.services[revision.number]:
-            policy, slots = service.policy, tracked.slots.of(service)
+    binary = binary_of(state.deployment.labels)
+    for revision in state.kept():
+        for service in state.services[revision.number]:
+            policy, slots = service.policy, state.slots.of(service)
             about = {
                 "revision": revision.number,
                 "service": service.name,
@@ -30,31 +30,31 @@ def live_json(tracked: DeploymentState, replicas: Sequence[Replica]) -> dict[str
             }
             if binary is not None and service.workload.entry:
                 about |= {"min_replicas": 0, "max_replicas": binary.policy.replicas}
-            route = tracked.route_of(service.workload.key)
-            about["unserved"] = tracked.traffic.unserved.get(route, "")
-            refusals = tracked.traffic.refusals.get(route)
+            route = state.route_of(service.workload.key)
+            about["unserved"] = state.traffic.unserved.get(route, "")
+            refusals = state.traffic.refusals.get(route)
             about["refused"] = dict(refusals.counts) if refusals else {}
-            services.append(about | _wish(tracked.wishes.get(service.workload.key)))
+            services.append(about | _wish(state.wishes.get(service.workload.key)))
     ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
     return {
         "services": services,
-        "replicas": [_replica(r, tracked) for r in ordered],
+        "replicas": [_replica(r, state) for r in ordered],
     }
 
 
-def _replica(replica: Replica, tracked: DeploymentState) -> dict[str, Any]:
+def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
     """A phase still under way has no end."""
-    outage = tracked.traffic.outages.get(replica.id)
-    tasks = tracked.tasks.get(replica.id)
-    waited_for = sentences.finishing(tasks, tracked.patience_s(replica)) if tasks else ""
+    outage = state.traffic.outages.get(replica.id)
+    tasks = state.tasks.get(replica.id)
+    waited_for = sentences.finishing(tasks, state.patience_s(replica)) if tasks else ""
     return {
         "id": replica.id,
         "revision": replica.key.revision,
         "service": replica.key.service,
-        "state": "draining" if replica.id in tracked.draining else replica.state.value,
+        "state": "draining" if replica.id in state.draining else replica.state.value,
         "reason": replica.reason or waited_for,
-        "slots": _slots(replica, tracked),
-        "abandoned_handlers": tracked.traffic.abandoned.get(replica.id, 0),
+        "slots": _slots(replica, state),
+        "abandoned_handlers": state.traffic.abandoned.get(replica.id, 0),
         "out": outage.reason if outage else "",
         "out_since": _iso(outage.since) if outage else None,
         "restarts": replica.restarts,
@@ -66,13 +66,13 @@ def _replica(replica: Replica, tracked: DeploymentState) -> dict[str, Any]:
     }
 
 
-def _slots(replica: Replica, tracked: DeploymentState) -> dict[str, Any] | None:
+def _slots(replica: Replica, state: DeploymentState) -> dict[str, Any] | None:
     """`number` and `source`; `tasks` where those have so many of their own."""
-    service = tracked.find(replica.key)
+    service = state.find(replica.key)
     if service is None:
         return None
-    found = tracked.slots.of(service)
-    said = {"number": tracked.slots.number(replica, service), "source": found.source}
+    found = state.slots.of(service)
+    said = {"number": state.slots.number(replica, service), "source": found.source}
     return said | ({"tasks": found.tasks} if found.tasks else {})
 
 

@@ -199,11 +199,11 @@ async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
 
 
 def test_checks_that_fail_are_told_once_and_so_is_their_end() -> None:
-    tracked = DeploymentState(STANDING)
+    state = DeploymentState(STANDING)
     well, unwell = replica("echo-1"), ill(ReplicaState.UNREADY, UNREADY, ready_at=1.0)
-    assert (tracked.newly_unready([well]), tracked.ready_again([well])) == ([], [])
-    assert (tracked.newly_unready([unwell]), tracked.ready_again([unwell])) == ([unwell], [])
-    assert (tracked.newly_unready([unwell]), tracked.ready_again([unwell])) == ([], [])
-    assert (tracked.newly_unready([well]), tracked.ready_again([well])) == ([], [well])
-    assert (tracked.newly_unready([well]), tracked.ready_again([well])) == ([], [])
+    assert (state.newly_unready([well]), state.ready_again([well])) == ([], [])
+    assert (state.newly_unready([unwell]), state.ready_again([unwell])) == ([unwell], [])
+    assert (state.newly_unready([unwell]), state.ready_again([unwell])) == ([], [])
+    assert (state.newly_unready([well]), state.ready_again([well])) == ([], [well])
+    assert (state.newly_unready([well]), state.ready_again([well])) == ([], [])
     assert "it gets requests" in sentences.ready_again(well)
