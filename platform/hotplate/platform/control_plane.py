@@ -45,6 +45,7 @@ from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import UNPACKING, make_app
 from hotplate.platform.controller.gateways.task_links import TaskLinks
+from hotplate.platform.controller.interface import Subscribers
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
@@ -170,9 +171,8 @@ async def serve(
         _addresses(settings),
         ControllerMetrics(registry),
         prometheus,
+        Subscribers(notify=data.events.add, quotas_read=desk.allow),
     )
-    controller.gateways.tell = data.events.add
-    controller.heed_quotas = desk.allow
     app = make_app(store, blobs, controller, shown)
     lines = TaskLinks(store.tasks)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)

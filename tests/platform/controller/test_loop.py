@@ -206,7 +206,7 @@ async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
     await world.gateway.report(default__echo=replace(stuck, tasks={old: 1}))
     world.update(made, "v2")
     await until(lambda: world.controller.live(made.id)["replicas"][0]["state"] == "draining")
-    patience_s = world.controller._tracked[made.id].patience_s(world.engine.found[old])
+    patience_s = world.state(made).patience_s(world.engine.found[old])
     assert patience_s >= 3600
     await asyncio.sleep(0.3)  # more than it would have without the task
     assert old in world.engine.found
@@ -241,17 +241,17 @@ async def test_nothing_is_kept_of_past_revisions_and_deleted_deployments(world: 
     for version in ("v2", "v3", "v4", "v5"):
         world.update(made, version)
         await until(replaced)
-    await until(lambda: set(controller._tracked[made.id].services) == {5})
-    assert {key.revision for key in controller._tracked[made.id].wishes} == {5}
-    await until(lambda: {key.revision for key in controller._scaling._deciders} == {5})
-    learnt = controller._tracked[made.id].memory_key("Echo")
+    await until(lambda: set(world.state(made).services) == {5})
+    assert {key.revision for key in world.state(made).wishes} == {5}
+    await until(lambda: {key.revision for key in controller.states.scaling.known()} == {5})
+    learnt = world.state(made).memory_key("Echo")
     assert world.store.learnt.get(learnt) is not None
     assert b"default/echo" in generate_latest(world.registry)
     assert controller.manifests() == frozenset({"f" * 64})
     world.store.deployments.delete(made.id)
     controller.poke(made.id)
     await until(lambda: world.status(made) == "gone")
-    await until(lambda: not controller._tracked and not controller._scaling._deciders)
+    await until(lambda: not list(controller.states) and not controller.states.scaling.known())
     assert world.store.learnt.get(learnt) is None
     assert controller.manifests() == frozenset()
     assert b"default/echo" not in generate_latest(world.registry)
@@ -358,7 +358,7 @@ async def test_a_lost_gateway_changes_nothing(world: World) -> None:
     await until(lambda: world.status(made) == "scaled-to-zero" and not world.engine.found)
     await world.gateway.report(default__echo=RouteDemand(in_flight=1))
     await until(lambda: len(world.engine.found) == 1)
-    await world.gateway._socket.close()
+    await world.gateway.leave()
     await until(lambda: not world.controller.gateways.connected)
     await asyncio.sleep(0.05)
     assert len(world.engine.found) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.engine import ReplicaState
-from hotplate.platform.controller.rollout import UNSEEN
+from hotplate.platform.controller.interface import UNSEEN
 from tests.support.control_plane.controller_world import World, running, until
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore

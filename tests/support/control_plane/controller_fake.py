@@ -11,10 +11,10 @@ from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
+from hotplate.platform.controller.interface import UNSEEN, Rollout
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
-from hotplate.platform.controller.rollout import UNSEEN, Rollout
 from hotplate.platform.errors import Alone
 from hotplate.platform.store.records import DemandRecord, RolloutOutcome, Wanted
 from hotplate.platform.store.store import Store

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.deploy.quantities import GIB
 from hotplate.deploy.workload import Resources
+from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
@@ -60,6 +61,9 @@ class StandInGateway:
         self.demand |= {name.replace("__", "/"): d for name, d in demand.items()}
         report = DemandReport(self.table.version, self.demand)
         await self._socket.send_json(report.to_json())
+
+    async def leave(self) -> None:
+        await self._socket.close()
 
     def route(self, name: str = "default/echo") -> Route | None:
         return next((route for route in self.table.routes if route.name == name), None)
@@ -110,6 +114,12 @@ class World:
     def status(self, deployment: Deployment) -> str:
         found = self.store.deployments.get(deployment.id)
         return found.status if found else "gone"
+
+    def state(self, deployment: Deployment) -> DeploymentState:
+        """What the controller remembers of it."""
+        found = self.controller.states.get(deployment.id)
+        assert found is not None
+        return found
 
     def update(self, deployment: Deployment, version: str, least: int = 1) -> Deployment:
         after, _ = self.store.deployments.update(

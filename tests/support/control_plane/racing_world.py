@@ -13,9 +13,9 @@ from hotplate.autoscaler.sharing.amounts import NOTHING
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.plan import Member, make_plan
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
-from hotplate.platform.controller.gateways.route_links import RouteLinks
+from hotplate.platform.controller.deployment_states import DeploymentStates
+from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.metrics import ControllerMetrics
-from hotplate.platform.controller.planning.routing import Addresses
 from hotplate.platform.controller.reconciler import Reconciler
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
@@ -68,11 +68,12 @@ class LateEngine(FakeEngine):
             del self.found[name]
 
 
-class SaidByHand(RouteLinks):
+class SaidByHand:
     """What gateways would say."""
 
+    connected = True
+
     def __init__(self) -> None:
-        super().__init__(lambda routes: None, lambda: None)
         self.queued: dict[str, int] = {}
         self.drained: set[str] = set()
 
@@ -81,6 +82,15 @@ class SaidByHand(RouteLinks):
 
     def idle(self, replica: str) -> bool:
         return replica in self.drained
+
+    def busy(self, replica: str) -> int:
+        return 0
+
+    def tasks(self, replica: str) -> int:
+        return 0
+
+    def abandoned(self, replica: str) -> int:
+        return 0
 
 
 class BusyStore(QuickStore):
@@ -114,10 +124,12 @@ class Quarters:
         self.gateways = SaidByHand()
         metrics = ControllerMetrics(CollectorRegistry())
         watch = QueryWatch(Prometheus(""), lambda deployment_id: None)
+        self.states = DeploymentStates()
+        recorder = EventRecorder(self.store, self.states.scaling, metrics)
         self.reconciler = Reconciler(
-            self.store, self.engine, self.gateways, RULES, Addresses("here"), metrics, watch
+            self.store, self.engine, self.states, self.gateways, watch, recorder, RULES
         )
-        self.reconciler.allocations.limit(self.store.quotas.all(), [NODE])
+        self.states.allocations.limit(self.store.quotas.all(), [NODE])
 
     def bento(self, version: str) -> int:
         organization = self.user.organization.id
@@ -135,7 +147,7 @@ class Quarters:
             self.gateways.queued[f"acme/{name}"] = queued
         await self.reconciler.step(self.ids[name])
 
-    def states(self) -> list[str]:
+    def replica_states(self) -> list[str]:
         return sorted(replica.state.value for replica in self.engine.found.values())
 
 
@@ -194,7 +206,7 @@ class Weather:
             case "end" if deployment and deployment.wanted is not Wanted.DELETED:
                 end = rng.choice((store.deployments.terminate, store.deployments.delete))
                 end(deployment_id)
-        quarters.reconciler.reread(deployment_id)
+        quarters.states.mark_stale(deployment_id)
 
 
 async def walk(store: BusyStore, rng: Random, steps: int) -> tuple[int, int]:

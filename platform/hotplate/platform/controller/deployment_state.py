@@ -11,7 +11,7 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.gateway_reports import GatewayReports
 from hotplate.platform.controller.planning.plan import ended_attempts
-from hotplate.platform.controller.planning.routing import public_name
+from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.controller.scaling.deciders import Wish
@@ -174,6 +174,18 @@ class DeploymentState:
         service = self.find(key)
         entry = service is not None and service.workload.entry
         return public_name(self.deployment) if entry else str(key)
+
+    def route(self, replicas: Iterable[Replica], addresses: Addresses) -> None:
+        """Bring `routes` up to date with the replicas there are."""
+        self.routes = routes_of(
+            self.deployment,
+            self.services,
+            self.mine(replicas),
+            self.draining,
+            self.tokens.digests,
+            addresses,
+            self.slots,
+        )
 
     def owns(self, key: WorkloadKey) -> bool:
         named = (key.organization, key.deployment)

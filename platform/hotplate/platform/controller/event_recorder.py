@@ -183,6 +183,10 @@ class EventRecorder:
                 "hotplate/task-drain-s) and a margin; it is stopped with them",
             )
 
+    def forget(self, name: str) -> None:
+        """Drop the figures of a deployment that is gone; `name` as in the metrics' label."""
+        self._metrics.forget(name)
+
     async def _event(self, state: DeploymentState, kind: str, message: str) -> None:
         log.info("%s: %s", state.deployment.name, message)
         await self._pending.write(self._store.history.add_event, state.deployment.id, kind, message)

@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
-from hotplate.platform.controller.rollout import Rollout
 from hotplate.platform.store.records import DemandRecord
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """As of this instant."""
+
+    reason: str
+    """The sentence about the deployment's status."""
+    over: bool = False
+    """Nothing more will become of it by itself."""
+    failed: bool = False
+    log_tail: tuple[str, ...] = ()
+    """Last lines of what the replica printed that it failed with."""
+    build_logs: tuple[str, ...] = ()
+    """Files with the output of the builds that it waits for."""
+    held_up: bool = False
+    """It waits for room, a build, or the end of a pause after a crash: who waits should know."""
+
+
+UNSEEN = Rollout("it has not been looked at yet")
+
+
+@dataclass(frozen=True)
+class Subscribers:
+    """Who is called when the controller learns what concerns more than its deployments."""
+
+    notify: Callable[[str, str], None] = lambda kind, message: None
+    """Gets what an operator should know: a kind of event and a sentence."""
+    quotas_read: Callable[[Mapping[str, Quota]], None] = lambda quotas: None
+    """Gets the organizations' quotas, by name, whenever they were read."""
+
+
+NO_SUBSCRIBERS = Subscribers()
 
 
 class ControllerApi(Protocol):

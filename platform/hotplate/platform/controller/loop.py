@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import Amounts
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.errors import UnknownReplica
+from hotplate.platform.controller.deployment_states import DeploymentStates
+from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.gateways.route_links import RouteLinks
+from hotplate.platform.controller.interface import NO_SUBSCRIBERS, UNSEEN, Rollout, Subscribers
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
 from hotplate.platform.controller.reconciler import Reconciler
-from hotplate.platform.controller.rollout import UNSEEN, Rollout, rollout_of
+from hotplate.platform.controller.rollout import rollout_of
 from hotplate.platform.controller.scaling.allocations import usage
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
@@ -40,6 +42,8 @@ UNREAD_TRIES = 5
 
 
 class Controller:
+    """The API's calls (`interface.ControllerApi`) and the loop that makes steps of them."""
+
     def __init__(
         self,
         store: Store,
@@ -48,46 +52,52 @@ class Controller:
         addresses: Addresses,
         metrics: ControllerMetrics,
         prometheus: Prometheus | None = None,
+        subscribers: Subscribers = NO_SUBSCRIBERS,
     ) -> None:
         self._store = store
         self._engine = engine
         self._rules = rules
+        self._addresses = addresses
         self._metrics = metrics
+        self._subscribers = subscribers
         self._dirty: set[int] = set()
         self._wake = asyncio.Event()
         self._stopping = False
         self._quotas_stale = True
-        self.heed_quotas: Callable[[Mapping[str, Quota]], None] = lambda quotas: None
-        """Told the organizations' quotas whenever they were read."""
         self._listed = False
-        """Whether every deployment of the store has been heard of."""
+        """Whether every deployment of the store is known by its id."""
         self._unknown: dict[int, int] = {}
         """Failed steps per deployment not yet read: a route table without it would end it."""
         self._unstated: set[int] = set()
-        """Deployments of which the engine has not been told yet what is wanted."""
-        self.gateways = RouteLinks(self._demand_changed, self._gateway_came)
+        """Deployments of which the engine does not know yet what is wanted."""
+        self.states = DeploymentStates()
+        self.gateways = RouteLinks(self._demand_changed, self._gateway_came, subscribers.notify)
         self._queries = QueryWatch(prometheus or Prometheus(""), self._look_at)
         self._reconciler = Reconciler(
-            store, engine, self.gateways, rules, addresses, metrics, self._queries
+            store,
+            engine,
+            self.states,
+            self.gateways,
+            self._queries,
+            EventRecorder(store, self.states.scaling, metrics),
+            rules,
         )
-        self._tracked = self._reconciler.state
-        self._scaling = self._reconciler.scaling
         self.ready = asyncio.Event()
         """Set when every deployment has been looked at once and a gateway listens for all."""
 
     # What the API asks ---------------------------------------------------------------------
 
     def poke(self, deployment_id: int) -> None:
-        if state := self._tracked.get(deployment_id):
+        if state := self.states.get(deployment_id):
             state.settled.clear()
-        self._reconciler.reread(deployment_id)
+        self.states.mark_stale(deployment_id)
         self._look_at(deployment_id)
 
     def tokens_changed(self, organization_id: int) -> None:
-        for deployment_id, state in self._tracked.items():
+        for state in self.states:
             if state.deployment.organization.id == organization_id:
-                self._reconciler.reread(deployment_id)
-                self._look_at(deployment_id)
+                self.states.mark_stale(state.deployment.id)
+                self._look_at(state.deployment.id)
 
     def quotas_changed(self) -> None:
         self._quotas_stale = True
@@ -118,7 +128,7 @@ class Controller:
         return usage(organization, self._engine.replicas())
 
     async def outcome(self, deployment_id: int, timeout_s: float) -> None:
-        state = self._tracked.get(deployment_id) or await self._reconciler.load(deployment_id)
+        state = self.states.get(deployment_id) or await self._reconciler.load(deployment_id)
         if state is None:
             return
         with suppress(TimeoutError):
@@ -126,23 +136,23 @@ class Controller:
                 await state.settled.wait()
 
     def rollout(self, deployment_id: int) -> Rollout:
-        state = self._tracked.get(deployment_id)
+        state = self.states.get(deployment_id)
         if state is None:
             return UNSEEN
         return rollout_of(state, state.mine(self._engine.replicas()))
 
     def live(self, deployment_id: int) -> dict[str, Any]:
-        state = self._tracked.get(deployment_id)
+        state = self.states.get(deployment_id)
         if state is None:
             return {"services": [], "replicas": []}
         return live_json(state, state.mine(self._engine.replicas()))
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
-        state = self._tracked.get(deployment_id)
+        state = self.states.get(deployment_id)
         return () if state is None else tuple(state.demands.unwritten)
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
-        state = self._tracked.get(deployment_id)
+        state = self.states.get(deployment_id)
         mine = [r.id for r in state.mine(self._engine.replicas())] if state else []
         if replica:
             if state is None or replica not in (*mine, *state.seen):
@@ -160,7 +170,7 @@ class Controller:
 
     def manifests(self) -> frozenset[str] | None:
         """Manifests of all files that replicas use or would use; None while not all are known."""
-        return self._reconciler.manifests() if self._listed else None
+        return self.states.manifests() if self._listed else None
 
     def instance_types(self) -> Sequence[dict[str, Any]]:
         return instance_types(self._rules.instance_types)
@@ -188,7 +198,7 @@ class Controller:
                     await self._wait()
                     await self._step_all()
         finally:
-            for state in self._tracked.values():
+            for state in self.states:
                 state.settled.set()
 
     async def shutdown(self, drain_s: float) -> None:
@@ -216,40 +226,41 @@ class Controller:
             ]
             before = after
             self._metrics.count(list(after.values()))
-            for deployment_id in self._reconciler.allocations.waiting():
+            for deployment_id in self.states.allocations.waiting():
                 self._look_at(deployment_id)
-            for deployment_id, state in self._tracked.items():
+            for state in self.states:
                 if any(state.owns(key) for key in differing):
-                    self._look_at(deployment_id)
+                    self._look_at(state.deployment.id)
 
     def _demand_changed(self, routes: Sequence[str]) -> None:
         if self.gateways.in_force:
             self.ready.set()
         prefixes = {route.split("@")[0] for route in routes}
-        for deployment_id, state in self._tracked.items():
+        for state in self.states:
             # What drains is looked at too: its route may be gone from the report by now.
             if public_name(state.deployment) in prefixes or state.draining:
-                self._look_at(deployment_id)
+                self._look_at(state.deployment.id)
         self._wake.set()
 
     def _gateway_came(self) -> None:
-        self._scaling.gateway_restarted(asyncio.get_running_loop().time())
+        self.states.scaling.gateway_restarted(asyncio.get_running_loop().time())
 
     def _look_at(self, deployment_id: int) -> None:
-        self._reconciler.heard_of(deployment_id)
+        self.states.expect(deployment_id)
         self._dirty.add(deployment_id)
         self._wake.set()
 
     async def _wait(self) -> None:
         now = asyncio.get_running_loop().time()
-        times = [t.next_at for t in self._tracked.values() if t.next_at is not None]
+        times = [state.next_at for state in self.states if state.next_at is not None]
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(times) - now) if times else None):
                 await self._wake.wait()
         self._wake.clear()
         now = asyncio.get_running_loop().time()
-        due = [i for i, t in self._tracked.items() if t.next_at is not None and t.next_at <= now]
-        self._dirty.update(due)
+        for state in self.states:
+            if state.next_at is not None and state.next_at <= now:
+                self._dirty.add(state.deployment.id)
 
     async def _step_all(self) -> None:
         if self._quotas_stale and not await self._limit():
@@ -277,8 +288,10 @@ class Controller:
                     exc_info=not isinstance(error, StoreFailed),
                 )
                 asyncio.get_running_loop().call_later(RETRY_S, self._look_at, deployment_id)
-            self._reconciler.route(deployment_id)
-        for deployment_id in self._reconciler.allocations.affected():
+            # Also after a step that could write nothing.
+            if state := self.states.get(deployment_id):
+                state.route(self._engine.replicas(), self._addresses)
+        for deployment_id in self.states.allocations.affected():
             self._look_at(deployment_id)
         self._publish()
 
@@ -299,12 +312,12 @@ class Controller:
             self._quotas_stale = True
             return False
         nodes = [node.in_all for node in self._engine.capacity().values()]
-        self._reconciler.allocations.limit(quotas, nodes)
-        self.heed_quotas(quotas)
+        self.states.allocations.limit(quotas, nodes)
+        self._subscribers.quotas_read(quotas)
         return True
 
     def _publish(self) -> None:
         if self._unknown:
             return
-        routes = [route for state in self._tracked.values() for route in state.routes]
+        routes = [route for state in self.states for route in state.routes]
         self.gateways.publish(sorted(routes, key=lambda route: route.name))

@@ -30,6 +30,9 @@ class PendingWrites:
         self._store = store
         self._waiting: deque[Callable[[], Any]] = deque()
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     async def write(self, call: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
         """Do it after all that wait, or let it wait too. Raises no StoreFailed."""
         waited = len(self._waiting)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from hotplate.autoscaler.rules.schedule import Floor, Schedule
@@ -19,24 +20,22 @@ from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import UNSETTLED, DeploymentState
+from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
-from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.loading import Loader
-from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.messages import failed
 from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
-from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
+from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import Rules, Service
 from hotplate.platform.controller.resource_requests import asks
-from hotplate.platform.controller.scaling.allocations import Allocations
-from hotplate.platform.controller.scaling.deciders import Scaling, Wish, counts
+from hotplate.platform.controller.scaling.deciders import Wish, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, RolloutOutcome
 from hotplate.platform.store.store import Store
-from hotplate.serving.gateway.protocol.routes import TASKS
+from hotplate.serving.gateway.protocol.routes import TASKS, RouteDemand
 
 DAY_S = 86_400.0
 """Nothing that is known now is waited for longer than this at once."""
@@ -44,65 +43,51 @@ DAY_S = 86_400.0
 log = logging.getLogger("hotplate.controller")
 
 
+class GatewayView(Protocol):
+    """What a step asks of the gateways; `RouteLinks` answers it."""
+
+    @property
+    def connected(self) -> bool: ...
+    def demand(self, route: str) -> RouteDemand | None: ...
+    def idle(self, replica: str) -> bool: ...
+    def busy(self, replica: str) -> int: ...
+    def tasks(self, replica: str) -> int: ...
+    def abandoned(self, replica: str) -> int: ...
+
+
 class Reconciler:
-    """Remembers every deployment that is looked after; the controller says whose turn it is."""
+    """Takes a deployment a step nearer to what is wanted; the controller says whose turn it is."""
 
     def __init__(
         self,
         store: Store,
         engine: Engine,
-        gateways: RouteLinks,
-        rules: Rules,
-        addresses: Addresses,
-        metrics: ControllerMetrics,
+        states: DeploymentStates,
+        gateways: GatewayView,
         queries: QueryWatch,
+        recorder: EventRecorder,
+        rules: Rules,
     ) -> None:
         self._store = store
         self._engine = engine
+        self._states = states
+        self._allocations = states.allocations
+        self._scaling = states.scaling
         self._gateways = gateways
-        self._addresses = addresses
-        self._metrics = metrics
-        self.queries = queries
+        self._queries = queries
+        self._recorder = recorder
         self._loader = Loader(store, rules)
-        self._stale: set[int] = set()
-        self._unread: set[int] = set()
-        """Those heard of whose services are not known yet."""
-        self.state: dict[int, DeploymentState] = {}
-        self.scaling = Scaling()
-        self.allocations = Allocations()
-        self._recorder = EventRecorder(store, self.scaling, metrics)
-
-    def heard_of(self, deployment_id: int) -> None:
-        """There is such a deployment, and a step for it will follow."""
-        if deployment_id not in self.state:
-            self._unread.add(deployment_id)
-
-    def reread(self, deployment_id: int) -> None:
-        """The store has changed for it: the next step reads it again."""
-        self._stale.add(deployment_id)
-
-    def manifests(self) -> frozenset[str] | None:
-        """Manifests of all files that replicas use or would use; None while not all are known."""
-        if self._unread:
-            return None
-        return frozenset(
-            manifest
-            for state in self.state.values()
-            for services in state.services.values()
-            for service in services
-            for manifest in service.workload.manifests
-        )
 
     async def step(self, deployment_id: int) -> None:
         """Look at all of it and bring it one step nearer to what is wanted.
 
         Raises what the store or the engine raises; nothing is lost then, the step is repeated.
         """
-        state = self.state.get(deployment_id)
+        state = self._states.get(deployment_id)
         outlived = state is not None and state.outlived(self._engine.replicas())
         expired = state is not None and _token_ends_s(state) <= 0.0
-        if state is None or outlived or expired or deployment_id in self._stale:
-            self._stale.discard(deployment_id)
+        if state is None or outlived or expired or self._states.is_stale(deployment_id):
+            self._states.clear_stale(deployment_id)
             state = await self.load(deployment_id)
         if state is None:
             return
@@ -114,7 +99,7 @@ class Reconciler:
         state.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
         await self._hear(state, replicas, now)
         if (binary := binary_of(state.deployment.labels)) is not None:
-            readings = self.queries.follow(deployment_id, binary)
+            readings = self._queries.follow(deployment_id, binary)
             await self._recorder.asked(state, binary, readings)
         self._count_tasks(state)
         overdue = state.overdue(replicas, now)
@@ -124,7 +109,7 @@ class Reconciler:
         wishes, granted, step = self._decide(state, overdue)
         for scale in step.scales:
             if service := state.find(scale.key):
-                self.allocations.told(service.workload, scale.count)
+                self._allocations.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
         await self._recorder.granted(state, granted)
         await self._recorder.decided(state, wishes, now)
@@ -134,15 +119,15 @@ class Reconciler:
         """Have what is scarce shared once among all that have their turn now, as far as it is
         known here what they will ask for: else each step with another wish would share it anew.
         Whether anything is scarce."""
-        if not self.allocations.scarce:
+        if not self._allocations.scarce:
             return False
         for deployment_id in deployment_ids:
-            state = self.state.get(deployment_id)
-            if state is not None and deployment_id not in self._stale:
+            state = self._states.get(deployment_id)
+            if state is not None and not self._states.is_stale(deployment_id):
                 with suppress(Exception):  # its step has the same trouble, and tells of it
                     wishes, observed = self._wish(state, frozenset())
-                    self.allocations.state(deployment_id, asks(state, observed, wishes))
-        self.allocations.share()
+                    self._allocations.request(deployment_id, asks(state, observed, wishes))
+        self._allocations.share()
         return True
 
     def _decide(
@@ -150,7 +135,7 @@ class Reconciler:
     ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], NextStep]:
         """What is wished for, what of it is granted, and what to do now."""
         wishes, observed = self._wish(state, overdue)
-        granted = self.allocations.grant(
+        granted = self._allocations.grant(
             state.deployment.id, asks(state, observed, wishes), self._engine.replicas()
         )
         wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
@@ -176,7 +161,7 @@ class Reconciler:
             )
             memory = state.memories.get(service.name)
             state.demands.note(key, demand, there, wall)
-            wish = self.scaling.wish(
+            wish = self._scaling.wish(
                 service, slots, demand, there, now, memory, floor, settings.price
             )
             wish = replace(wish, slots=state.slots.of(service).told())
@@ -191,7 +176,7 @@ class Reconciler:
             idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             now=wall,
-            told=frozenset(filter(state.owns, self.allocations.ordered())),
+            told=frozenset(filter(state.owns, self._allocations.ordered())),
             unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
         )
 
@@ -224,16 +209,16 @@ class Reconciler:
         binary = binary_of(deployment.labels)
         if not service.workload.entry:
             return wish
-        readings = self.queries.follow(deployment.id, binary)
+        readings = self._queries.follow(deployment.id, binary)
         if binary is None:
-            self.scaling.unswitch(deployment.id)
+            self._scaling.unswitch(deployment.id)
             return wish
         # While no gateway says what runs where, a job may run on each.
         known = self._gateways.connected
         busy = sum(not known or self._gateways.busy(replica.id) > 0 for replica in own)
         memory = state.memories.get(service.name) or {}
         wall = datetime.now(UTC).timestamp()
-        return self.scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
+        return self._scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
 
     async def _hear(self, state: DeploymentState, replicas: Sequence[Replica], now: float) -> None:
         """While a route has no owner, nobody can say who is out."""
@@ -252,17 +237,17 @@ class Reconciler:
             await self._rule(deployment, step.verdict)
         if step.status == "terminated" and deployment.serving is not None:
             await self._store.run(self._store.deployments.stop_serving, deployment.id)
-            self._stale.add(deployment.id)
+            self._states.mark_stale(deployment.id)
         if (step.status, step.reason) != (deployment.status, deployment.reason):
             await self._store.run(
                 self._store.deployments.set_status, deployment.id, step.status, step.reason
             )
-            self._stale.add(deployment.id)
-        if step.status not in UNSETTLED and deployment.id not in self._stale:
+            self._states.mark_stale(deployment.id)
+        if step.status not in UNSETTLED and not self._states.is_stale(deployment.id):
             state.settled.set()
         if step.gone:
             await self._forget(state)
-        elif deployment.id in self._stale:
+        elif self._states.is_stale(deployment.id):
             await self.step(deployment.id)
 
     async def _forget(self, state: DeploymentState) -> None:
@@ -270,15 +255,12 @@ class Reconciler:
         deployment = state.deployment
         await self._store.run(self._store.learnt.forget, state.memory_prefix)
         await self._store.run(self._store.deployments.forget, deployment.id)
-        self.state.pop(deployment.id)
-        self.scaling.forget(state.owns)
-        self.scaling.unswitch(deployment.id)
+        self._states.forget(deployment.id)
         name = public_name(deployment)
-        if all(public_name(other.deployment) != name for other in self.state.values()):
-            self._metrics.forget(name)
+        if all(public_name(other.deployment) != name for other in self._states):
+            self._recorder.forget(name)
         state.settled.set()
-        self.queries.follow(deployment.id, None)
-        self._stale.discard(deployment.id)
+        self._queries.follow(deployment.id, None)
 
     async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
         latest = deployment.latest
@@ -294,33 +276,18 @@ class Reconciler:
             verdict.log_tail,
         )
         log.info("%s: %s", deployment.name, event)
-        self._stale.add(deployment.id)
+        self._states.mark_stale(deployment.id)
 
     async def load(self, deployment_id: int) -> DeploymentState | None:
         """Read it from the store; None when it is gone."""
-        known = self.state.get(deployment_id)
-        running = {replica.key for replica in self._engine.replicas()} | self.allocations.ordered()
+        known = self._states.get(deployment_id)
+        running = {replica.key for replica in self._engine.replicas()} | self._allocations.ordered()
         state = await self._store.run(self._loader.load, deployment_id, running, known)
-        self._unread.discard(deployment_id)
         if state is None:
-            self.state.pop(deployment_id, None)
+            self._states.forget(deployment_id)
         else:
-            self.state[deployment_id] = state
-            self.scaling.forget(lambda key: state.owns(key) and state.find(key) is None)
+            self._states.put(state)
         return state
-
-    def route(self, deployment_id: int) -> None:
-        """Bring the deployment's routes up to date, also after a step that could write nothing."""
-        if state := self.state.get(deployment_id):
-            state.routes = routes_of(
-                state.deployment,
-                state.services,
-                state.mine(self._engine.replicas()),
-                state.draining,
-                state.tokens.digests,
-                self._addresses,
-                state.slots,
-            )
 
 
 def _token_ends_s(state: DeploymentState) -> float:

@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.deployment_state import DeploymentState
+from hotplate.platform.controller.interface import Rollout
 from hotplate.platform.store.records import RolloutOutcome
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """As of this instant."""
-
-    reason: str
-    """The sentence about the deployment's status."""
-    over: bool = False
-    """Nothing more will become of it by itself."""
-    failed: bool = False
-    log_tail: tuple[str, ...] = ()
-    """Last lines of what the replica printed that it failed with."""
-    build_logs: tuple[str, ...] = ()
-    """Files with the output of the builds that it waits for."""
-    held_up: bool = False
-    """It waits for room, a build, or the end of a pause after a crash: who waits should know."""
-
-
-UNSEEN = Rollout("it has not been looked at yet")
 
 
 def rollout_of(state: DeploymentState, replicas: Sequence[Replica]) -> Rollout:

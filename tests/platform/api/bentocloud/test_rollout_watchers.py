@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.application import make_app
-from hotplate.platform.controller.rollout import Rollout
+from hotplate.platform.controller.interface import Rollout
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import Cloud
 from tests.support.control_plane.controller_fake import FakeController

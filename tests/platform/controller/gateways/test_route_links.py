@@ -28,8 +28,12 @@ class Plane:
         """Set whenever a gateway has left, or has another demand."""
         self.came = 0
         self.told: list[tuple[str, str]] = []
-        self.gateways = RouteLinks(lambda _: self.left.set(), self._came, heartbeat_s)
-        self.gateways.tell = lambda kind, message: self.told.append((kind, message))
+        self.gateways = RouteLinks(
+            lambda _: self.left.set(),
+            self._came,
+            lambda kind, message: self.told.append((kind, message)),
+            heartbeat_s,
+        )
         self.stack = AsyncExitStack()
         self._url = ""
 

@@ -153,8 +153,12 @@ class Broken:
     check = None
 
 
+def unconnected() -> RouteLinks:
+    return RouteLinks(lambda routes: None, lambda: None, lambda kind, message: None)
+
+
 async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path: Path) -> None:
-    gateways = RouteLinks(lambda routes: None, lambda: None)
+    gateways = unconnected()
     agent = AgentClient("http://127.0.0.1:1", patience_s=0)
     more_than_there_is = Room(tmp_path, 1 << 60)
     said = {}
@@ -173,9 +177,7 @@ async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path:
 
 
 async def test_what_is_well_says_nothing(tmp_path: Path, store: Store) -> None:
-    found = checks(
-        RouteLinks(lambda _: None, lambda: None), AgentClient(""), store, [Room(tmp_path)]
-    )
+    found = checks(unconnected(), AgentClient(""), store, [Room(tmp_path)])
     well = [check for check in found if check.lost in ("StoreFailed", "DiskShort")]
     assert [await check.why_not() for check in well] == ["", ""]
 
@@ -185,7 +187,7 @@ async def test_a_database_that_is_locked_is_told_and_its_recovery_seen(
 ) -> None:
     (check,) = [
         check
-        for check in checks(RouteLinks(lambda _: None, lambda: None), AgentClient(""), store, [])
+        for check in checks(unconnected(), AgentClient(""), store, [])
         if check.lost == "StoreFailed"
     ]
     with sqlite3.connect(tmp_path / "hotplate.db") as other:

@@ -27,7 +27,7 @@ async def test_what_was_granted_is_told_before_the_engine_can_have_stopped_what_
     quarters.engine.step()
     await quarters.step("one", queued=2)
     quarters.engine.step()
-    assert quarters.states() == ["ready", "ready"]
+    assert quarters.replica_states() == ["ready", "ready"]
     await quarters.step("one", queued=3)
     store.meanwhile = quarters.engine.step
     # The third is made while the second step waits for the store, and stopped while the third does.
@@ -49,7 +49,7 @@ async def test_wishes_of_one_turn_are_stated_before_any_of_them_is_granted(
     quarters.engine.step()
     await quarters.step("two", queued=1)
     await quarters.step("one", queued=3)
-    allocations = quarters.reconciler.allocations
+    allocations = quarters.states.allocations
     assert allocations.affected() == set()
     quarters.gateways.queued = {"acme/one": 0, "acme/two": 3}
     assert quarters.reconciler.foresee(quarters.ids.values())
@@ -66,11 +66,11 @@ async def test_what_the_engine_has_not_made_yet_is_not_made_for_a_deployment_tha
     quarters.deploy("one", quarters.bento("v1"))
     await quarters.step("one", queued=2)
     store.deployments.delete(quarters.ids["one"])
-    quarters.reconciler.reread(quarters.ids["one"])
+    quarters.states.mark_stale(quarters.ids["one"])
     await quarters.step("one")
     assert store.deployments.get(quarters.ids["one"]) is None
     quarters.engine.step()
-    assert quarters.states() == []
+    assert quarters.replica_states() == []
 
 
 async def test_no_quota_is_exceeded_whatever_happens_at_any_moment(store: BusyStore) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hotplate.platform.api.web.settings import ApiSettings
-from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.controller.rollout import UNSEEN
+from hotplate.platform.controller.interface import UNSEEN, ControllerApi
 from hotplate.platform.store.records import Deployment
 
 BUILDING = "image-building"

@@ -42,13 +42,14 @@ class RouteLinks:
         self,
         changed: Callable[[Sequence[str]], None],
         came: Callable[[], None],
+        notify: Callable[[str, str], None],
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`changed` is told the routes whose demand is another one now, `came` that a gateway is
-        there, where there was none. It is there when its first report is.
+        """`changed` gets the routes whose demand has changed. `came` is called when a gateway is
+        there and none was: it is there when its first report is. `notify` gets what an operator
+        should know: a kind of event and a sentence.
         """
-        self.tell: Callable[[str, str], None] = lambda kind, message: None
-        """Takes what an operator should know: a kind of event and a sentence."""
+        self._notify = notify
         self._changed = changed
         self._came = came
         self._heartbeat_s = heartbeat_s
@@ -179,7 +180,7 @@ class RouteLinks:
             self._came()
         elif before is None:
             message = f"gateway {line.gateway} serves too: {len(self._lines)} do now"
-            self.tell("GatewayJoined", message)
+            self._notify("GatewayJoined", message)
         known = before.routes if before else {}
         if before is None or before.version != report.version:
             self._changed([*report.routes, *known, *(route.name for route in self._table.routes)])
@@ -190,7 +191,7 @@ class RouteLinks:
         self._lines.remove(line)
         log.warning("gateway %s disconnected", line.gateway)
         if line.report is not None and self._lines:
-            self.tell(
+            self._notify(
                 "GatewayLeft",
                 f"gateway {line.gateway} is gone: the {len(self._lines)} left serve what it did; "
                 "start it again if it was not told to end",

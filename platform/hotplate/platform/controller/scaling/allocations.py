@@ -45,7 +45,7 @@ class Allocations:
         """Whether more is wished for than there may be."""
         return self._shares.scarce
 
-    def state(self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]]) -> None:
+    def request(self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]]) -> None:
         """A deployment asks for this, and for nothing else."""
         keys = {ask.key for ask in asks}
         for key in self._asking.pop(deployment_id, set()) - keys:
@@ -67,7 +67,7 @@ class Allocations:
         """What the workloads of a deployment get, which asks for nothing else. `replicas` are all
         that exist, of every organization.
         """
-        self.state(deployment_id, asks)
+        self.request(deployment_id, asks)
         granted = {ask.key: self._shares.grant(ask.key) for ask in asks}
         return granted | self._held_up(deployment_id, asks, granted, replicas)
 

@@ -155,6 +155,10 @@ class Scaling:
             learnt["binary"] = binary.memory(now) | {"queries": list(said.queries), "at": wall}
         return learnt
 
+    def known(self) -> set[WorkloadKey]:
+        """Workloads that have a decider."""
+        return set(self._deciders)
+
     def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
         self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}
         self._early = {key: starts for key, starts in self._early.items() if not gone(key)}

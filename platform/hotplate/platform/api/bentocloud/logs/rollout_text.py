@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotplate.deploy.process.printable import printable
 from hotplate.platform.api.bentocloud.logs.growing_file import GrowingFile
-from hotplate.platform.controller.rollout import Rollout
+from hotplate.platform.controller.interface import Rollout
 
 REMEMBERED_LINES = 100
 

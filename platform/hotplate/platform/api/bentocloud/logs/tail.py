@@ -17,8 +17,7 @@ from hotplate.platform.api.bentocloud.logs.rollout_text import RolloutText
 from hotplate.platform.api.bentocloud.logs.sockets import PARTING_S, message, opened, parted
 from hotplate.platform.api.bentocloud.rollout_watchers import RolloutWatchers
 from hotplate.platform.api.web.requests import COUNT_MAX, organization
-from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.controller.rollout import UNSEEN, Rollout
+from hotplate.platform.controller.interface import UNSEEN, ControllerApi, Rollout
 from hotplate.platform.errors import Invalid, NotFound, PlatformError
 from hotplate.platform.log_lines import fresh
 from hotplate.platform.spec.fields import Fields

@@ -1,0 +1,76 @@
+"""The states of all deployments that are looked after, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hotplate.platform.controller.deployment_state import DeploymentState
+from hotplate.platform.controller.scaling.allocations import Allocations
+from hotplate.platform.controller.scaling.deciders import Scaling
+
+
+class DeploymentStates:
+    """The loop looks here for whose turn it is, and the reconciler's steps change what is here.
+
+    For the event loop's thread alone.
+    """
+
+    def __init__(self) -> None:
+        self.scaling = Scaling()
+        """The deciders of all services."""
+        self.allocations = Allocations()
+        """What each workload may have of everything that there is."""
+        self._by_id: dict[int, DeploymentState] = {}
+        self._stale: set[int] = set()
+        self._unread: set[int] = set()
+        """Deployments that exist and whose services are not known yet."""
+
+    def __iter__(self) -> Iterator[DeploymentState]:
+        return iter(self._by_id.values())
+
+    def get(self, deployment_id: int) -> DeploymentState | None:
+        """None while it has not been read from the store, and once it is gone."""
+        return self._by_id.get(deployment_id)
+
+    def expect(self, deployment_id: int) -> None:
+        """There is such a deployment, and a step for it will follow."""
+        if deployment_id not in self._by_id:
+            self._unread.add(deployment_id)
+
+    def mark_stale(self, deployment_id: int) -> None:
+        """The store has changed for it: the next step reads it again."""
+        self._stale.add(deployment_id)
+
+    def is_stale(self, deployment_id: int) -> bool:
+        """Whether the store has changed since it was read."""
+        return deployment_id in self._stale
+
+    def clear_stale(self, deployment_id: int) -> None:
+        """It is read now: what changes from here on is for the next time."""
+        self._stale.discard(deployment_id)
+
+    def put(self, state: DeploymentState) -> None:
+        """Keep a state as it was read; deciders of services that it no longer has are forgotten."""
+        self._by_id[state.deployment.id] = state
+        self._unread.discard(state.deployment.id)
+        self.scaling.forget(lambda key: state.owns(key) and state.find(key) is None)
+
+    def forget(self, deployment_id: int) -> None:
+        """The deployment is gone, so nothing is kept of it."""
+        self._stale.discard(deployment_id)
+        self._unread.discard(deployment_id)
+        if state := self._by_id.pop(deployment_id, None):
+            self.scaling.forget(state.owns)
+            self.scaling.unswitch(deployment_id)
+
+    def manifests(self) -> frozenset[str] | None:
+        """Manifests of all files that replicas use or would use; None while not all are known."""
+        if self._unread:
+            return None
+        return frozenset(
+            manifest
+            for state in self._by_id.values()
+            for services in state.services.values()
+            for service in services
+            for manifest in service.workload.manifests
+        )
