@@ -23,6 +23,7 @@ PACKAGE = "hotplate.serving.gateway"
 SOURCES = Path(__file__).parent
 MODULES = (
     "admission.cors",
+    "admission.gate",
     "admission.internal_callers",
     "admission.terms",
     "callers.connections",

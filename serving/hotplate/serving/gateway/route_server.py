@@ -8,8 +8,9 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from hotplate.serving.gateway.admission.gate import admit_again
 from hotplate.serving.gateway.admission.task_routes import DOCS_PATH
-from hotplate.serving.gateway.admission.terms import Local, Terms, admit_again
+from hotplate.serving.gateway.admission.terms import Local, Terms
 from hotplate.serving.gateway.callers.connections import Callers
 from hotplate.serving.gateway.callers.downstream import Front
 from hotplate.serving.gateway.callers.route_listener import Peers

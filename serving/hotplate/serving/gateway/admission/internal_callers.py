@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import hmac
 
+from hotplate.serving.gateway.admission.terms import Admitted
 from hotplate.serving.gateway.errors import GatewayError, PageRefused, Unauthorized
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.routes import Route
@@ -39,8 +40,9 @@ def refuse_strangers(route: Route, request: RequestHead) -> None:
 
 def why_refused(route: Route, request: RequestHead) -> GatewayError | None:
     """The same as soon as the head is here: a stranger's body is not waited for."""
-    if route.relayed or request.made.route is route:  # its owner asks; this one was let in before
-        return None
+    memo = request.memo
+    if route.relayed or (isinstance(memo, Admitted) and memo.route is route):
+        return None  # its owner asks; this one was let in before
     try:
         refuse_strangers(route, request)
     except GatewayError as error:

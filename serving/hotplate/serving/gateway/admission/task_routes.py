@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote_to_bytes
 
-from hotplate.serving.gateway.http1.request_head import Made, RequestHead
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.routes import Route
 
@@ -80,7 +80,15 @@ def run_head(
     """The head of the request that runs a submitted task, without its length and last line."""
     query = request.target.partition(b"?")[2]
     target = call.path.encode() + (b"?" + query if query else b"")
-    run = replace(request, target=target, chunked=False, content_length=0, upgrade=b"", made=Made())
+    run = replace(
+        request,
+        target=target,
+        chunked=False,
+        content_length=0,
+        upgrade=b"",
+        memo=None,
+        written=None,
+    )
     head = run.to_replica(b"localhost", request_id, with_authorization=with_authorization)
     return head.removesuffix(NO_LENGTH)
 

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.errors import (
     BadRequest,
@@ -19,10 +18,6 @@ from hotplate.serving.gateway.errors import (
     MethodRefused,
     UnknownCoding,
 )
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.admission.terms import Terms
-    from hotplate.serving.gateway.protocol.routes import Route
 
 Field = tuple[bytes, bytes]
 
@@ -95,20 +90,10 @@ HOST = re.compile(rb"[A-Za-z0-9\-._~%!$&'()*+;=:\[\]]*")
 ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9\-._~%!$&'()*+;=:\[\]]+)((?:[/?].*)?)")
 
 
-class Made:
-    """What has been made of a head, for the next time that it comes."""
+class Memo:
+    """What another layer has found out of a head, for the next time that it comes."""
 
-    __slots__ = ("ready", "route", "terms", "written")
-
-    def __init__(self) -> None:
-        self.written: tuple[bytes, bytes] | None = None
-        """The head for a replica: before the request's id and after it."""
-        self.terms: Terms | None = None
-        """On which it was admitted ..."""
-        self.route: Route | None = None
-        """... to this route ..."""
-        self.ready = False
-        """... while a replica was ready, or none was."""
+    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -153,7 +138,9 @@ class RequestHead:
     """By which a service shows of which revision it is; empty = none."""
     due_at: float = math.inf
     """When its answer is due, where another gateway has counted its time; loop seconds."""
-    made: Made = field(default_factory=Made, compare=False)
+    memo: Memo | None = field(default=None, compare=False)
+    written: tuple[bytes, bytes] | None = field(default=None, compare=False)
+    """The most usual head for a replica: before the request's id and after it."""
 
     @property
     def has_body(self) -> bool:
@@ -182,9 +169,9 @@ class RequestHead:
         `prefix` goes before the target."""
         if prefix or not self.host or (self.authorization and not with_authorization):
             return request_id.join(self._written(default_host, with_authorization, prefix))
-        written = self.made.written
+        written = self.written
         if written is None:
-            written = self.made.written = self._written(default_host, with_authorization, prefix)
+            written = self.written = self._written(default_host, with_authorization, prefix)
         return request_id.join(written)
 
     def _written(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hotplate.serving.gateway.admission.internal_callers import why_refused
-from hotplate.serving.gateway.admission.terms import (
+from hotplate.serving.gateway.admission.gate import (
     body_too_large,
     pickle_refused,
     takes_authorization,
 )
+from hotplate.serving.gateway.admission.internal_callers import why_refused
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.multipart import PartWatch
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead, for_owner, last_chunk
