@@ -22,7 +22,7 @@ from hotplate.platform.controller.gateways.task_links import TaskLinks
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
-from hotplate.serving.gateway.admission.task_routes import frame_head, framed
+from hotplate.serving.gateway.protocol.frames import frame_head, framed
 from tests.support.patience import PATIENCE_S
 
 LOST_S = 0.3

@@ -13,7 +13,7 @@ from hotplate.platform.controller.planning.routing import Addresses, routes_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
-from hotplate.serving.gateway.admission.cors import Cors
+from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.control_plane.situations import deployment, key, replica, revision, service
 

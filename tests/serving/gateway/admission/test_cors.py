@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotplate.serving.gateway.admission.cors import Cors
+from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import Route, RouteTable
 from tests.serving.gateway.conftest import Kitchen
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hotplate.serving.gateway.admission.cors import Cors
+from hotplate.serving.gateway.protocol.cors_rules import Cors
 from tests.serving.gateway.conftest import Kitchen
 
 EVIL = "https://evil.example"

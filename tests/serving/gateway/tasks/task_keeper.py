@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hotplate.serving.gateway.admission.task_routes import frame_head, framed
+from hotplate.serving.gateway.protocol.frames import frame_head, framed
 from tests.support.ports import free_port
 
 

@@ -18,7 +18,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.records import Artifact
 from hotplate.platform.store.tasks import Tasks
-from hotplate.serving.gateway.admission.task_routes import framed
+from hotplate.serving.gateway.protocol.frames import framed
 
 log = logging.getLogger("hotplate.docs")
 

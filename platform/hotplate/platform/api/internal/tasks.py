@@ -28,7 +28,7 @@ from hotplate.platform.errors import BodyCut, Conflict, Invalid, NotFound
 from hotplate.platform.store.records import Task, TaskContent, Turn
 from hotplate.platform.store.task_state import Cancel, Start, Status, TaskEnd
 from hotplate.platform.store.tasks import Tasks
-from hotplate.serving.gateway.admission.task_routes import frame_head, framed
+from hotplate.serving.gateway.protocol.frames import frame_head, framed
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 
 log = logging.getLogger("hotplate.tasks")

@@ -15,7 +15,7 @@ from hotplate.platform.controller.planning.status import NO_REQUESTS
 from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
-from hotplate.serving.gateway.admission.cors import Cors
+from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
 from hotplate.serving.replica.ready_path import ready_path
 

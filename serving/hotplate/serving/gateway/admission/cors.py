@@ -8,39 +8,16 @@ everybody's requests would wait; so its replicas answer preflights, and our erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from hotplate.serving.gateway.http1.request_head import RequestHead
+from hotplate.serving.gateway.protocol.cors_rules import Cors
 
 ALWAYS_ALLOWED = ("accept", "accept-language", "content-language", "content-type")
 """Request fields that the Fetch standard lets every page send."""
 OWN_FIELDS = ("Retry-After", "X-Request-Id")
 """What the gateway's answers have that a page should be able to read."""
 ALL_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-
-
-@dataclass(frozen=True)
-class Cors:
-    """`"*"` in a list allows all."""
-
-    allow_origins: tuple[str, ...] = ()
-    allow_credentials: bool = False
-    allow_methods: tuple[str, ...] = ("GET",)
-    allow_headers: tuple[str, ...] = ()
-    expose_headers: tuple[str, ...] = ()
-    max_age_s: int = 600
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Cors:
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-        }
-        return Cors(**values)
-
-    def allows(self, origin: str) -> bool:
-        return "*" in self.allow_origins or origin in self.allow_origins
 
 
 def is_preflight(request: RequestHead) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hotplate.serving.gateway.admission.cors import Cors
+from hotplate.serving.gateway.protocol.cors_rules import Cors
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.admission.cors import answer_lines
-from hotplate.serving.gateway.admission.task_routes import (
-    DOCS,
-    TaskCall,
-    framed,
-    framed_answer,
-    run_head,
-)
+from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
 from hotplate.serving.gateway.errors import GatewayError, ShareFull
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead
+from hotplate.serving.gateway.protocol.frames import framed
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.tasks.frame_heads import framed_response, run_head
 from hotplate.serving.gateway.tasks.submission import submission
 
 if TYPE_CHECKING:
@@ -138,7 +134,7 @@ class TaskExchange(Exchange):
                 self.fail(error)
 
     async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
-        answer = framed_answer(head, size_bytes)
+        answer = framed_response(head, size_bytes)
         cors = self.server.route.cors
         if cors is not None:
             # The handler's were for the page that submitted the task.

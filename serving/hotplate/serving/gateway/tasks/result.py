@@ -17,10 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from hotplate.serving.gateway.admission.task_routes import answer_frame_head, framed
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.fleet.membership import is_held
 from hotplate.serving.gateway.http1.response_head import REASONS, ResponseHead, error_body
+from hotplate.serving.gateway.protocol.frames import framed
+from hotplate.serving.gateway.tasks.frame_heads import response_frame_head
 
 MEMORY_BYTES = 256 << 10
 """A larger answer goes to the disk as it comes."""
@@ -75,7 +76,7 @@ class TaskResult:
         """The answer's head, every time, and more of its body."""
         if self._head is None:
             self._head = head
-            self._buffer += framed(answer_frame_head(head))
+            self._buffer += framed(response_frame_head(head))
         self._buffer += piece
         self.size_bytes += len(piece)
         if len(self._buffer) > MEMORY_BYTES:

@@ -18,15 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 
-from hotplate.serving.gateway.admission.task_routes import (
-    DOCS,
-    LENGTH_BYTES,
-    TaskCall,
-    frame_head,
-    task_call,
-)
+from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall, task_call
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
 from hotplate.serving.gateway.http1.request_head import TASK_ID, RequestHead
+from hotplate.serving.gateway.protocol.frames import LENGTH_BYTES, frame_head
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.protocol.routes import TASKS
 from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange
