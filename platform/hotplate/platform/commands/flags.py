@@ -10,14 +10,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotplate.machine.address import Address
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.processes.data_dir import DEFAULT, DataDir
 from hotplate.platform.settings import PlatformSettings, load
 
 if TYPE_CHECKING:
     from hotplate.deploy.local.standby.settings import StandbySettings
-
-LAST_PORT = 65535
 
 
 def add_platform(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +70,10 @@ def hosts_of(text: str) -> tuple[str, ...]:
 
 def is_address(text: str, *, any_port: bool = False) -> bool:
     """Whether it is HOST:PORT; port 0 counts where it means any that is free."""
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 <= int(port) - (not any_port) < LAST_PORT
+    try:
+        return Address.parse(text).port >= (0 if any_port else 1)
+    except ValueError:
+        return False
 
 
 def mount_of(arguments: argparse.Namespace) -> Path | None:

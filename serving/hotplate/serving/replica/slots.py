@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hotplate.serving.gateway.queue.adaptive_limit import FIRST
+from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS
 
 AUTO: Final = "auto"
 """In place of a number: as if the bento set none."""
@@ -84,7 +84,9 @@ def slots(
         return Slots(processes * threads, THREADS, why, tasks=tasks)
     why = told["learns"] if told is not None else "no replica has been ready yet"
     least = int(told["batch"]) if told is not None else 1
-    return Slots(learnt or FIRST, LEARNT, f"{why}; {not_set}", least=max(1, least), tasks=tasks)
+    return Slots(
+        learnt or FIRST_SLOTS, LEARNT, f"{why}; {not_set}", least=max(1, least), tasks=tasks
+    )
 
 
 def _written(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hotplate.serving.gateway.http1.response_head import ANSWER_BYTES
+from hotplate.serving.gateway.protocol.headers import ANSWER_BYTES
 from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import until

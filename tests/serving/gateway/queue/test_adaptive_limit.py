@@ -7,7 +7,8 @@ from collections import deque
 
 import pytest
 
-from hotplate.serving.gateway.queue.adaptive_limit import FIRST, MOST, AdaptiveLimit, Mark
+from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS
+from hotplate.serving.gateway.queue.adaptive_limit import MOST, AdaptiveLimit, Mark
 from tests.support.gateway.knees import Batching, Line, Sharing, load
 
 COUNTED = 600
@@ -70,7 +71,7 @@ def test_what_blocks_its_loop_is_at_two_at_most_from_then_on() -> None:
 
 def test_requests_that_only_sleep_are_never_held_back() -> None:
     shown = load(Sharing(10_000), AdaptiveLimit(), 5000, clients=30)
-    assert shown.most == FIRST
+    assert shown.most == FIRST_SLOTS
     assert shown.per_s >= 0.95 * 30
 
 
@@ -80,7 +81,7 @@ def test_bursts_that_end_are_never_held_up_for_a_trial() -> None:
         marks = [limit.begin(2.0 * burst) for _ in range(30)]
         for mark in marks:
             limit.end(2.0 * burst, mark, 2.0 * burst + 1.9, waiting=False)
-            assert limit.limit == FIRST
+            assert limit.limit == FIRST_SLOTS
 
 
 def test_a_trial_of_more_at_once_outlives_the_pauses_between_bursts() -> None:
@@ -108,7 +109,7 @@ def test_it_is_never_lowered_below_what_batches_fill() -> None:
     shown = load(Line(1, 0.1), limit, 2000, counted_from=500)
     assert limit.number == 16
     assert shown.most == 16
-    assert AdaptiveLimit(least=100).number == FIRST
+    assert AdaptiveLimit(least=100).number == FIRST_SLOTS
 
 
 def test_what_was_learnt_before_is_where_it_begins() -> None:
@@ -133,8 +134,8 @@ def test_failures_teach_nothing() -> None:
     for number in range(1000):
         mark = limit.begin(float(number))
         limit.drop(float(number), mark, number + 0.001, waiting=False)
-    assert limit.limit == FIRST
-    assert load(Line(1, 0.1), limit, 400, clients=16).most == FIRST
+    assert limit.limit == FIRST_SLOTS
+    assert load(Line(1, 0.1), limit, 400, clients=16).most == FIRST_SLOTS
     assert limit.number <= 2
 
 
@@ -153,7 +154,7 @@ def test_a_trial_in_which_all_fail_is_given_up() -> None:
         limit.end(*go_on(), now, waiting=True)
     for _ in range(300):
         limit.drop(*go_on(), now, waiting=True)
-    assert limit.limit == limit.number == FIRST
+    assert limit.limit == limit.number == FIRST_SLOTS
 
 
 @pytest.mark.parametrize("failing", [0.5, 0.9])
@@ -169,7 +170,7 @@ def test_between_failures_the_knee_is_found(failing: float, knee: int) -> None:
         ended = limit.drop if chance.random() < failing else limit.end
         ended(begun_at, mark, replica.now, waiting=waiting > 0)
         waiting += 1
-    assert limit.number <= 2 if knee == 1 else limit.number > FIRST
+    assert limit.number <= 2 if knee == 1 else limit.number > FIRST_SLOTS
 
 
 def test_answers_that_go_on_and_on_are_no_load() -> None:

@@ -6,13 +6,12 @@ import heapq
 import math
 from dataclasses import dataclass, field, replace
 
-from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from hotplate.serving.gateway.queue.adaptive_limit import FIRST
+from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS, ReplicaRoute
 from hotplate.serving.gateway.queue.discipline import SlotQueue
 from hotplate.serving.gateway.queue.replica_slots import Replica
 from hotplate.serving.gateway.queue.ticket import RUNNING, Ticket
 
-ROUTE = ReplicaRoute("a", "h:1", FIRST, learns=True)
+ROUTE = ReplicaRoute("a", "h:1", FIRST_SLOTS, learns=True)
 
 
 def queue_of(*replicas: ReplicaRoute) -> SlotQueue[str]:
@@ -93,7 +92,7 @@ def test_failures_teach_nothing() -> None:
     serving = Serving(queue)
     serving.come(100)
     serving.answer(1000, teaches=False)
-    assert learnt(queue) == FIRST
+    assert learnt(queue) == FIRST_SLOTS
 
 
 def test_a_number_that_is_set_meanwhile_is_in_force_at_once_and_freed_again() -> None:
@@ -111,7 +110,7 @@ def test_a_number_that_is_set_meanwhile_is_in_force_at_once_and_freed_again() ->
 
 
 def test_nothing_is_lost_as_slots_come_and_go() -> None:
-    queue = queue_of(ROUTE, ReplicaRoute("b", "h:2", FIRST, learns=True))
+    queue = queue_of(ROUTE, ReplicaRoute("b", "h:2", FIRST_SLOTS, learns=True))
     serving = Serving(queue)
     serving.come(200)
     serving.answer(3000)
@@ -152,4 +151,4 @@ def test_bodies_that_come_slowly_teach_nothing() -> None:
         queue.submit(ticket, float(number))
         ticket.whole_at = number + 0.5
         queue.release(ticket, number + 0.6)
-    assert learnt(queue) == FIRST
+    assert learnt(queue) == FIRST_SLOTS

@@ -9,8 +9,8 @@ import logging
 
 from aiohttp import web
 
+from hotplate.machine.address import OTHER_LOOPBACK
 from hotplate.platform.api.web.connection import ApiConnection, ConnectionLimits
-from hotplate.serving.gateway.callers.route_listener import LOOPBACKS
 
 log = logging.getLogger("hotplate.api")
 
@@ -32,7 +32,7 @@ class ApiListener:
         await self._runner.setup()
         await self._listen(host or None, port)
         bound: int = self._servers[0].sockets[0].getsockname()[1]
-        if other := LOOPBACKS.get(host):
+        if other := OTHER_LOOPBACK.get(host):
             try:
                 await self._listen(other, bound)
             except OSError as error:

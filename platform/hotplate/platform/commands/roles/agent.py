@@ -9,6 +9,7 @@ from typing import Any
 
 from hotplate.cache.agent import SPARE_BYTES, AgentSettings, serve
 from hotplate.cache.errors import CacheError
+from hotplate.machine.address import LAST_PORT
 from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.errors import BadSetting, CannotStart
 from hotplate.platform.processes.data_dir import DataDir
@@ -68,10 +69,8 @@ def settings_of(arguments: argparse.Namespace) -> AgentSettings:
         raise BadSetting(
             "--token-file is missing: agents know each other by the cluster's token, which is in it"
         )
-    if not 0 <= arguments.port <= flags.LAST_PORT:
-        raise BadSetting(
-            f"--port {arguments.port} is no port: write 1 to {flags.LAST_PORT}, or 0 = any"
-        )
+    if not 0 <= arguments.port <= LAST_PORT:
+        raise BadSetting(f"--port {arguments.port} is no port: write 1 to {LAST_PORT}, or 0 = any")
     if arguments.memory is not None:
         memory["arena_limit_bytes"] = flags.size_of("--memory", arguments.memory)
     return AgentSettings(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
-from hotplate.serving.gateway.sources.control_plane_link import FLEET_FIELD, GATEWAY_FIELD
 
 log = logging.getLogger("hotplate.gateways")
 

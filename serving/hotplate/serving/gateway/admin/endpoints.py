@@ -16,12 +16,12 @@ from aiohttp.typedefs import Middleware
 from hotplate.machine.access.bearer import bears
 from hotplate.machine.access.middleware import Handler, turn_strangers_away
 from hotplate.machine.access.own_hosts import OwnHosts
+from hotplate.machine.address import Address
 from hotplate.serving.gateway.admin.metrics import exposition, registry_of
 from hotplate.serving.gateway.admin.queue_page import describe
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.compiled import is_used
 from hotplate.serving.gateway.fleet.peer_queries import ask_gateway
-from hotplate.serving.gateway.sources.routes_file import split_address
 
 log = logging.getLogger(__name__)
 
@@ -69,19 +69,19 @@ class Admin:
             self._turn.cancel()
             self._turn = None
         try:
-            return await self._listen(*split_address(address))
+            return await self._listen(*Address.parse(address))
         except OSError as error:
             if not in_turn():
                 raise
             log.info("%s is another gateway's (%s); tried until it ends", address, error.strerror)
         self._turn = asyncio.create_task(self._await_turn(address))
-        return await self._listen(*split_address(ANY))
+        return await self._listen(*Address.parse(ANY))
 
     async def _await_turn(self, address: str) -> None:
         while True:
             await asyncio.sleep(TURN_S)
             with suppress(OSError):
-                await self._listen(*split_address(address))
+                await self._listen(*Address.parse(address))
                 log.info("operators ask at %s from now on", address)
                 return
 

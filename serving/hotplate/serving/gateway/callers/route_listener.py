@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hotplate.machine.address import OTHER_LOOPBACK
 from hotplate.serving.gateway.callers.certificate import Certificate
 
 log = logging.getLogger(__name__)
@@ -20,9 +21,6 @@ Peers = Callable[[], Sequence[str]]
 PEER_S = 0.1
 RETRY_S = 1.0
 """How often an address that is taken is tried again, and a certificate's files are looked at."""
-LOOPBACKS = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}
-"""The other address that `localhost` may lead to, by the one that is listened on. Whoever listened
-there in our place would have the callers that ask for that name first."""
 HANDSHAKE_S = 10.0
 """Time a caller has for the TLS handshake."""
 SHUTDOWN_S = 2.0
@@ -162,7 +160,7 @@ class Listener:
 
     async def _on_other_loopback(self, host: str, port: int) -> asyncio.Server | None:
         """None where there is none to listen on, or somebody else does."""
-        other = LOOPBACKS.get(host)
+        other = OTHER_LOOPBACK.get(host)
         try:
             return await self._bound(other, port) if other else None
         except OSError as error:

@@ -18,6 +18,7 @@ from hotplate.serving.gateway.errors import (
     MethodRefused,
     UnknownCoding,
 )
+from hotplate.serving.gateway.protocol.headers import DUE, SECRET, TASK_ID
 
 Field = tuple[bytes, bytes]
 
@@ -49,13 +50,6 @@ REWRITTEN = frozenset(
 )
 PLATFORM_SECRET = b"x-yatai-api-token"
 """The stock client sends its platform token in it; it never reaches user code."""
-TASK_ID = b"hotplate-task-id"
-"""Tells our worker which task it runs; only a gateway sends it."""
-SECRET = b"hotplate-secret"
-"""Of the services of one revision, which call each other; it never reaches user code."""
-DUE = b"hotplate-due"
-"""From a gateway to the one that owns a route: when the answer is due, in seconds of the machine's
-monotonic clock, of a request that waited with an earlier owner."""
 TAKEN_OUT = HOP_BY_HOP | REWRITTEN | {PLATFORM_SECRET, TASK_ID, SECRET, DUE}
 WEBSOCKET = b"websocket"
 PRIORITY, TIMEOUT = b"priority", b"x-request-timeout-seconds"

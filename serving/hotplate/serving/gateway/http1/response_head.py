@@ -17,10 +17,8 @@ from hotplate.serving.gateway.http1.request_head import (
     tokens_of,
     without,
 )
+from hotplate.serving.gateway.protocol.headers import ANSWER_BYTES
 
-ANSWER_BYTES = b"hotplate-answer-bytes"
-"""From our worker, in place of a length: so much is for the caller, the end comes when the handler
-has ended (`replica/hooks.py`)."""
 REASON = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 REASONS = {
     200: b"OK",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from hotplate.serving.gateway.protocol.cors_rules import Cors
 
@@ -35,6 +35,8 @@ class ReplicaRoute:
     """What is learnt is never lowered below this."""
 
 
+FIRST_SLOTS: Final = 32
+"""Of a replica that learns how many it has, of a revision of which nothing is known."""
 TASKS = "@tasks"
 """Ends the name of the route on which a deployment's kept tasks have slots of their own."""
 

@@ -29,10 +29,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS
 from hotplate.serving.gateway.queue.load_times import SHORTEST_S, Cohort, Times
 
-FIRST: Final = 32
-"""Where a revision begins of which nothing is known."""
 MOST: Final = 1000
 ENOUGH: Final = 16
 """Answers that tell a level's time; at large numbers, half of those that run at once."""
@@ -90,7 +89,7 @@ class AdaptiveLimit:
     Each call takes constant time. Times are seconds of one clock that does not go back.
     """
 
-    def __init__(self, number: int = FIRST, least: int = 1) -> None:
+    def __init__(self, number: int = FIRST_SLOTS, least: int = 1) -> None:
         """`number` is what was learnt before; it is never lowered below `least`."""
         self.number = min(max(1, number), MOST)
         """What is learnt so far."""

@@ -13,9 +13,9 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.call import Call
 from hotplate.serving.gateway.replicas.ejection import Health
-from hotplate.serving.gateway.replicas.probe import Streams, trouble_of
+from hotplate.serving.gateway.replicas.probe import trouble_of
 from hotplate.serving.gateway.replicas.upstream import ConnectionOwner, Upstream, as_protocol
-from hotplate.serving.gateway.sockets.dialing import connect, open_streams
+from hotplate.serving.gateway.sockets.dialing import Streams, connect, open_streams
 
 
 class Pool(ConnectionOwner):

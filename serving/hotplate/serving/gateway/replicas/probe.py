@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+from hotplate.serving.gateway.sockets.dialing import Streams
 
 PROBE_S = 2.0
 """Time for a try."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.replicas.connection_pool import Pool
-from hotplate.serving.gateway.replicas.probe import Streams
 from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
+from hotplate.serving.gateway.sockets.dialing import Streams
 from hotplate.serving.gateway.sockets.handshake import introduced
 from hotplate.serving.gateway.sockets.proof import Proof
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from hotplate.machine.address import Address
 from hotplate.machine.unix_address import short_path, unix_path
-from hotplate.serving.gateway.replicas.probe import Streams
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def connect(make: Callable[[], asyncio.Protocol], address: str) -> None:
@@ -14,7 +16,7 @@ async def connect(make: Callable[[], asyncio.Protocol], address: str) -> None:
     loop = asyncio.get_running_loop()
     path = unix_path(address)
     if path is None:
-        await loop.create_connection(make, *_host_and_port(address))
+        await loop.create_connection(make, *Address.parse(address))
         return
     with short_path(path) as name:
         await loop.create_unix_connection(make, name)
@@ -24,11 +26,6 @@ async def open_streams(address: str) -> Streams:
     """Raises OSError."""
     path = unix_path(address)
     if path is None:
-        return await asyncio.open_connection(*_host_and_port(address))
+        return await asyncio.open_connection(*Address.parse(address))
     with short_path(path) as name:
         return await asyncio.open_unix_connection(name)
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -11,13 +11,12 @@ from typing import Any
 import aiohttp
 
 from hotplate.serving.gateway.all_routes import Gateway
+from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import Change, DemandReport, RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
 
 log = logging.getLogger(__name__)
 
-GATEWAY_FIELD, FLEET_FIELD = "X-Hotplate-Gateway", "X-Hotplate-Fleet"
-"""Header fields: which gateway connects, and where it meets the others that serve the same."""
 BATCH_S = 0.2
 """Changes that are not urgent are reported together after this."""
 BACKOFF_S = (0.1, 2.0)

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hotplate.machine.address import Address
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.errors import BadRoutesFile
 from hotplate.serving.gateway.fleet.discovery import lead
 from hotplate.serving.gateway.protocol.routes import Route, RouteTable
-from hotplate.serving.gateway.sources.routes_file import RoutesFile, address_of, read
+from hotplate.serving.gateway.sources.routes_file import RoutesFile, read
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ def keys_of(path: Path, routes: Iterable[Route]) -> Sequence[str]:
     """By which other gateways are found that serve the file, or one of its deployments."""
     # Not the target of a link: a mounted configuration's is another with each change.
     keys = [f"routes {path.parent.resolve() / path.name}"]
-    return keys + [f"deployment {r.name} {address_of(r.host, r.port)}" for r in routes]
+    return keys + [f"deployment {r.name} {Address(r.host, r.port)}" for r in routes]
 
 
 class RoutesWatch:

@@ -25,6 +25,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hotplate.machine.address import Address
 from hotplate.machine.unix_address import unix_path
 from hotplate.serving.gateway.errors import BadRoutesFile
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
@@ -83,25 +84,9 @@ def parse(content: str, path: Path) -> RoutesFile:
     _check(data, FILE, str(path))
     routes = [_route(entry, path, n) for n, entry in enumerate(data.get("deployment", ()), 1)]
     _distinct("name", (route.name for route in routes), path)
-    listens = [address_of(route.host, route.port) for route in routes]
+    listens = [str(Address(route.host, route.port)) for route in routes]
     _distinct("listen", [*listens, data.get("admin", "")], path)
     return RoutesFile(tuple(routes), data.get("admin", ""))
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """`(host, port)` of `host:port`, or of `[host]:port` for IPv6. Raises ValueError."""
-    host, colon, port = address.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(address)
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(address)
-    return host, int(port)
-
-
-def address_of(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _route(entry: Mapping[str, Any], path: Path, number: int) -> Route:
@@ -114,7 +99,7 @@ def _route(entry: Mapping[str, Any], path: Path, number: int) -> Route:
     for key in ("tls_certificate", "tls_key"):
         if values.get(key):
             values[key] = str(path.parent / values[key])
-    host, port = split_address(values.pop("listen"))
+    host, port = Address.parse(values.pop("listen"))
     replicas = values.pop("replica", ())
     for at, replica in enumerate(replicas, 1):
         _check(replica, REPLICA, f"{where}: [[deployment.replica]] number {at}")
@@ -167,7 +152,7 @@ def _seconds(value: Any) -> bool:
 def _address(least_port: int) -> Callable[[Any], bool]:
     def good(value: Any) -> bool:
         try:
-            return isinstance(value, str) and split_address(value)[1] >= least_port
+            return isinstance(value, str) and Address.parse(value).port >= least_port
         except ValueError:
             return False
 

@@ -20,8 +20,9 @@ import aiohttp
 
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall, task_call
 from hotplate.serving.gateway.errors import ReplicaFailed, TasksAway
-from hotplate.serving.gateway.http1.request_head import TASK_ID, RequestHead
+from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.protocol.frames import LENGTH_BYTES, frame_head
+from hotplate.serving.gateway.protocol.headers import TASK_ID
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.protocol.routes import TASKS
 from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange

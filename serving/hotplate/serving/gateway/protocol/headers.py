@@ -1,0 +1,20 @@
+"""Header fields of our own, between control plane, gateways and our workers.
+
+Replicas are told the workers' in their own copy (`replica/inside/patches`), because that runs in
+the user's environment.
+"""
+
+from __future__ import annotations
+
+GATEWAY_FIELD, FLEET_FIELD = "X-Hotplate-Gateway", "X-Hotplate-Fleet"
+"""To the control plane: which gateway connects, and the folder of the gateways beside it."""
+TASK_ID = b"hotplate-task-id"
+"""Tells our worker which task it runs; only a gateway sends it."""
+SECRET = b"hotplate-secret"
+"""Of the services of one revision, which call each other; it never reaches user code."""
+DUE = b"hotplate-due"
+"""From a gateway to the one that owns a route: when the response is due, in seconds of the
+machine's monotonic clock, of a request that waited with an earlier owner."""
+ANSWER_BYTES = b"hotplate-answer-bytes"
+"""From our worker, in place of a length: so much is for the caller, the end comes when the handler
+has ended (`replica/inside/patches/hooks.py`)."""
