@@ -7,6 +7,7 @@ import contextlib
 import os
 import resource
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import pytest
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownManifest
+from hotplate.cache.file_view.agent_side import View
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.reader import open_file
@@ -365,3 +367,43 @@ async def test_an_agent_that_comes_back_is_asked_again(bench: Bench) -> None:
         await asyncio.sleep(0.3)
         async with bench.client(port=port):
             assert (await asked).complete
+
+
+async def test_a_start_that_fails_half_way_says_why_and_leaves_nothing_behind(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, threads = asyncio.all_tasks(), set(threading.enumerate())
+
+    async def fail(view: View) -> None:
+        raise OSError("the view cannot be started")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(View, "start", fail)
+        with pytest.raises(OSError, match="the view cannot be started"):
+            async with bench.client():
+                pass
+    assert asyncio.all_tasks() == before
+    async with asyncio.timeout(PATIENCE_S):
+        while fetching := [one for one in set(threading.enumerate()) - threads if _fetches(one)]:
+            await asyncio.to_thread(fetching[0].join)
+    async with bench.client() as client:  # the folder and its socket are free again
+        assert (await client.tree(bench.first.digest, wait="all")).complete
+
+
+async def test_a_list_of_peers_that_does_not_come_holds_up_a_start_for_a_while_only(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.cache.agent._PEERS_S", 0.1)
+    before = asyncio.all_tasks()
+    never_written = bench.folder / "peers"
+    os.mkfifo(never_written)
+    try:
+        async with bench.client(peers_from=str(never_written)):
+            waiting = [str(one.get_coro()) for one in asyncio.all_tasks() - before]
+            assert not [one for one in waiting if "Event.wait" in one]
+    finally:
+        os.close(os.open(never_written, os.O_RDWR | os.O_NONBLOCK))  # its reader goes on
+
+
+def _fetches(thread: threading.Thread) -> bool:
+    return thread.name.startswith("fetch-")

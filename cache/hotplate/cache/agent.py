@@ -18,23 +18,28 @@ from pathlib import Path
 from aiohttp import web
 
 from hotplate.cache import own_token
+from hotplate.cache.catalog.manifest_index import ManifestIndex
 from hotplate.cache.catalog.peer_url_index import PeerLedgers
 from hotplate.cache.catalog.pulls import Pulls
 from hotplate.cache.catalog.trees import Node
 from hotplate.cache.catalog.url_index import Ledger
+from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.control import Control, application
 from hotplate.cache.copies.blob_table import Holdings
 from hotplate.cache.errors import CacheError
+from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
 from hotplate.cache.file_view.agent_side import View
 from hotplate.cache.leases.lending import SOCKET_NAME, Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.blob_source import NoOrigin
 from hotplate.cache.origins.schemes import Schemes
-from hotplate.cache.peers.chunk_client import PeerClient
+from hotplate.cache.peers.change_signal import ChangeSignal
+from hotplate.cache.peers.chunk_client import ClusterPeers, PeerClient
 from hotplate.cache.peers.chunk_server import PeerServer
 from hotplate.cache.peers.chunk_source import Shelf
 from hotplate.cache.peers.gossip import Gossip
+from hotplate.cache.peers.members import Members
 from hotplate.cache.peers.seeds import PeerList
 from hotplate.cache.port import Port, listen
 from hotplate.cache.store.web_origin import origin_at
@@ -43,6 +48,7 @@ from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.tiers.disk import DiskTier
 from hotplate.machine import descriptors
 from hotplate.machine.access.own_hosts import OwnHosts
+from hotplate.machine.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -132,83 +138,98 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
     await _check_reach(settings)
     data = settings.data_dir.resolve()
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
+    loop = asyncio.get_running_loop()
+    # What is made below is closed in the opposite order, however far the start has come.
+    async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_sole_agent(data))
         makes_token = guarded and not settings.token
         if makes_token:
             settings = replace(settings, token=own_token.make(data))
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
-        clock = asyncio.get_running_loop().time
+        clock = loop.time
         schemes = Schemes(clock)
+        stack.callback(schemes.close)
         origin = origin_at(settings.origin_url, schemes) if settings.origin_url else NoOrigin()
-        mount = huge_mount(data)
-        arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
         stack.callback(disk.close)
-        try:
-            disk.shield()
-        except OSError as exc:
-            log.warning(
-                "replicas of this user could change files that they are lent from %s: no mount can "
-                "be made here (%s)",
-                disk.root,
-                exc.strerror,
-            )
+        _shield(disk)
         listener = listen(settings.host, settings.port)
         stack.callback(listener.close)
-        client = PeerClient(settings.token, clock)
         port = listener.getsockname()[1]
-        gossip = Gossip(secrets.token_hex(8), port, settings.token, client)
-        peers = PeerList(settings.peers, settings.peers_from, port, gossip.tell)
-        fetcher = Fetcher(settings.fetch_threads, clock, metrics, gossip)
-        holdings = Holdings(arena, disk, fetcher, settings.stall_s)
+        mount = huge_mount(data)
+        if mount is not None:
+            stack.callback(mount.close)
+        arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
+        stack.callback(arena.close)
         ledger = Ledger(data / "ledger")
-        node = Node(data, origin, disk, holdings, ledger)
+        stack.callback(ledger.close)
+        members = Members(secrets.token_hex(8))
+        changes = ChangeSignal(loop)
+        contents = Contents(
+            settings.fetch_threads,
+            clock,
+            me=members.me,
+            awaited=members.awaited,
+            announce=changes.set,
+        )
+        stack.callback(contents.close)
+        index, place = ManifestIndex(), ViewPlace()
+        holdings = Holdings(arena, disk, contents, settings.stall_s, index.blobs)
+        node = Node(data, origin, disk, holdings, ledger, index=index, view=place)
         node.sweep()
-        shelf = Shelf(fetcher, holdings, disk, ledger.content)
-        gossip.open(fetcher, shelf)
         schemes.prepare()
+        shelf = Shelf(contents, holdings, disk, ledger.content, clock)
+        gossip = Gossip(members, contents, shelf, changes, port=port, token=settings.token)
+        stack.push_async_callback(gossip.close)
+        peers = PeerList(settings.peers, settings.peers_from, port, gossip.tell)
+        client = PeerClient(settings.token, clock)
+        stack.callback(client.close)
+        Fetcher(settings.fetch_threads, contents, clock, metrics, ClusterPeers(members, client))
         pulls = Pulls(holdings, ledger, schemes, PeerLedgers(gossip.addresses, settings.token))
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
         metrics.mended_chunks.set_function(lambda: holdings.mended_chunks)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
+        view = View(node, pulls, place, settings.mount, data)
         lending = Lending(node, pulls, data, settings.token)
-        view = View(node, pulls, settings.mount, data)
         control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME, gossip)
         own = OwnHosts(settings.host, settings.hosts)
-        runner = web.AppRunner(
-            application(control, settings.token, own, settings.metrics_token),
-            access_log=None,
-            shutdown_timeout=1,
-        )
+        app = application(control, settings.token, own, settings.metrics_token)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        # Requests that wait for files end with these, so the files go first.
+        stack.push_async_callback(runner.cleanup)
+        stack.push_async_callback(node.close, settings.flush_s)
+        stack.push_async_callback(pulls.close)
+        stack.push_async_callback(lending.close)
         server = PeerServer(shelf, settings.token, clock, metrics, own)
-        try:
-            await runner.setup()
-            await view.start()
-            assert runner.server is not None  # set up
-            door = Port(listener, server, runner.server)
-            watching = asyncio.create_task(peers.watch())
-            stack.callback(watching.cancel)
-            await asyncio.wait({asyncio.create_task(peers.told.wait())}, timeout=_PEERS_S)
-            if makes_token:
-                address = door.url.removeprefix("http://")
-                stack.enter_context(own_token.found_at(address, data))
-            yield door.url
-        finally:
-            await view.close()
-            await door.close()
-            await gossip.close()
-            server.close()
-            await lending.close()
-            await pulls.close()
-            await node.close(settings.flush_s)
-            await runner.cleanup()
-            ledger.close()
-            arena.close()
-            if mount is not None:
-                mount.close()
+        stack.callback(server.close)
+        await runner.setup()
+        assert runner.server is not None  # set up
+        stack.push_async_callback(view.close)
+        await view.start()
+        door = Port(listener, server, runner.server)
+        stack.push_async_callback(door.close)
+        tasks = BackgroundTasks()
+        stack.push_async_callback(tasks.cancel)
+        tasks.start(peers.watch())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(peers.told.wait(), _PEERS_S)
+        if makes_token:
+            stack.enter_context(own_token.found_at(door.url.removeprefix("http://"), data))
+        yield door.url
+
+
+def _shield(disk: DiskTier) -> None:
+    try:
+        disk.shield()
+    except OSError as exc:
+        log.warning(
+            "replicas of this user could change files that they are lent from %s: no mount can "
+            "be made here (%s)",
+            disk.root,
+            exc.strerror,
+        )
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import functools
 import gc
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from hotplate.cache.errors import (
     OriginUnavailable,
     UnknownBlob,
 )
+from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Draft
 from hotplate.cache.metrics import Metrics
@@ -68,11 +69,14 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         arena: Arena | None = None,
         disk: Path = tmp_path / "disk",
         disk_bytes: int = 0,
+        wanted: Callable[[], Set[str]] = frozenset,
     ) -> Holdings:
         clock = asyncio.get_running_loop().time
-        fetcher = Fetcher(threads, clock, metrics)
+        contents = Contents(threads, clock)
+        Fetcher(threads, contents, clock, metrics)
         arena = arena or Arena(arena_bytes)
-        made.append(Holdings(arena, DiskTier(disk, limit_bytes=disk_bytes), fetcher, stall_s))
+        tier = DiskTier(disk, limit_bytes=disk_bytes)
+        made.append(Holdings(arena, tier, contents, stall_s, wanted))
         return made[-1]
 
     yield Bench(origin, metrics, tmp_path, make, make())
@@ -290,8 +294,8 @@ async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory
 ) -> None:
     third = random_bytes(CHUNK_BYTES, 5)
     publish(bench.root / "store", {"c": third, "d": third[:-1]})
-    holdings = bench.make(disk_bytes=len(CONTENT) + len(OTHER))
-    holdings.disk_room.wanted = lambda: {BLOB.digest}
+    wanted = {BLOB.digest}
+    holdings = bench.make(disk_bytes=len(CONTENT) + len(OTHER), wanted=lambda: wanted)
     await bench.start(holdings, BLOB, "a").until_on_disk()
     second = bench.start(holdings, SECOND, "b")
     await second.until_on_disk()
@@ -305,7 +309,7 @@ async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory
     assert set(holdings.disk.digests()) == {BLOB.digest, SECOND.digest}
     said = [record for record in caplog.records if "is in memory only" in record.message]
     assert len(said) == 1
-    holdings.disk_room.wanted = frozenset
+    wanted.clear()
     async with asyncio.timeout(PATIENCE_S):
         for one in newcomers:
             await one.until(functools.partial(getattr, one, "on_disk"))

@@ -17,6 +17,7 @@ import pytest
 
 from hotplate.cache.copies.blob_table import Holdings
 from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
 from hotplate.cache.manifest import Blob
 from hotplate.cache.metrics import Metrics
@@ -103,7 +104,9 @@ def recorder(recording: Recording) -> type[Folder]:
 def make(root: Path, origin: PacedOrigin, folder: type[Folder]) -> Holdings:
     clock = asyncio.get_running_loop().time
     disk = DiskTier(root, folder=folder)
-    return Holdings(Arena(1 << 20), disk, Fetcher(1, clock, Metrics()), 30)
+    contents = Contents(1, clock)
+    Fetcher(1, contents, clock, Metrics())
+    return Holdings(Arena(1 << 20), disk, contents, 30)
 
 
 def bring(holdings: Holdings, origin: PacedOrigin, blob: Blob, streamed: bool) -> Holding:

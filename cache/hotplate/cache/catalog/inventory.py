@@ -73,7 +73,7 @@ class Inventory:
     def _manifests(self) -> dict[str, Manifest]:
         """Those that are kept here, and whole."""
         found = {}
-        for digest in self._node.digests:
+        for digest in self._node.index:
             with contextlib.suppress(CacheError):
                 found[digest] = self._node.kept_manifest(digest)
         return found
@@ -122,7 +122,7 @@ class Inventory:
 
     async def _repair(self, digest: str, blob: Blob, name: str) -> None:
         """A URL's blob comes anew when it is next asked for; a tree's file has other names."""
-        if self._node.naming(digest):
+        if self._node.index.naming(digest):
             await self._holdings.mend(blob, self._node.source(blob), name)
         else:
             await self._holdings.drop(digest)
@@ -142,10 +142,10 @@ class Inventory:
                 blob = self._ledger.blob(version)
                 if blob is not None and blob.digest not in self._node.kept():
                     await self._holdings.drop(blob.digest)
-        elif name in self._node.digests:
+        elif name in self._node.index:
             await self._node.delete(name)
         elif name in await self._blobs():
-            if trees := self._node.naming(name):
+            if trees := self._node.index.naming(name):
                 raise CacheError(f"blob {name} belongs to tree {trees[0]}; remove that")
             await self._holdings.drop(name)
         else:
@@ -154,7 +154,7 @@ class Inventory:
 
     async def warm(self, name: str) -> int:
         """Brings a URL's or a tree's files into memory; their bytes. Raises NoSpace."""
-        if name in self._node.digests:
+        if name in self._node.index:
             holdings = list((await self._node.bring(name)).holdings.values())
         else:
             pull = self._pulls.start(name)

@@ -21,6 +21,7 @@ from hotplate.cache.fetching.traffic import Traffic
 from hotplate.cache.manifest import Blob, Draft
 from hotplate.cache.origins.locations import Location, Version
 from hotplate.cache.origins.schemes import Schemes
+from hotplate.machine.background import retrieve_error
 
 _PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Before an origin that has no time is asked again what lies there."""
@@ -84,7 +85,7 @@ class Pulls:
         if pull is None or pull.task.done():
             pull = self._pulls[url] = Pull(url, streamed)
             pull.task = asyncio.create_task(self._run(pull))
-            pull.task.add_done_callback(_retrieve)
+            pull.task.add_done_callback(retrieve_error)
         return pull
 
     def get(self, url: str) -> Pull:
@@ -127,7 +128,6 @@ class Pulls:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._schemes.close()
 
     async def _run(self, pull: Pull) -> None:
         location = await self._find(pull.url, pull.asking)
@@ -203,7 +203,7 @@ class Pulls:
             task = asyncio.create_task(self._settle(version, holding))
             self._settling[version.key] = task
             task.add_done_callback(lambda _: self._settling.pop(version.key))
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(retrieve_error)
         return holding
 
     async def _settle(self, version: Version, holding: Holding) -> None:
@@ -234,12 +234,6 @@ class Pulls:
 
 async def _arrival(holding: Holding) -> None:
     await holding.until(lambda: holding.complete)
-
-
-def _retrieve(task: asyncio.Task[None]) -> None:
-    """Whoever waits is told of the failure; nobody need be waiting."""
-    if not task.cancelled():
-        task.exception()
 
 
 def failure(pull: Pull) -> CacheError | None:

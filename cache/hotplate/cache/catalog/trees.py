@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Set
+from collections.abc import Set
 from pathlib import Path
 
+from hotplate.cache.catalog.manifest_index import ManifestIndex
 from hotplate.cache.catalog.tree_folder import TreeFolder
 from hotplate.cache.catalog.url_index import Ledger
+from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.copies.blob_table import Holdings
 from hotplate.cache.copies.cached_blob import Holding
 from hotplate.cache.errors import CacheError, UnknownManifest
@@ -18,6 +20,7 @@ from hotplate.cache.manifest import Blob, Entry, Manifest
 from hotplate.cache.origins.blob_source import Origin, Source, checked_manifest
 from hotplate.cache.tiers.disk import DiskTier, disk_error
 from hotplate.cache.tiers.durable_folder import Folder
+from hotplate.machine.background import retrieve_error
 
 log = logging.getLogger(__name__)
 
@@ -80,20 +83,27 @@ class Node:
     """The trees of this node. Runs on the event loop."""
 
     def __init__(
-        self, data: Path, origin: Origin, disk: DiskTier, holdings: Holdings, ledger: Ledger
+        self,
+        data: Path,
+        origin: Origin,
+        disk: DiskTier,
+        holdings: Holdings,
+        ledger: Ledger,
+        *,
+        index: ManifestIndex,
+        view: ViewPlace,
     ) -> None:
+        """`index` is filled by `sweep`; `view` says where trees are seen while they arrive."""
         self.trees_root = data / "trees"
         self.holdings = holdings
-        holdings.disk_room.wanted = lambda: set[str]().union(*self._named.values())
-        self.view_root: Callable[[str], Path | None] = lambda digest: None
-        """Where the file view shows a tree, if there is a view."""
+        self.index = index
+        self._view = view
         self._manifests = data / "manifests"
         self._origin = origin
         self._disk = disk
         self._ledger = ledger
         self._trees: dict[str, Tree] = {}
         self._starting: dict[str, asyncio.Task[Tree]] = {}
-        self._named: dict[str, set[str]] = {}  # the blobs of each manifest kept here
         self._shown: dict[str, _Shown] = {}
         self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
         self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
@@ -105,21 +115,12 @@ class Node:
     def trees(self) -> list[Tree]:
         return list(self._trees.values())
 
-    @property
-    def digests(self) -> list[str]:
-        """Of all manifests kept here, also those of trees that nobody has asked for since."""
-        return list(self._named)
-
     def kept(self) -> set[str]:
         """Digests of the blobs that are to stay on this node."""
-        return self._ledger.digests().union(*self._named.values())
-
-    def naming(self, blob_digest: str) -> list[str]:
-        """The manifests kept here that name a blob."""
-        return [digest for digest, blobs in self._named.items() if blob_digest in blobs]
+        return self._ledger.digests() | self.index.blobs()
 
     def kept_manifest(self, digest: str) -> Manifest:
-        """One of `digests`. Raises CacheError when the file is damaged."""
+        """One of the index. Raises CacheError when the file is damaged."""
         try:
             data = (self._manifests / f"{digest}.json").read_bytes()
         except OSError as exc:
@@ -142,12 +143,12 @@ class Node:
                 continue
             try:
                 manifest = checked_manifest(path.stem, path.read_bytes())
-                self._named[path.stem] = set(_blob_digests(manifest).values())
+                self.index.put(path.stem, _blob_digests(manifest).values())
             except CacheError as error:
                 damaged.add(path.stem)
                 log.warning("%s; its tree stays, and is asked of the origin again", error)
         for folder in self.trees_root.iterdir():
-            if folder.name not in self._named and folder.name not in damaged:
+            if folder.name not in self.index and folder.name not in damaged:
                 shutil.rmtree(folder, ignore_errors=True)
         if not damaged:  # else nobody knows what it named
             for digest in set(self._disk.digests()).difference(self.kept()):
@@ -156,7 +157,7 @@ class Node:
     def idle_s(self) -> dict[str, float]:
         """For how long nobody has asked for each tree that is kept here, by digest."""
         now = asyncio.get_running_loop().time()
-        return {digest: now - self._asked_at.get(digest, self._began) for digest in self._named}
+        return {digest: now - self._asked_at.get(digest, self._began) for digest in self.index}
 
     async def bring(self, digest: str) -> Tree:
         """Starts to bring a tree here, or joins who did; one that failed is tried again.
@@ -190,7 +191,7 @@ class Node:
             digest, *parts = Path(path).relative_to(self.trees_root).parts
         except ValueError:
             raise refusal from None
-        if digest not in self._named or (allowed is not None and digest not in allowed):
+        if digest not in self.index or (allowed is not None and digest not in allowed):
             raise refusal
         tree = await self.bring(digest)
         entry = tree.entries.get("/".join(parts))
@@ -208,7 +209,7 @@ class Node:
             return self._shown[digest].manifest
         manifest = await asyncio.to_thread(self._manifest, digest)
         async with self._changing:
-            self._named[digest] = set(_blob_digests(manifest).values())
+            self.index.put(digest, _blob_digests(manifest).values())
             self._shown[digest] = _Shown(manifest)
         return manifest
 
@@ -221,7 +222,7 @@ class Node:
 
         Raises UnknownManifest for any other path.
         """
-        if digest not in self._named:
+        if digest not in self.index:
             raise UnknownManifest(f"this node has no tree {digest}; PUT it first")
         if digest not in self._shown:
             self._shown[digest] = _Shown(await asyncio.to_thread(self._manifest, digest))
@@ -240,15 +241,15 @@ class Node:
 
         One that somebody has asked for in the last `idle_s` stays. Whether it was removed.
         """
-        if digest not in self._named:
+        if digest not in self.index:
             raise UnknownManifest(f"this node has no tree {digest}")
         async with self._changing:
             asked = self.idle_s().get(digest, 0.0) < idle_s or digest in self._starting
-            if asked or digest not in self._named:
+            if asked or digest not in self.index:
                 return False
             self._asked_at.pop(digest, None)
             self._shown.pop(digest, None)
-            unused = self._named.pop(digest) - self.kept()
+            unused = self.index.remove(digest) - self.kept()
             (self._manifests / f"{digest}.json").unlink(missing_ok=True)
             tree = self._trees.pop(digest, None)
             if tree is not None:
@@ -269,11 +270,11 @@ class Node:
             return await self._hold(digest, manifest)
 
     async def _hold(self, digest: str, manifest: Manifest) -> Tree:
-        self._named[digest] = set(_blob_digests(manifest).values())
+        self.index.put(digest, _blob_digests(manifest).values())
         old = self._trees.get(digest)
         if old is not None:
             await _cancel(old)
-        view = self.view_root(digest)
+        view = self._view.tree_root(digest)
         folder = TreeFolder(self.trees_root, digest, manifest, self._disk, view)
         # Leases taken on the failed tree see the files of the new one.
         linked = old.linked if old is not None else set()
@@ -283,8 +284,8 @@ class Node:
             tree.holdings[entry.path] = self._bring_file(entry, tree.digests[entry.path])
         tree.ready = asyncio.create_task(self._make_ready(tree))
         tree.whole = asyncio.create_task(self._make_whole(tree))
-        tree.ready.add_done_callback(_retrieve)
-        tree.whole.add_done_callback(_retrieve)
+        tree.ready.add_done_callback(retrieve_error)
+        tree.whole.add_done_callback(retrieve_error)
         return tree
 
     async def _make_ready(self, tree: Tree) -> None:
@@ -328,12 +329,6 @@ class Node:
 
 def _blob_digests(manifest: Manifest) -> dict[str, str]:
     return {one.path: one.blob.digest for one in manifest.entries if one.blob is not None}
-
-
-def _retrieve(task: asyncio.Task[None]) -> None:
-    """Whoever waits is told of the failure; nobody need be waiting."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def _cancel(tree: Tree) -> None:

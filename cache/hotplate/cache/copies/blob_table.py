@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 from typing import Any
 
 from hotplate.cache.copies.arena_space import MemoryRoom
@@ -24,8 +24,8 @@ from hotplate.cache.copies.disk_space import DiskRoom
 from hotplate.cache.copies.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.copies.write_behind import WriteBehind
 from hotplate.cache.errors import CacheError, ChunkCorrupt, Misled, NoSpace
-from hotplate.cache.fetching.fetch import Fetch
-from hotplate.cache.fetching.fetcher import Fetcher
+from hotplate.cache.fetching.contents import Contents
+from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.manifest import Blob, Content, Draft
 from hotplate.cache.origins.blob_source import Source
 from hotplate.cache.swarm.chunks import Chunks
@@ -41,17 +41,25 @@ _LANDINGS = 64
 class Holdings:
     """The blobs of this node, by digest, and drafts by their names until they are blobs."""
 
-    def __init__(self, arena: Arena, disk: DiskTier, fetcher: Fetcher, stall_s: float) -> None:
+    def __init__(
+        self,
+        arena: Arena,
+        disk: DiskTier,
+        contents: Contents,
+        stall_s: float,
+        wanted: Callable[[], Set[str]] = frozenset,
+    ) -> None:
+        """`wanted` says which blobs never leave the disk to make room for others."""
         self.arena = arena
         self.disk = disk
-        self._fetcher = fetcher
+        self._contents = contents
         self._stall_s = stall_s
         self._held: dict[str, Holding] = {}
         self._closing = False
         self._uses = itertools.count(1)
         self.memory_room = MemoryRoom(arena, self)
         self._landings = asyncio.Semaphore(_LANDINGS)
-        self.disk_room = DiskRoom(disk, self._held, self.drop)
+        self.disk_room = DiskRoom(disk, self._held, self.drop, wanted)
         self._write_behind = WriteBehind(disk, self.disk_room.claim)
         self.mended_chunks = 0
         """How many were wrong on disk and have been written over."""
@@ -89,7 +97,7 @@ class Holdings:
     def _widen(self, holding: Holding, whole: bool) -> None:
         holding.whole = holding.whole or whole
         if whole and holding.fetch is not None:
-            self._fetcher.take_whole(holding.fetch)
+            holding.fetch.take_whole()
 
     def get(self, key: str) -> Holding | None:
         """What this node has of a blob, or of a draft, that somebody asked for. Thread-safe."""
@@ -112,7 +120,7 @@ class Holdings:
     def want(self, holding: Holding, indices: Iterable[int]) -> None:
         """A reader waits for these chunks."""
         if holding.fetch is not None:
-            self._fetcher.want(holding.fetch, indices)
+            holding.fetch.want(indices)
 
     @contextlib.asynccontextmanager
     async def lend(self, holding: Holding, disk_first: bool = False) -> AsyncIterator[int]:
@@ -194,7 +202,7 @@ class Holdings:
         What was on its way to the disk tier stays there for the next run.
         """
         self._closing = True
-        self._fetcher.close()
+        self._contents.close()
         for holding in self:
             if not holding.complete or holding.disk_error is not None:
                 await self._stop(holding)
@@ -349,7 +357,7 @@ class Holdings:
 
         chunks = Chunks(holding.name, len(holding.content.chunks), self._stall_s)
         chunks.whole = holding.whole
-        fetch = holding.fetch = Fetch(
+        order = FetchOrder(
             key=holding.swarm,
             content=holding.content,
             origin=holding.origin,
@@ -361,19 +369,19 @@ class Holdings:
             local=local,
             traffic=holding.traffic,
         )
-        self._fetcher.start(fetch)
+        fetch = holding.fetch = self._contents.begin(order)
         try:
             while not outcome.done():
                 await asyncio.wait({outcome}, timeout=self._until_stall_s(fetch))
-                if not outcome.done() and (error := self._fetcher.stalled(fetch)) is not None:
+                if not outcome.done() and (error := self._contents.stalled(fetch)) is not None:
                     raise error
             outcome.result()
         finally:
-            self._fetcher.cancel(fetch)
+            self._contents.cancel(fetch)
             holding.fetch = None
 
     def _until_stall_s(self, fetch: Fetch) -> float:
-        at = self._fetcher.stalls_at(fetch)
+        at = fetch.stalls_at()
         if at is None:
             return self._stall_s
         return max(0.0, at - asyncio.get_running_loop().time())

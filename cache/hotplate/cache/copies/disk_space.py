@@ -23,21 +23,24 @@ class DiskRoom:
         disk: DiskTier,
         held: Mapping[str, Holding],
         drop: Callable[[str], Awaitable[None]],
+        wanted: Callable[[], AbstractSet[str]],
     ) -> None:
-        """`held` is what the node knows of each blob; `drop` forgets and deletes one."""
+        """`held` is what the node knows of each blob; `drop` forgets and deletes one.
+
+        `wanted` says which blobs are in a tree that is wanted: these never leave the disk.
+        """
         self._disk = disk
         self._held = held
         self._drop = drop
         self._claiming = asyncio.Lock()
-        self.wanted: Callable[[], AbstractSet[str]] = frozenset
-        """Tells which blobs are in a tree that is wanted: these never leave the disk."""
+        self._wanted = wanted
 
     async def claim(self, size_bytes: int) -> Claim:
         """Room, for which blobs go that nobody needs. Raises NoSpace."""
         async with self._claiming:  # what one has made room for, another must not take
             eviction = evict(self._kept(), self._disk.lacks(size_bytes))
             for victim in eviction.victims:
-                if not self._pin(victim.key, self.wanted()):
+                if not self._pin(victim.key, self._wanted()):
                     log.info("blob %s leaves the disk tier: %s", victim.key, eviction.reason)
                     await self._drop(victim.key)
             try:
@@ -47,7 +50,7 @@ class DiskRoom:
 
     def _kept(self) -> Iterator[Kept]:
         """What the disk tier has, in the order of last use."""
-        wanted = self.wanted()
+        wanted = self._wanted()
         for order, (digest, size_bytes) in enumerate(self._disk.sizes().items()):
             holding = self._held.get(digest)
             used = (0, order) if holding is None else (1, holding.used)

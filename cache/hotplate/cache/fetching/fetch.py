@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 from hotplate.cache.errors import CacheError
+from hotplate.cache.fetching.monitor import Monitor
 from hotplate.cache.fetching.traffic import Traffic
 from hotplate.cache.manifest import Blob, Content
 from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.swarm.assignment import Missed, Step
 from hotplate.cache.swarm.chunk_picker import Swarm
+from hotplate.cache.swarm.chunk_request import Offer, PeerAnswer, PeerAsk
 from hotplate.cache.swarm.chunks import Chunks
+from hotplate.cache.swarm.participants import Share
 
 SMALL_BYTES = 1 << 20
 """Files up to this size take no longer than to ask for them, also where the origin is slow."""
@@ -38,23 +42,47 @@ class LocalCopy(Protocol):
         """
 
 
-@dataclass(eq=False)
-class Fetch:
-    """One file's content on its way into `destination`."""
+@dataclass(frozen=True, kw_only=True)
+class FetchOrder:
+    """What is to be fetched, and how it is reported."""
 
     key: str
+    """What peers know the content by."""
     content: Content
     origin: Source
     chunks: Chunks
     destination: Destination
     on_verified: Callable[[int], None]
+    """Called on a fetching thread with each chunk that is in its place."""
     on_failed: Callable[[CacheError], None]
+    """Called on a fetching thread, once, if the content cannot be had."""
     urgent: bool = False
     """Files that hold up a whole tree go before those that are usable while they arrive."""
     local: LocalCopy | None = None
     traffic: Traffic = field(default_factory=Traffic)
-    arrival: int = field(default=0, init=False)
-    swarm: Swarm = field(init=False)
+
+
+class Fetch:
+    """One content on its way into its destination. Thread-safe, but for `swarm`.
+
+    Made by `Contents.begin`.
+    """
+
+    def __init__(self, order: FetchOrder, swarm: Swarm, arrival: int, monitor: Monitor) -> None:
+        """`arrival`: its number among all that this node has begun."""
+        self.order = order
+        self.key = order.key
+        self.content = order.content
+        self.chunks = order.chunks
+        self.destination = order.destination
+        self.swarm = swarm
+        """To be used by `Contents` only, under its lock."""
+        self.answered_by: set[str] = set()
+        """Addresses of the agents that have told their state of this content; as `swarm`."""
+        self.ended = False
+        """Whether nothing more of it is brought."""
+        self._arrival = arrival
+        self._monitor = monitor
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -67,4 +95,119 @@ class Fetch:
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        return (not self.urgent, not self.small, self.arrival)
+        """The lowest is fetched first."""
+        return (not self.order.urgent, not self.small, self._arrival)
+
+    # For readers
+
+    def want(self, indices: Iterable[int]) -> None:
+        """A reader waits for these chunks: they come before all others."""
+        with self._monitor.work:
+            self.chunks.want(indices)
+            self._monitor.work.notify()
+
+    def take_whole(self) -> None:
+        """From now on brings all of it, not only what readers want."""
+        with self._monitor.work:
+            self.chunks.whole = True
+            self._monitor.work.notify()
+
+    def stalls_at(self) -> float | None:
+        """When it will have gone without progress for too long; None: nothing is under way."""
+        with self._monitor.work:
+            return self.chunks.stalls_at()
+
+    # For the threads that bring it
+
+    def progressed(self, index: int, got_bytes: int, now: float) -> None:
+        """So much of a chunk under way has come."""
+        with self._monitor.work:
+            self.chunks.came(index, got_bytes, now)
+
+    def damaged(self, step: Step) -> None:
+        """The copy on this node's disk has not the chunk, or has it wrong."""
+        with self._monitor.work:
+            self.swarm.damaged(step)
+
+    # For peers
+
+    def state_for(self, peer: str) -> Share:
+        """The next message to a peer about this content."""
+        with self._monitor.work:
+            return self.swarm.say(peer)
+
+    def note_holder(self, peer: str, have: int) -> None:
+        """A peer has these chunks (a bitmap), as it says in passing or as we gave them to it."""
+        with self._monitor.work:
+            self.swarm.holds(peer, have)
+
+    def others(self, index: int, asker: str) -> list[str]:
+        """Some who have the chunk, beside the asker."""
+        with self._monitor.work:
+            return self.swarm.others(index, asker)
+
+    def digests(self, first: int, count: int) -> list[str]:
+        """Of that many chunks from the first on, as this node found them; "" for others."""
+        with self._monitor.work:
+            return list(self.content.chunks[first : first + count])
+
+    def wait_for_chunk(
+        self, ask: PeerAsk, until: float, clock: Callable[[], float]
+    ) -> Offer | None:
+        """The chunk that a peer asks for, or why not; None when the fetch has ended meanwhile.
+
+        `until`: how long it is waited for, by `clock`.
+        """
+        with self._monitor.arrived:
+            if self.ended:
+                return None
+            self.swarm.holds(ask.asker, ask.have)
+            index, chunks = ask.index, self.chunks
+            if ask.urgent and chunks.whole and not chunks.verified_bits >> index & 1:
+                self.want([index])
+            while not chunks.verified_bits >> index & 1:
+                if self.ended:
+                    return None
+                if not 0 <= index < chunks.count:
+                    return Offer(Missed.LACKS)
+                if chunks.cannot(index) or not chunks.awaited(index):
+                    return Offer(Missed.CANNOT, chunks.verified_bits)
+                remaining_s = until - clock()
+                if remaining_s <= 0:
+                    return Offer(Missed.NOT_YET, chunks.verified_bits)
+                self._monitor.arrived.wait(remaining_s)
+            offset, length = self.content.span(index)
+            data = self.destination.view[offset : offset + length]
+            return Offer(None, chunks.verified_bits, self.content.chunks[index], data)
+
+    # What peers say of a draft's digests
+
+    def witnesses(self, step: Step, now: float) -> list[str]:
+        """Other peers to hear before the digest of a chunk is believed that a peer gave."""
+        with self._monitor.work:
+            return self.swarm.witnesses(step, now)
+
+    def believe(self, step: Step, digest: str, now: float) -> bool:
+        """Whether nobody who was heard contradicts the peer that gave the chunk."""
+        with self._monitor.work:
+            return self.swarm.words.believe(step.index, step.source, digest, now)
+
+    def has_heard(self, peer: str, index: int) -> bool:
+        """Whether the peer has said that chunk's digest."""
+        with self._monitor.work:
+            return self.swarm.words.has_heard(peer, index)
+
+    def hear(self, peer: str, index: int, answer: PeerAnswer, now: float) -> bool:
+        """What a peer says of a chunk and the next ones; whether that chunk is among them."""
+        with self._monitor.work:
+            words = self.swarm.words
+            if answer.missed is Missed.LEFT:
+                words.unanswered(peer, now)
+            words.hear(peer, index, answer.digest.split(","), now)
+            return words.has_heard(peer, index)
+
+    def settle(self, index: int, digest: str, now: float) -> tuple[set[str], list[int]]:
+        """The origin's own bytes have that digest. The peers that lied, which are banned; and the
+        chunks that were believed on their word alone."""
+        with self._monitor.work:
+            return self.swarm.words.settle(index, digest, now)

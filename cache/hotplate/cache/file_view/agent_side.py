@@ -30,6 +30,7 @@ from blake3 import blake3
 
 from hotplate.cache.catalog.pulls import Pulls
 from hotplate.cache.catalog.trees import Node
+from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.copies.cached_blob import Holding
 from hotplate.cache.errors import CacheError, VersionChanged
 from hotplate.cache.file_view import mounting as view_mount
@@ -55,9 +56,11 @@ def default_mount(data: Path) -> Path:
 class View:
     """The view of this node. Lives on the event loop."""
 
-    def __init__(self, node: Node, pulls: Pulls, mount: Path | None, data: Path) -> None:
+    def __init__(
+        self, node: Node, pulls: Pulls, place: ViewPlace, mount: Path | None, data: Path
+    ) -> None:
         """`mount` is the folder to show it in, None for no view; `data` is the agent's own, by
-        which its mounts are known from those of other agents."""
+        which its mounts are known from those of other agents. `place` is told where it is."""
         self.mount = mount or default_mount(data)
         self._link = data / "view"
         """Leads there, so that the agent's folder can be moved and removed like any other."""
@@ -71,12 +74,12 @@ class View:
         self._manifests = data / "manifests"
         self._wanted = mount is not None
         self._settled = asyncio.Event()
-        node.view_root = self.tree_root
+        self._place = place
         self._running: asyncio.Task[None] | None = None
 
     def tree_root(self, digest: str) -> Path | None:
         """Where a tree is seen, if there is a view."""
-        return None if self.refusal else self.mount / "trees" / digest
+        return self._place.tree_root(digest)
 
     def status(self) -> dict[str, Any]:
         """Where it is, or why there is none and files are made instead."""
@@ -114,6 +117,7 @@ class View:
                 self.refusal = exc.strerror or str(exc)
             finally:
                 self._settled.set()
+                self._place.mount = None
             if self.refusal:
                 return
             self.refusal = "its daemon has ended"
@@ -152,6 +156,7 @@ class View:
         """Takes what is said of the view as a whole; whether it was."""
         if "serving" in message:
             self.refusal, self.passthrough = "", message["passthrough"]
+            self._place.mount = self.mount
         elif "refused" in message:
             self.refusal = f"it cannot be mounted ({message['refused']})"
         else:

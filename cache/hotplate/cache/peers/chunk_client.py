@@ -11,6 +11,7 @@ from urllib.parse import SplitResult
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.http_connection import Connection
+from hotplate.cache.peers.members import Members
 from hotplate.cache.swarm.assignment import Missed
 from hotplate.cache.swarm.chunk_request import PeerAnswer, PeerAsk
 from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S
@@ -32,6 +33,20 @@ _HAVE_BITS = 16 << 10
 """Files of more chunks (128 GiB) have bitmaps that are too long for the head of a request."""
 
 _MISSED = {202: Missed.NOT_YET, 404: Missed.LACKS, 409: Missed.CANNOT, 429: Missed.BUSY}
+
+
+class ClusterPeers:
+    """The cluster's agents by their ids, for a fetcher's threads. Thread-safe."""
+
+    def __init__(self, members: Members, client: PeerClient) -> None:
+        self.me = members.me
+        self._members = members
+        self._client = client
+
+    def ask(self, peer: str, ask: PeerAsk) -> Asked | None:
+        """As `Peers.ask`."""
+        address = self._members.reach(peer, self._client.clock())
+        return None if address is None else self._client.ask(address, ask)
 
 
 class PeerClient:

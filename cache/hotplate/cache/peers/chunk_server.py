@@ -21,9 +21,9 @@ from hotplate.cache.peers.chunk_client import (
     URGENT,
     WORD,
 )
-from hotplate.cache.peers.chunk_source import Offer, Shelf
+from hotplate.cache.peers.chunk_source import Shelf
 from hotplate.cache.swarm.assignment import Missed
-from hotplate.cache.swarm.chunk_request import PeerAsk
+from hotplate.cache.swarm.chunk_request import Offer, PeerAsk
 from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S
 from hotplate.cache.swarm.upload_slots import Uploads
 from hotplate.machine.access.own_hosts import OwnHosts
@@ -133,7 +133,7 @@ class PeerServer:
         digest, asker = headers.get(DIGEST, ""), headers.get(ASKER, "")
         ask = PeerAsk(request[1], int(request[2]), digest, URGENT in headers, asker, have)
         if WORD in headers:
-            _send_head(connection, 200, {DIGEST: ",".join(self._shelf.words(ask))})
+            _send_head(connection, 200, {DIGEST: ",".join(self._shelf.digests(ask))})
         else:
             self._send(connection, ask, self._shelf.take(ask, hold_s))
         return True

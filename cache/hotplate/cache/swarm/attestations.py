@@ -39,6 +39,10 @@ class Words:
             if digest:
                 self._said.setdefault(at, {})[peer] = digest
 
+    def unanswered(self, peer: str, now: float) -> None:
+        """A peer was asked and did not answer."""
+        self._standing.stalled(peer, now)
+
     def has_heard(self, peer: str, index: int) -> bool:
         """Whether it has said that chunk's digest."""
         return peer in self._said.get(index, ())

@@ -44,6 +44,17 @@ class PeerAnswer:
     """Bytes of the chunk that came, whole or not."""
 
 
+@dataclass(frozen=True)
+class Offer:
+    """A chunk that can be sent to a peer, or why not."""
+
+    missed: Missed | None = None
+    have: int = 0
+    """Bitmap of what this node has of the content."""
+    digest: str = ""
+    data: memoryview | None = None
+
+
 class Request(Protocol):
     """A peer is being asked for a chunk. Of one thread."""
 
@@ -64,9 +75,3 @@ class Peers(Protocol):
 
     def ask(self, peer: str, ask: PeerAsk) -> Request | None:
         """Asks a peer for a chunk; None if it has gone."""
-
-    def begun(self, key: str) -> None:
-        """A fetch has begun: the peers are to be asked for their shares of the content."""
-
-    def news(self) -> None:
-        """This node has taken a chunk from the origin, or has got it."""

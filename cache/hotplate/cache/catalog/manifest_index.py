@@ -1,0 +1,37 @@
+"""Which blobs the trees of this node consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+
+class ManifestIndex:
+    """The manifests kept on this node, by digest, and the digests of the blobs that each names.
+
+    Lives on the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, frozenset[str]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._blobs))
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._blobs
+
+    def put(self, digest: str, blobs: Iterable[str]) -> None:
+        """A manifest is kept from now on; it names these blobs."""
+        self._blobs[digest] = frozenset(blobs)
+
+    def remove(self, digest: str) -> frozenset[str]:
+        """A manifest is no longer kept; the blobs that it named. Raises KeyError."""
+        return self._blobs.pop(digest)
+
+    def blobs(self) -> set[str]:
+        """All blobs that a manifest names."""
+        return set[str]().union(*self._blobs.values())
+
+    def naming(self, blob: str) -> list[str]:
+        """The manifests that name a blob."""
+        return [digest for digest, blobs in self._blobs.items() if blob in blobs]

@@ -1,0 +1,301 @@
+"""The contents on their way to this node, and all that its threads and peers change in them.
+
+One lock guards all of it: the fetches, their swarms, the scores of the peers and the slots for
+downloads. It is taken here and in `Fetch`, and seen by nobody else:
+
+    copies       begin, cancel, stalled, close
+    fetcher      next_step … answered, came, missed, failed
+    gossip       states_for, learn, forget, settle
+    peers        find, and then what `Fetch` says
+
+Which chunk comes next, and from whom, `swarm` decides.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from hotplate.cache.errors import CacheError
+from hotplate.cache.fetching.fetch import Fetch, FetchOrder
+from hotplate.cache.fetching.monitor import Monitor
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
+from hotplate.cache.swarm.chunk_picker import Swarm
+from hotplate.cache.swarm.chunk_request import PeerAnswer
+from hotplate.cache.swarm.download_slots import Downloads
+from hotplate.cache.swarm.participants import Share
+from hotplate.cache.swarm.peer_scores import Standing
+
+
+class Contents:
+    """All fetches of a node, the most urgent first. Thread-safe."""
+
+    def __init__(
+        self,
+        origin_slots: int,
+        clock: Callable[[], float],
+        *,
+        me: str = "",
+        awaited: Callable[[float], Set[str]] = lambda _now: frozenset(),
+        announce: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`origin_slots` chunks come from the origin at once, and a few that are pressing or small.
+
+        `me` is this node's id. `awaited` says, on the event loop, which addresses of other agents
+        are to be asked for their state of a content before any of it comes from the origin.
+        `announce` is called on any thread when the peers are to be told at once of what is new.
+        """
+        self._me = me
+        self._clock = clock
+        self._awaited = awaited
+        self._announce = announce
+        self._monitor = Monitor()
+        self._work, self._arrived = self._monitor.work, self._monitor.arrived
+        self._scores = Standing()
+        self._slots = Downloads(origin_slots)
+        self._fetches: list[Fetch] = []
+        self._handed: deque[tuple[Fetch, Step]] = deque()  # taken, for whichever thread is free
+        self._begun = 0
+        self._closed = False
+        self._wakes_at = math.inf  # when a thread that waits looks for work again
+
+    @property
+    def patience_s(self) -> float:
+        """How long one transfer from a peer may take, in seconds."""
+        return self._scores.patience_s
+
+    # For those who want a content
+
+    def begin(self, order: FetchOrder) -> Fetch:
+        """On the event loop."""
+        with self._work:
+            self._begun += 1
+            swarm = Swarm(order.key, order.chunks, self._me, self._scores, self._clock())
+            swarm.local = order.local is not None
+            swarm.settled = False
+            fetch = Fetch(order, swarm, self._begun, self._monitor)
+            bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
+            self.settle()
+            self._work.notify()
+        self._announce()
+        return fetch
+
+    def cancel(self, fetch: Fetch) -> None:
+        """Takes no further chunk of it and reports nothing more."""
+        with self._work:
+            self._drop(fetch)
+
+    def stalled(self, fetch: Fetch) -> CacheError | None:
+        """Ends the fetch and returns its error when nothing has arrived for too long."""
+        with self._work:
+            error = fetch.chunks.stalled(self._clock())
+            if error is not None:
+                self._drop(fetch)
+            return error
+
+    def close(self) -> None:
+        """Ends all fetches, and the threads that wait in `next_step`."""
+        with self._work:
+            self._closed = True
+            for fetch in list(self._fetches):
+                self._drop(fetch)
+            self._work.notify_all()
+
+    # For the threads that bring chunks
+
+    def next_step(self) -> tuple[Fetch, Step] | None:
+        """Takes the next chunk to bring, and waits until there is one; None: all is over."""
+        with self._work:
+            while not self._closed:
+                now = self._clock()
+                taken = self._handed.popleft() if self._handed else self._look(now)
+                if taken is not None:
+                    # One thread at a time looks for work: what one finds none of, no other would;
+                    # where one found some, there may be more.
+                    self._work.notify()
+                    return taken
+                self._wait(now)
+            return None
+
+    def answered(self, fetch: Fetch, step: Step) -> None:
+        """All that the source will send is here, or nothing will be: its slot is free again."""
+        with self._work:
+            self._answered(fetch, step)
+            self._work.notify()
+
+    def answered_and_next(self, fetch: Fetch, step: Step) -> tuple[Fetch, Step] | None:
+        """As `answered`; and takes another chunk that a peer has, for the same thread.
+
+        What is to come from elsewhere is handed to another thread.
+        """
+        with self._work:
+            self._answered(fetch, step)
+            taken = None if self._closed else self._look(self._clock())
+            if taken is not None and taken[1].source in (HERE, ORIGIN):
+                self._handed.append(taken)
+                self._work.notify()
+                taken = None
+        return taken
+
+    def came(
+        self, fetch: Fetch, step: Step, took_s: float = 0.0, answer: PeerAnswer | None = None
+    ) -> None:
+        """A chunk is in its place and verified; `answer` is the peer's that gave it, in `took_s`
+        seconds."""
+        with self._work:
+            if answer is not None and not self._scores.proven(step.source):
+                self._work.notify()  # from now on it may be asked for more at a time
+            fetch.swarm.came(step, took_s, self._clock())
+            if answer is not None:
+                fetch.swarm.holds(step.source, answer.have)
+            if fetch.ended:
+                return
+            self._tell(fetch)
+            # Before it is dropped: a peer that asks for a chunk finds it here or where it is kept.
+            fetch.order.on_verified(step.index)
+            if fetch.chunks.complete:
+                self._drop(fetch)
+            self._arrived.notify_all()
+
+    def missed(self, fetch: Fetch, step: Step, answer: PeerAnswer) -> bool:
+        """A peer did not give the chunk; whether it is banned for that from now on."""
+        why = answer.missed
+        assert why is not None
+        with self._work:
+            now = self._clock()
+            newly_banned = why is Missed.LIED and not self._scores.is_banned(step.source, now)
+            final = fetch.swarm.missed(step, why, now, answer.retry_s)
+            fetch.swarm.holds(step.source, answer.have)
+            fetch.swarm.hear_of(step.index, answer.others)
+            self._go_on(fetch, final)
+        return newly_banned
+
+    def failed(self, fetch: Fetch, step: Step, error: CacheError) -> None:
+        """The chunk could not be brought."""
+        with self._work:
+            self._go_on(fetch, fetch.swarm.failed(step, error, self._clock()))
+
+    # For peers
+
+    def find(self, *names: str) -> Fetch | None:
+        """The fetch that one of the names stands for, the first first: a key, or a digest."""
+        with self._work:
+            for name in names:
+                for fetch in self._fetches:
+                    if name in fetch.names:
+                        return fetch
+        return None
+
+    def wait_for_arrival(self, timeout_s: float) -> None:
+        """Returns when a chunk of any content has come or a fetch has ended, or after that time."""
+        with self._arrived:
+            self._arrived.wait(timeout_s)
+
+    def states_for(self, peer: str, most: int) -> dict[str, Share]:
+        """The next message to a peer about each of the `most` urgent contents, by key."""
+        with self._work:
+            return {one.key: one.swarm.say(peer) for one in self._fetches[:most]}
+
+    def learn(self, peer: str, states: Mapping[str, Share], asked: Mapping[str, Share]) -> None:
+        """What a peer has; of what was `asked` for and not named it has nothing."""
+        with self._work:
+            now = self._clock()
+            for fetch in self._fetches:
+                state = states.get(fetch.key)
+                if state is not None:
+                    fetch.swarm.learn(peer, state, now)
+                elif fetch.key in asked:
+                    fetch.swarm.forget(peer, now, asked[fetch.key].number)
+            self._spread()
+
+    def forget(self, peer: str) -> None:
+        """The peer is gone."""
+        with self._work:
+            now = self._clock()
+            for fetch in self._fetches:
+                fetch.swarm.forget(peer, now)
+            self._spread()
+
+    def settle(self, address: str = "", keys: Iterable[str] = ()) -> None:
+        """Lets those contents come from the origin whose state all awaited agents have told.
+
+        `address` has just told its state of the contents with these `keys`. On the event loop.
+        """
+        with self._work:
+            awaited, answered = self._awaited(self._clock()), frozenset(keys)
+            for fetch in self._fetches:
+                if fetch.key in answered:
+                    fetch.answered_by.add(address)
+                if not fetch.swarm.settled and awaited <= fetch.answered_by:
+                    fetch.swarm.settled = True
+                    self._work.notify()
+
+    # Inside, with the lock held
+
+    def _drop(self, fetch: Fetch) -> None:
+        if not fetch.ended:
+            fetch.ended = True
+            self._fetches.remove(fetch)
+            self._arrived.notify_all()
+
+    # Apart from `next_step`, so that a thread that waits holds on to nothing that it has looked at.
+
+    def _look(self, now: float) -> tuple[Fetch, Step] | None:
+        free = self._slots
+        for wanted_only in (True, False):
+            for fetch in self._fetches:
+                pressing = wanted_only or fetch.order.urgent
+                step = fetch.swarm.next(
+                    now,
+                    wanted_only,
+                    free.origin_free(small=fetch.small, pressing=pressing),
+                    free.peers_free,
+                    free.waits_free,
+                )
+                self._tell(fetch)
+                if step is not None:
+                    free.begin(step)
+                    return fetch, step
+        return None
+
+    def _wait(self, now: float) -> None:
+        """Waits for work; one of the threads that wait looks again when there may be some."""
+        wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
+        at = min(wakes, default=math.inf)
+        if at >= self._wakes_at:
+            self._work.wait()
+            return
+        self._wakes_at = at
+        self._work.wait(max(0.001, at - now))
+        if self._wakes_at == at:
+            self._wakes_at = math.inf
+
+    def _answered(self, fetch: Fetch, step: Step) -> None:
+        self._slots.end(step)
+        fetch.swarm.answered(step, self._clock())
+
+    def _go_on(self, fetch: Fetch, final: CacheError | None) -> None:
+        """A chunk did not come; `final`: nor will the content."""
+        self._tell(fetch)
+        self._work.notify()  # this thread may have asked for another already
+        if final is not None and not fetch.ended:
+            self._drop(fetch)
+            fetch.order.on_failed(final)
+
+    def _tell(self, fetch: Fetch) -> None:
+        """Has the peers told at once of what they should know."""
+        if fetch.swarm.news:
+            fetch.swarm.news = False
+            if fetch.swarm.participants:
+                self._announce()
+
+    def _spread(self) -> None:
+        """Acts on what was learnt: here, and where it is news."""
+        changed = [one for one in self._fetches if one.swarm.news]
+        for fetch in changed:
+            fetch.swarm.news = False
+        if changed:
+            self._announce()
+        self._work.notify()
