@@ -81,7 +81,7 @@ async def test_one_that_expires_is_not_taken_any_longer(
 
 
 async def test_other_scopes_are_refused_in_a_sentence(laptop: Laptop) -> None:
-    for scope, said in (("read_cluster", "not there yet"), ("endpoints", "did you mean")):
+    for scope, said in (("read_cluster", "not offered yet"), ("endpoints", "did you mean")):
         printed = await laptop.bentoml("api-token", "create", "x", "--scope", scope, fails=True)
         assert said in " ".join(printed.split())
         assert "Traceback" not in printed

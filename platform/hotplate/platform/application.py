@@ -12,7 +12,7 @@ from aiohttp import web
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.machine.access.middleware import turn_strangers_away
-from hotplate.platform.api.bentocloud import unbuilt
+from hotplate.platform.api.bentocloud import not_implemented
 from hotplate.platform.api.bentocloud.archives.downloads import DownloadRoutes
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
 from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
@@ -76,7 +76,7 @@ def make_app(
     app.add_routes(Pods(store.deployments, controller, watchers, settings).routes())
     app.add_routes(Tail(store.deployments, controller, watchers).routes())
     app.add_routes(TokenRoutes(store.identities, controller).routes())
-    app.add_routes(unbuilt.routes())
+    app.add_routes(not_implemented.routes())
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())

@@ -6,21 +6,24 @@ import pytest
 
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.fields import Fields
-from hotplate.platform.spec.manifests import checked_manifest
-from hotplate.platform.store.records import Kind
+from hotplate.platform.spec.manifests import checked_bento, checked_model
 from tests.support.control_plane.cloud import MANIFEST, MODEL_MANIFEST
 
 PAIR = [{"name": "Echo", "dependencies": [{"service": "Helper"}]}, {"name": "Helper"}]
 
 
-def checked(kind: Kind, manifest: object) -> object:
-    return checked_manifest(kind, Fields({"manifest": manifest}))
+def bento(manifest: object) -> object:
+    return checked_bento(Fields({"manifest": manifest}))
+
+
+def model(manifest: object) -> object:
+    return checked_model(Fields({"manifest": manifest}))
 
 
 def test_what_the_client_sends_is_kept_as_it_is() -> None:
     for manifest in (MANIFEST, {**MANIFEST, "services": PAIR}):
-        assert checked(Kind.BENTO, manifest) == manifest
-    assert checked(Kind.MODEL, MODEL_MANIFEST) == MODEL_MANIFEST
+        assert bento(manifest) == manifest
+    assert model(MODEL_MANIFEST) == MODEL_MANIFEST
 
 
 @pytest.mark.parametrize(
@@ -45,9 +48,9 @@ def test_what_the_client_sends_is_kept_as_it_is() -> None:
 )
 def test_a_bento_that_nobody_could_serve_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
-        checked(Kind.BENTO, {**MANIFEST, **change})
+        bento({**MANIFEST, **change})
 
 
 def test_a_model_that_the_client_could_not_read_is_refused() -> None:
     with pytest.raises(Invalid, match=r"manifest.api_version: null is not a string"):
-        checked(Kind.MODEL, {**MODEL_MANIFEST, "api_version": None})
+        model({**MODEL_MANIFEST, "api_version": None})

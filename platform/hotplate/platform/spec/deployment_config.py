@@ -7,13 +7,12 @@ from typing import Any
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.autoscaler.errors import ScalingInvalid
-from hotplate.platform.api.bentocloud.unbuilt import CANARY, CODE, SECRETS
-from hotplate.platform.controller.planning.workloads import merged
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.bento_manifest import service_names
 from hotplate.platform.spec.fields import Fields, suggestion
+from hotplate.platform.spec.not_offered import CANARY, CODE, SECRETS
 from hotplate.platform.spec.reason_note import without_reason
-from hotplate.platform.spec.service_config import check_overrides, check_service_config
+from hotplate.platform.spec.service_config import check_overrides, check_service_config, merged
 from hotplate.serving.replica.inside.reserved import is_reserved
 
 STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")

@@ -8,28 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hotplate.platform.api.bentocloud.unbuilt import CODE
-from hotplate.platform.errors import Invalid, NotThereYet
+from hotplate.platform.errors import Invalid, NotImplementedYet
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.fields import Fields, suggestion
-from hotplate.platform.store.records import Kind
+from hotplate.platform.spec.not_offered import CODE
 
 SERVICE_NAME_MAX = 128
 """A replica's folder has it in its name, which may have 255 characters."""
 
 
-def checked_manifest(kind: Kind, fields: Fields) -> Mapping[str, Any]:
-    """The object `manifest` of a version. Raises Invalid."""
-    manifest = fields.fields("manifest")
-    manifest.text("bentoml_version")
-    if manifest.number("size_bytes") is None:
-        raise Invalid(f"{manifest.at('size_bytes')}: it is missing")
-    if kind is Kind.MODEL:
-        manifest.text("module", "")
-        manifest.text("api_version")
-        return fields.mapping("manifest")
+def checked_bento(fields: Fields) -> Mapping[str, Any]:
+    """The object `manifest` of a version of a bento. Raises Invalid, NotImplementedYet."""
+    manifest = _checked(fields)
     if manifest.flag("dev"):
-        raise NotThereYet(CODE)
+        raise NotImplementedYet(CODE)
     manifest.text("service")
     _check_models(manifest)
     manifest.pairs("envs", "name")
@@ -37,6 +29,23 @@ def checked_manifest(kind: Kind, fields: Fields) -> Mapping[str, Any]:
         pass
     _check_services(manifest, fields.mapping("manifest"))
     return fields.mapping("manifest")
+
+
+def checked_model(fields: Fields) -> Mapping[str, Any]:
+    """The object `manifest` of a version of a model. Raises Invalid."""
+    manifest = _checked(fields)
+    manifest.text("module", "")
+    manifest.text("api_version")
+    return fields.mapping("manifest")
+
+
+def _checked(fields: Fields) -> Fields:
+    """What both have."""
+    manifest = fields.fields("manifest")
+    manifest.text("bentoml_version")
+    if manifest.number("size_bytes") is None:
+        raise Invalid(f"{manifest.at('size_bytes')}: it is missing")
+    return manifest
 
 
 def _check_services(manifest: Fields, values: Mapping[str, Any]) -> None:

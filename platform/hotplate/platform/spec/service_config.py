@@ -60,3 +60,14 @@ def _nearest(key: str, known: Settings) -> str:
         if not callable(kind) and key in kind:
             return f"; did you mean '{section}.{key}'?"
     return suggestion(key, known)
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings laid over each other; lists and values are replaced."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        if isinstance(value, Mapping) and isinstance(under, Mapping):
+            value = merged(under, value)
+        result[key] = value
+    return result

@@ -62,7 +62,7 @@ async def test_one_without_a_scope_is_for_the_api(cloud: Cloud) -> None:
             {"scopes": ["endpoints"]},
             r"scopes\[0\]: there is no 'endpoints'; did you mean 'endpoint'",
         ),
-        ({"scopes": ["api", "read_cluster"]}, r"scopes\[1\]: 'read_cluster' is not there yet; "),
+        ({"scopes": ["api", "read_cluster"]}, r"scopes\[1\]: 'read_cluster' is not offered yet; "),
         ({"scopes": ["api", "endpoint"]}, "scopes: a token is for 'api' or for 'endpoint'"),
         ({"scopes": [7]}, r"scopes\[0\]: 7 is not a string"),
         ({"expired_at": "soon"}, "expired_at: 'soon' is not a time in ISO 8601"),

@@ -10,8 +10,9 @@ from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import instance_types, sizes
-from hotplate.platform.controller.planning.workloads import Rules, Service, merged, services_of
+from hotplate.platform.controller.planning.workloads import Rules, Service, services_of
 from hotplate.platform.spec.bento_manifest import model_tags
+from hotplate.platform.spec.service_config import merged
 from tests.support.control_plane.situations import deployment, revision
 
 SMALL = Resources(1, 2 * GIB)

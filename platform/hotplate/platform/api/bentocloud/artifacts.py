@@ -14,7 +14,7 @@ from hotplate.platform.api.web.requests import (
 )
 from hotplate.platform.errors import NotFound
 from hotplate.platform.spec.fields import Fields
-from hotplate.platform.spec.manifests import checked_manifest
+from hotplate.platform.spec.manifests import checked_bento, checked_model
 from hotplate.platform.spec.names import check_name
 from hotplate.platform.store.artifacts import ArtifactDraft, Artifacts
 from hotplate.platform.store.records import Artifact, Kind
@@ -25,6 +25,7 @@ class ArtifactRoutes:
 
     def __init__(self, kind: Kind, artifacts: Artifacts) -> None:
         self._kind = kind
+        self._checked = checked_bento if kind is Kind.BENTO else checked_model
         self._artifacts = artifacts
 
     def routes(self) -> list[web.RouteDef]:
@@ -43,7 +44,7 @@ class ArtifactRoutes:
         draft = ArtifactDraft(
             version=check_name("version", fields.text("version")),
             description=fields.text("description", ""),
-            manifest=checked_manifest(self._kind, fields),
+            manifest=self._checked(fields),
             labels=fields.pairs("labels", "key"),
             build_at=fields.text("build_at", ""),
         )
@@ -67,7 +68,7 @@ class ArtifactRoutes:
             self._artifacts.update,
             artifact.id,
             fields.text("description", "") if fields.has("description") else None,
-            checked_manifest(self._kind, fields) if fields.has("manifest") else None,
+            self._checked(fields) if fields.has("manifest") else None,
             _labels(fields),
         )
         return web.json_response(views.artifact(artifact))

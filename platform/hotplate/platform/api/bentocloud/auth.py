@@ -10,7 +10,7 @@ from aiohttp.typedefs import Middleware
 from hotplate.cache.errors import CacheError
 from hotplate.deploy.errors import DeployError
 from hotplate.platform.api.bentocloud import views
-from hotplate.platform.api.bentocloud.unbuilt import WITHOUT_TOKEN
+from hotplate.platform.api.bentocloud.not_implemented import WITHOUT_TOKEN
 from hotplate.platform.api.web import http_errors
 from hotplate.platform.api.web.connection import CALLERS_FAULT, malformed
 from hotplate.platform.api.web.requests import CALLER, Handler, caller, organization

@@ -9,7 +9,6 @@ from aiohttp import web
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.deployment_source import DeploymentSource
 from hotplate.platform.api.bentocloud.rollout_watchers import BUILDING, RolloutWatchers
-from hotplate.platform.api.bentocloud.unbuilt import CODE
 from hotplate.platform.api.web.requests import (
     COUNT_MAX,
     body,
@@ -20,13 +19,14 @@ from hotplate.platform.api.web.requests import (
 )
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.errors import Invalid, NotThereYet
+from hotplate.platform.errors import Invalid, NotImplementedYet
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.spec.annotations import check_annotations
 from hotplate.platform.spec.deployment_config import deployment_config
 from hotplate.platform.spec.fields import Fields
 from hotplate.platform.spec.label_settings import check_label_settings
 from hotplate.platform.spec.names import check_deployment_name, invent_deployment_name
+from hotplate.platform.spec.not_offered import CODE
 from hotplate.platform.store.deployments import Deployments
 from hotplate.platform.store.records import Deployment
 
@@ -159,7 +159,7 @@ class DeploymentRoutes:
         `bentoml code` asks for its own first, and would build for minutes before the next call.
         """
         if "is:dev" in request.query.get("q", "").split():
-            raise NotThereYet(CODE)
+            raise NotImplementedYet(CODE)
         found = await self._deployments.run(
             self._deployments.of_organization, organization(request).id
         )

@@ -93,7 +93,7 @@ def _scopes(fields: Fields) -> Sequence[str]:
     for index, scope in enumerate(scopes):
         if scope in NOT_YET:
             raise Invalid(
-                f"scopes[{index}]: {scope!r} is not there yet; a token is for everything in its "
+                f"scopes[{index}]: {scope!r} is not offered yet; a token is for everything in its "
                 f"organization ({API!r}) or for calls of its protected deployments ({ENDPOINT!r})"
             )
         if scope not in GIVEN:

@@ -16,6 +16,7 @@ from hotplate.platform.controller.planning.tenancy import ISOLATED, Tenancy
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.bento_manifest import entry_service
+from hotplate.platform.spec.service_config import merged
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 from hotplate.serving.replica.inside.patches.siblings import calling_url
 from hotplate.serving.replica.slots import slots
@@ -238,14 +239,3 @@ def _limits(asked: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, An
     if isinstance(workers := config.get("workers"), int):
         limits["workers"] = workers
     return limits
-
-
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested mappings laid over each other; lists and values are replaced."""
-    result = dict(below)
-    for key, value in above.items():
-        under = result.get(key)
-        if isinstance(value, Mapping) and isinstance(under, Mapping):
-            value = merged(under, value)
-        result[key] = value
-    return result

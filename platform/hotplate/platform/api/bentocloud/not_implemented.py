@@ -1,4 +1,4 @@
-"""What BentoCloud has and Hotplate has not yet: what to do instead, as the client prints it.
+"""The routes of what Hotplate does not offer yet: they answer with what to do instead.
 
 The client makes "not found" of a 404, whatever its body says, and prints the body of a 501.
 """
@@ -8,25 +8,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from hotplate.platform.api.web.requests import Handler
-from hotplate.platform.errors import NotThereYet
-
-SECRETS = (
-    "secrets are not there yet: pass the values as environment variables, for instance with "
-    "'bentoml deploy --env NAME', which takes the value that NAME has where you run it"
-)
-CODE = (
-    "code spaces ('bentoml code', dev: true) are not there yet: deploy the folder with "
-    "'bentoml deploy . -n NAME', and after a change with "
-    "'bentoml deployment update NAME --bento .'; 'bentoml serve --reload' tries it on your machine"
-)
-CANARY = (
-    "canary deployments are not there yet: leave it out and deploy the other version under a name "
-    "of its own; an update needs none, since the old revision serves until the new one is ready"
-)
-BROWSER = (
-    "login in a browser is not there yet: run the line that 'hotplate up' printed, "
-    "bentoml cloud login --endpoint URL --api-token TOKEN"
-)
+from hotplate.platform.errors import NotImplementedYet
+from hotplate.platform.spec.not_offered import BROWSER, CODE, SECRETS
 
 ROUTES = {
     "/api/v1/org_secrets": SECRETS,
@@ -52,7 +35,7 @@ def routes() -> list[web.RouteDef]:
 
 def _refusing(said: str) -> Handler:
     async def refuse(_: web.Request) -> web.StreamResponse:
-        raise NotThereYet(said)
+        raise NotImplementedYet(said)
 
     return refuse
 

@@ -1,4 +1,4 @@
-"""What the stock client prints where BentoCloud has something that is not there yet."""
+"""What the stock client prints where BentoCloud has something that Hotplate does not offer yet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hotplate.platform.api.bentocloud import unbuilt
+from hotplate.platform.spec import not_offered
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.services.bentos import KITCHEN
 
@@ -25,13 +25,13 @@ except Exception as error:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("secret list", unbuilt.SECRETS),
-        ("secret create hf TOKEN=x", unbuilt.SECRETS),
-        ("secret apply hf TOKEN=x", unbuilt.SECRETS),
-        ("secret delete hf", unbuilt.SECRETS),
-        ("deploy KITCHEN -n with-secret --secret hf", unbuilt.SECRETS),
-        ("deployment update sleeper --secret hf", unbuilt.SECRETS),
-        ("code .", unbuilt.CODE),
+        ("secret list", not_offered.SECRETS),
+        ("secret create hf TOKEN=x", not_offered.SECRETS),
+        ("secret apply hf TOKEN=x", not_offered.SECRETS),
+        ("secret delete hf", not_offered.SECRETS),
+        ("deploy KITCHEN -n with-secret --secret hf", not_offered.SECRETS),
+        ("deployment update sleeper --secret hf", not_offered.SECRETS),
+        ("code .", not_offered.CODE),
     ],
 )
 async def test_a_command_prints_what_to_do_instead(
@@ -49,9 +49,9 @@ async def test_a_deploy_with_a_canary_prints_what_to_do_instead(
     canary = {"route_type": "random", "versions": {"other": other}}
     file = laptop.home / "canary.yaml"
     file.write_text(json.dumps({"name": "canary", "bento": kitchen, "canary": canary}))
-    assert unbuilt.CANARY in await laptop.bentoml("deploy", "-f", str(file), fails=True)
+    assert not_offered.CANARY in await laptop.bentoml("deploy", "-f", str(file), fails=True)
 
 
 async def test_a_code_space_prints_what_to_do_instead(laptop: Laptop) -> None:
     folder = laptop.project("space", KITCHEN)
-    assert unbuilt.CODE in await laptop.python(f"import os; os.chdir({str(folder)!r})\n{CODE}")
+    assert not_offered.CODE in await laptop.python(f"import os; os.chdir({str(folder)!r})\n{CODE}")

@@ -1,15 +1,16 @@
-"""What is not there yet answers with what to do instead, in a status whose body clients print."""
+"""What is not offered yet answers with what to do instead, in a status whose body clients print."""
 
 from __future__ import annotations
 
 import pytest
 
-from hotplate.platform.api.bentocloud import unbuilt
+from hotplate.platform.api.bentocloud import not_implemented
+from hotplate.platform.spec import not_offered
 from tests.support.control_plane.cloud import MANIFEST, Cloud, Refused
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "PUT", "DELETE"])
-@pytest.mark.parametrize(("path", "said"), unbuilt.ROUTES.items())
+@pytest.mark.parametrize(("path", "said"), not_implemented.ROUTES.items())
 async def test_every_method_says_what_to_do_instead(
     cloud: Cloud, method: str, path: str, said: str
 ) -> None:
@@ -29,7 +30,7 @@ async def test_a_login_in_a_browser_ends_at_a_token_that_is_none(cloud: Cloud) -
     cloud.http.headers.clear()
     code = (await cloud.call("GET", "/api/v1/auth/code"))["code"]
     async with cloud.http.get("/api_tokens", params={"code": code}) as page:
-        assert await page.text() == f"{unbuilt.BROWSER}\n"
+        assert await page.text() == f"{not_offered.BROWSER}\n"
     token = (await cloud.call("GET", f"/api/v1/auth/token?code={code}"))["token"]
     cloud.http.headers["X-YATAI-API-TOKEN"] = token
     with pytest.raises(Refused, match="401"):
@@ -39,4 +40,4 @@ async def test_a_login_in_a_browser_ends_at_a_token_that_is_none(cloud: Cloud) -
 async def test_a_bento_of_a_code_space_is_refused_before_anything_is_kept(cloud: Cloud) -> None:
     with pytest.raises(Refused) as refused:
         await cloud.register("bento", "echo", "v1", MANIFEST | {"dev": True})
-    assert (refused.value.status, refused.value.message) == (501, unbuilt.CODE)
+    assert (refused.value.status, refused.value.message) == (501, not_offered.CODE)

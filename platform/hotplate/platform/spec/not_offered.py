@@ -1,0 +1,22 @@
+"""What BentoCloud offers and Hotplate does not yet: what to do instead, as the client prints it."""
+
+from __future__ import annotations
+
+SECRETS = (
+    "Hotplate does not offer secrets yet: pass the values as environment variables, for instance "
+    "with 'bentoml deploy --env NAME', which takes the value that NAME has where you run it"
+)
+CODE = (
+    "Hotplate does not offer code spaces ('bentoml code', dev: true) yet: deploy the folder with "
+    "'bentoml deploy . -n NAME', and after a change with "
+    "'bentoml deployment update NAME --bento .'; 'bentoml serve --reload' tries it on your machine"
+)
+CANARY = (
+    "Hotplate does not offer canary deployments yet: leave the canary out and deploy the other "
+    "version under a name of its own; an update needs none, since the old revision serves until "
+    "the new one is ready"
+)
+BROWSER = (
+    "Hotplate does not offer login in a browser yet: run the line that 'hotplate up' printed, "
+    "bentoml cloud login --endpoint URL --api-token TOKEN"
+)
