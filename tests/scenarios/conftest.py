@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.scenarios.built_once import built_once
+from tests.support.end_to_end.built_once import built_once, of_all_workers
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -74,7 +74,8 @@ def kitchen(platform: Platform, laptop: Laptop, tmp_path_factory: pytest.TempPat
     It is deployed as `sleeper`, so the environment of all the scenarios' bentos is there.
     """
     tag = asyncio.run(laptop.build("kitchen", KITCHEN))
-    with built_once(platform.data / "environments", tmp_path_factory):
+    kept = of_all_workers(tmp_path_factory) / "environments"
+    with built_once(platform.data / "environments", kept):
         asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
     return tag
 

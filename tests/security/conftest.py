@@ -1,18 +1,25 @@
-"""One platform of root and one of an ordinary user for all attacks of a session."""
+"""The platforms of root and of an ordinary user for all attacks of a session.
+
+One worker of a test run has them all, and runs all that is here (`tests/schedule.py`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
 from tests.security.grounds import ORDINARY_USER, Grounds, grounds
+from tests.support.end_to_end.built_once import of_all_workers
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.rough_client import Bento
 from tests.support.services.bentos import KITCHEN
 
+CHECKS = ("hub_checks", "origin", "secret", "sockets")
 USERS = {"root": 0, "user": ORDINARY_USER}
 
 
@@ -34,19 +41,30 @@ def user(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="session")
-def field(any_bento: Bento, user: int) -> Iterator[Grounds]:
-    """A platform with all its walls, of root and of an ordinary user."""
-    yield from _standing(any_bento, user)
+def built(user: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the environment is kept that the first platform of a user has built for all of them."""
+    return of_all_workers(tmp_path_factory) / f"environments-of-{user}"
 
 
 @pytest.fixture(scope="session")
-def open_field(any_bento: Bento, user: int) -> Iterator[Grounds]:
+def field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
+    """A platform with all its walls, of root and of an ordinary user."""
+    yield from _standing(grounds(any_bento, user, built))
+
+
+@pytest.fixture(scope="session")
+def open_field(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
     """The same without walls: what is an attack succeeds here."""
-    yield from _standing(any_bento, user, without="walls")
+    yield from _standing(grounds(any_bento, user, built, without="walls"))
 
 
-def _standing(bento: Bento, user: int, without: str = "") -> Iterator[Grounds]:
+@pytest.fixture(scope="session")
+def crumbling(any_bento: Bento, user: int, built: Path) -> Iterator[Grounds]:
+    """The same with all its checks, each of which a test may take away for a while."""
+    yield from _standing(grounds(any_bento, user, built, removable=CHECKS))
+
+
+def _standing(around: AbstractAsyncContextManager[Grounds]) -> Iterator[Grounds]:
     with asyncio.Runner() as runner:
-        around = grounds(bento, user, without=without)
         yield runner.run(around.__aenter__())
         runner.run(around.__aexit__(None, None, None))

@@ -7,12 +7,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.security.evil import EVIL, SECRET, VICTIM
+from tests.support.end_to_end.built_once import built_once
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.packages import packages_of
@@ -22,6 +23,11 @@ ORDINARY_USER = 54_321
 CHECKOUT = Path(__file__).parents[2]
 AS_USER = CHECKOUT / "tests" / "support" / "as_user.py"
 WITHOUT = Path(__file__).with_name("without")
+DEPLOYMENTS: dict[str, tuple[str, dict[str, str]]] = {
+    "evil": (EVIL, {}),
+    "victim": (VICTIM, {"MYSECRET": SECRET}),
+}
+"""The sources of their services, and the variables of their replicas."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,15 @@ class Grounds:
     victim: str
     user: int
     """Whose platform it is."""
+    away: Path
+    """The names of the walls that are away now."""
+
+    @contextmanager
+    def without(self, wall: str) -> Iterator[None]:
+        """It is away meanwhile; one of those that the platform was started with as `removable`."""
+        self.away.write_text(wall)
+        yield
+        self.away.write_text("")
 
     def canary(self, name: str, text: str = "the platform's own") -> Path:
         """A file of the platform's user in the data directory, which nobody else may see."""
@@ -49,41 +64,55 @@ class Grounds:
 
 @asynccontextmanager
 async def grounds(
-    bento: Bento, user: int, *, without: str = "", settings: str = "", victim: bool = True
+    bento: Bento,
+    user: int,
+    built: Path,
+    *,
+    without: str = "",
+    removable: Sequence[str] = (),
+    deployments: Sequence[str] = tuple(DEPLOYMENTS),
 ) -> AsyncIterator[Grounds]:
-    """A platform of `user`; `without` names walls to take away, modules of the folder of that name.
+    """A platform of `user`. `without` names a wall to take away for good, `removable` those that
+    `Grounds.without` may take away: modules of the folder of that name.
 
-    `bento` is any that `bentoml build` has made. Nothing is left of it at the end.
+    `bento` is any that `bentoml build` has made, and its environment is kept in `built`. Nothing is
+    left of the platform at the end.
     """
     folder = Path(tempfile.mkdtemp(prefix="grounds-"))  # pytest's own let no other user through
-    environ = {"HOME": str(folder)}
-    if without:
-        environ |= {"PYTHONPATH": str(WITHOUT), "HOTPLATE_TEST_WITHOUT": without}
+    away = folder / "away"
+    away.write_text(without)
+    environ = {"HOME": str(folder), **taken_away(away, *filter(None, (without, *removable)))}
     platform = Platform(
-        folder / "data",
-        settings=settings,
-        launcher=_launcher(user),
-        environ=environ,
-        packages=packages_of(user),
+        folder / "data", launcher=_launcher(user), environ=environ, packages=packages_of(user)
     )
     _give(folder, user)
     try:
         await platform.start()
         async with RoughClient(platform) as rough:
-            urls = {"victim": ""}
-            for name, source, env in (
-                ("evil", EVIL, {}),
-                *([("victim", VICTIM, {"MYSECRET": SECRET})] if victim else []),
-            ):
-                tag = await rough.push(changed(bento, name, source))
-                await rough.deploy(name, tag, **{name.title(): service(**env)})
-            for name in ("evil", *(["victim"] if victim else [])):
-                await rough.settled(name, "running")
-                urls[name] = await platform.url_of(name)
-            yield Grounds(platform, rough, urls["evil"], urls["victim"], user)
+            urls = {"evil": "", "victim": ""}
+            with built_once(platform.data / "environments", built):
+                for name in deployments:
+                    source, envs = DEPLOYMENTS[name]
+                    tag = await rough.push(changed(bento, name, source))
+                    await rough.deploy(name, tag, **{name.title(): service(**envs)})
+                for name in deployments:
+                    await rough.settled(name, "running")
+                    urls[name] = await platform.url_of(name)
+            yield Grounds(platform, rough, urls["evil"], urls["victim"], user, away)
     finally:
         platform.destroy()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def taken_away(now: Path, *walls: str) -> dict[str, str]:
+    """The variables of a platform some of whose walls can be away: those that the file names."""
+    if not walls:
+        return {}
+    return {
+        "PYTHONPATH": str(WITHOUT),
+        "HOTPLATE_TEST_REMOVABLE": ",".join(walls),
+        "HOTPLATE_TEST_WITHOUT": str(now),
+    }
 
 
 def _give(folder: Path, user: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from pathlib import Path
 
 from tests.security.evil import EVIL
 from tests.security.grounds import Grounds, changed, grounds, service
@@ -89,12 +90,13 @@ class TestWhatAReplicaSaysOfItself:
         await until(gone)
 
     async def test_holds_up_the_control_plane_that_reads_it(
-        self, any_bento: Bento, user: int
+        self, any_bento: Bento, user: int, built: Path
     ) -> None:
-        async with grounds(any_bento, user, without="disbelief", victim=False) as open_field:
-            await deploy(open_field.rough, any_bento, "pipes")
+        around = grounds(any_bento, user, built, without="disbelief", deployments=["victim"])
+        async with around as credulous:
+            await deploy(credulous.rough, any_bento, "pipes")
 
             async def hangs() -> bool:
-                return not await answers(open_field)
+                return not await answers(credulous)
 
             await until(hangs)

@@ -18,7 +18,7 @@ import pytest
 
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.store import Store
-from tests.security.grounds import WITHOUT, Grounds, _launcher
+from tests.security.grounds import Grounds, _launcher, taken_away
 from tests.support.patience import PATIENCE_S
 
 HOTPLATE = Path(sys.executable).with_name("hotplate")
@@ -59,8 +59,9 @@ class TestTheDoctor:
         assert all(found[name]["tried"] for name in ("files", "processes", "machine", "calls"))
 
     def test_finds_that_there_are_none(self, user: int, home: Path) -> None:
-        without = {"PYTHONPATH": str(WITHOUT), "HOTPLATE_TEST_WITHOUT": "walls"}
-        status, found = doctor(user, home, **without)
+        away = home / "away"
+        away.write_text("walls")
+        status, found = doctor(user, home, **taken_away(away, "walls"))
         missing = {name for name, each in found.items() if each["state"] == "missing"}
         assert status == 1
         assert {"files", "processes", "ipc", "privileges", "limits", "calls"} <= missing

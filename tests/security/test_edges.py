@@ -10,8 +10,7 @@ import aiohttp
 from yarl import URL
 
 from tests.security.evil import attack
-from tests.security.grounds import Grounds, grounds
-from tests.support.end_to_end.rough_client import Bento
+from tests.security.grounds import Grounds
 
 PAGE = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
 NEIGHBOUR = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}
@@ -70,12 +69,10 @@ class TestAPage:
             assert (await asked("GET", url, **PAGE))[0] == 403, url
             assert (await asked("POST", url, **PAGE))[0] == 403, url
 
-    async def test_calls_it_where_nobody_asks_whose_it_is(
-        self, any_bento: Bento, user: int
-    ) -> None:
-        async with grounds(any_bento, user, without="origin") as field:
+    async def test_calls_it_where_nobody_asks_whose_it_is(self, crumbling: Grounds) -> None:
+        with crumbling.without("origin"):
             for page in (PAGE, {"Host": "evil.example", "Origin": "http://evil.example"}):
-                assert (await asked("POST", f"{field.victim}/greet", **page))[0] == 200
+                assert (await asked("POST", f"{crumbling.victim}/greet", **page))[0] == 200
 
 
 class TestTheApi:

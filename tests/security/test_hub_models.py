@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.security.grounds import Grounds, grounds, service
+from tests.security.grounds import Grounds, service
 from tests.support.cache.hub import COMMIT, Hub
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import PATIENCE_S
@@ -33,7 +33,7 @@ def hostile_hub(revision: str) -> Hub:
     return hub
 
 
-async def deployed(field: Grounds, rough: RoughClient, bento: Bento, name: str) -> None:
+async def deployed(rough: RoughClient, bento: Bento, name: str) -> None:
     (settings,) = (one["name"] for one in bento.manifest["services"])
     await rough.deploy(name, await rough.push(bento), **{settings: service()})
 
@@ -67,16 +67,17 @@ class TestAHubModel:
         assert (target / "canary").read_text() == "the platform's own"
 
     async def test_is_written_anywhere_without_these_checks(
-        self, any_bento: Bento, user: int
+        self, crumbling: Grounds, any_bento: Bento
     ) -> None:
-        async with grounds(any_bento, user, without="hub_checks", victim=False) as field:
-            target = field.canary("operators/other").parent
-            os.chown(target, user, user)
-            with hostile_hub(str(target)) as hub:
-                bento = naming(any_bento, str(target), hub.url)
-                await deployed(field, field.rough, bento, "hub")
-                await until_there(target / "canary")
-            assert (target / "canary").read_bytes() == PLANTED
+        target = crumbling.canary("operators/other").parent
+        os.chown(target, crumbling.user, crumbling.user)
+        with hostile_hub(str(target)) as hub, crumbling.without("hub_checks"):
+            bento = naming(any_bento, str(target), hub.url)
+            async with RoughClient(crumbling.platform) as rough:
+                await deployed(rough, bento, "hub")
+            await until_there(target / "canary")
+            await crumbling.platform.delete("hub")
+        assert (target / "canary").read_bytes() == PLANTED
 
 
 async def until_there(path: Path) -> None:

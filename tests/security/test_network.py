@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from tests.security.evil import attack
-from tests.security.grounds import Grounds, changed, grounds, service
+from tests.security.grounds import Grounds, changed, service
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import call
@@ -101,13 +101,11 @@ class TestAServiceThatOthersOfItsBentoCall:
             assert await call(f"{url}/ask", name="ann") == "ann, unharmed"
 
     async def test_runs_anybodys_code_where_nobody_is_asked(
-        self, any_bento: Bento, user: int
+        self, crumbling: Grounds, any_bento: Bento
     ) -> None:
-        async with (
-            grounds(any_bento, user, without="secret", victim=False) as field,
-            chain(field, any_bento) as (url, inner),
-        ):
-            await status_of(f"{inner}/hi", pickle.dumps({"name": Harm()}), PICKLE)
+        async with chain(crumbling, any_bento) as (url, inner):
+            with crumbling.without("secret"):
+                await status_of(f"{inner}/hi", pickle.dumps({"name": Harm()}), PICKLE)
             assert await call(f"{url}/ask", name="ann") == "ann, hacked"
 
 
@@ -159,9 +157,9 @@ class TestAReplica:
         assert found == [port]
 
     async def test_is_reached_past_it_where_it_has_a_port(
-        self, any_bento: Bento, user: int
+        self, crumbling: Grounds, any_bento: Bento
     ) -> None:
-        async with grounds(any_bento, user, without="sockets", victim=False) as field:
-            port, found = await ports_that_tell(field, any_bento)
-            assert port in found
-            assert len(found) == 2
+        with crumbling.without("sockets"):
+            port, found = await ports_that_tell(crumbling, any_bento)
+        assert port in found
+        assert len(found) == 2

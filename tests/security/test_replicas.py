@@ -1,7 +1,4 @@
-"""What code inside a hostile replica gets: what is its own, and nothing else.
-
-One file for all of it, since each worker of a test run has a platform of its own for its files.
-"""
+"""What code inside a hostile replica gets: what is its own, and nothing else."""
 
 from __future__ import annotations
 

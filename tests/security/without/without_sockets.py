@@ -2,7 +2,6 @@
 
 import socket
 from pathlib import Path
-from typing import Any
 
 from hotplate.deploy.local import attempt
 
@@ -15,6 +14,7 @@ def listen(path: Path, backlog: int) -> socket.socket:
     return listener
 
 
-begins: Any = attempt
-begins.listen = listen
-begins.address_of = lambda path: f"127.0.0.1:{ports[-1]}"
+INSTEAD = [
+    (attempt, "listen", listen),
+    (attempt, "address_of", lambda path: f"127.0.0.1:{ports[-1]}"),
+]

@@ -11,4 +11,4 @@ def init(self: Walls, *_: Any, **__: Any) -> None:
     self.refusal = "taken away by a test"
 
 
-Walls.__init__ = init  # type: ignore[method-assign]
+INSTEAD = [(Walls, "__init__", init)]
