@@ -8,9 +8,8 @@ BIN := .venv/bin
 LOCKED := $(BIN)/uv export --frozen --quiet --no-header --no-annotate --no-emit-project
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --no-deps
 HASHED := --require-hashes --only-binary :all: --requirement
-# Three at a time, file by file: most scenarios wait for processes rather than compute. In the order of
-# their folders, so that what is short comes last.
-SUITE := -q -n 3 --dist loadfile --no-loadscope-reorder
+# Four at a time, as tests/schedule.py says: most scenarios wait for processes rather than compute.
+SUITE := -q -n 4 --dist loadfile --no-loadscope-reorder
 COMPILE := $(BIN)/python -m hotplate.serving.gateway.compiler
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=

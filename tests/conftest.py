@@ -1,4 +1,5 @@
-"""Ends a test process that hangs, wherever it does; has hypothesis try the same in every run.
+"""Ends a test process that hangs, wherever it does; has hypothesis try the same in every run, and
+what takes longest begin first.
 
 pytest-timeout's exception is lost in a loop that swallows it, and what is torn down after a test is
 not limited at all.
@@ -12,6 +13,9 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+
+from tests.schedule import Schedule, longest_first
 
 # What fails does so for everybody, at any speed: `--hypothesis-profile=default` tries other cases.
 settings.register_profile(
@@ -43,3 +47,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         faulthandler.cancel_dump_traceback_later()
         return
     faulthandler.dump_traceback_later(ENDS_S, exit=True, file=session.config.stash[STDERR])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedule:
+    return Schedule(config, log)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest has sorted them by what they share
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)
