@@ -64,6 +64,13 @@ def test_a_request_between_two_decisions_is_seen() -> None:
     assert decider.decide(Replicas(1), 150.1).desired == 0
 
 
+def test_requests_that_overlapped_between_two_reports_keep_the_replica_that_they_needed() -> None:
+    decider = idle_since(Policy(0, 2, scale_down_window_s=30), at=100.0, ready=2)
+    decider.observe(ONE, 120.0, peak=2)
+    assert decider.decide(Replicas(2), 149.9).desired == 2
+    assert decider.decide(Replicas(2), 150.0).desired == 1
+
+
 def test_each_replica_is_kept_for_its_own_level_of_demand() -> None:
     decider = asleep(Policy(0, 3, scale_down_window_s=10))
     counts = []

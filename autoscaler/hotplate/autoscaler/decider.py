@@ -62,15 +62,23 @@ class Decider:
         self._restraint: Restraint | None = None
         self._desired = 0
 
-    def observe(self, demand: Demand | None, now: float) -> None:
-        """What the gateway counts from `now` on; None = it is not heard any more."""
+    def observe(self, demand: Demand | None, now: float, peak: int = 0) -> None:
+        """What the gateway counts from `now` on; None = it is no longer heard.
+
+        `peak` is the most requests that there were at once since the last call. A gateway that
+        reports some time after a change sees no overlap that is shorter, and a stream that needs
+        two replicas for a part of each second would look as if one were enough.
+        """
         if demand is None or self._demand is None:
             self._levels.forget()
             self._spare.forget()
         self._demand = demand
         if demand is not None:
             self._wishes.observe(demand, now)
-            level = self._wishes.level
+            level, reached = self._wishes.level, self._wishes.level_of(peak)
+            if reached > level:
+                self._levels.want(reached, now)
+                self._spare.demand(reached, now)
             self._levels.want(level, now)
             self._spare.demand(level, now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -155,6 +156,19 @@ def test_a_steady_stream_that_fills_most_of_a_replica_starts_no_second_one_again
     steady = one(*[(float(second), 3.6) for second in range(1500)])  # 3.6 of 4 slots
     found = decisions("ours", steady, Setup(60.0, concurrency=4))
     assert [step.desired for step in found if 150.0 < step.at_s < 1500.0] == [2]
+
+
+@pytest.mark.parametrize("load", [1.05, 1.1, 1.2, 2.2])
+@pytest.mark.parametrize("cold_start_s", [5.0, 20.0, 60.0])
+def test_a_regular_stream_whose_overlaps_are_shorter_than_a_report_takes_does_not_flap(
+    load: float, cold_start_s: float
+) -> None:
+    regular = one(*[(float(second), load) for second in range(1500)])
+    found = [step for step in decisions("ours", regular, Setup(cold_start_s)) if step.at_s < 1500.0]
+    ups = [(after.at_s, after.desired > before.desired) for before, after in pairwise(found)]
+    turns = [at for (_, before), (at, up) in pairwise(ups) if up != before]
+    window_s = 300.0
+    assert all(sum(at <= one < at + window_s for one in turns) <= 1 for at in turns)
 
 
 def test_a_burst_starts_its_replicas_in_one_decision() -> None:

@@ -72,9 +72,13 @@ class Wishes:
         if service_s and service_s != self.service_s:
             self.service_s, self._pace = service_s, None
         self.total = total = in_flight + queued
-        self.level = min(-(-total // self._concurrency), self._most)
+        self.level = self.level_of(total)
         self._mean.record(total, now)
         self._growth.record(total, now)
+
+    def level_of(self, total: int) -> int:
+        """How many replicas have work where so many requests are there, at most `max_replicas`."""
+        return min(-(-total // self._concurrency), self._most)
 
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began."""

@@ -37,13 +37,17 @@ class Ours:
         self._decider.ready_after(cold_start_s)
         self._told = 0
         """Requests that the decider knows of."""
+        self._peak = 0
+        """The most requests that there were at once since the last report."""
 
     def changed(self, total: int, live: int, now: float) -> float:
+        self._peak = max(self._peak, total)
         return now if total and not self._told else now + REPORT_S
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
         self._told = demand.total
-        self._decider.observe(demand, now)
+        self._decider.observe(demand, now, self._peak)
+        self._peak = 0
         return self._decider.decide(replicas, now)
 
     def ready_after(self, cold_start_s: float, now: float) -> float:

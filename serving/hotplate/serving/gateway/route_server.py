@@ -79,6 +79,8 @@ class RouteServer:
         self.closing = False
         """It takes nothing new and ends when what is running has ended."""
         self._tell = changed
+        self._peak = 0
+        """The most requests that there were at once since the last report of demand."""
         self._told = False
         """The listener knows that the counts have changed and has not asked for them yet."""
         self._refused = 0
@@ -153,8 +155,10 @@ class RouteServer:
     def demand(self) -> RouteDemand:
         """What there is to do now; the listener is told of the next change after it."""
         self._told = False
-        queue = self.queue
+        queue, peak = self.queue, self._peak
+        self._peak = queue.in_flight + queue.queued
         return RouteDemand(
+            peak=peak,
             in_flight=queue.in_flight + sum(replica.foreign for replica in queue.replicas),
             # A body that is waited for wakes a route that sleeps, as what is queued does.
             queued=queue.queued + int(self.incoming.any_waiting and not queue.ready),
@@ -393,6 +397,9 @@ class RouteServer:
 
     def changed(self, change: Change) -> None:
         """Its demand is no longer what it was."""
+        total = self.queue.in_flight + self.queue.queued
+        if total > self._peak:
+            self._peak = total
         if not self._told or change is not COUNTS:
             self._told = True
             self._tell(change)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hotplate.autoscaler.policy import Replicas
+from hotplate.autoscaler.policy import Policy, Replicas
 from hotplate.deploy.engine import ReplicaState
-from hotplate.platform.controller.scaling.deciders import counts
-from tests.support.control_plane.situations import NOW, replica
+from hotplate.platform.controller.scaling.deciders import Scaling, counts
+from hotplate.serving.gateway.protocol.routes import RouteDemand
+from tests.support.control_plane.situations import NOW, replica, service
 
 LOOP = 500.0
 
@@ -32,3 +35,11 @@ def test_a_replica_that_waits_to_be_started_again_counts_as_starting() -> None:
     replicas = [replica("r1", state=ReplicaState.BACKOFF), replica("r2")]
     seen = counts(replicas, frozenset({"r2"}), LOOP, NOW)
     assert (seen.ready, seen.live) == (0, 1), "what drains is gone already"
+
+
+def test_the_peak_of_a_report_counts_once_however_often_it_is_looked_at() -> None:
+    scaling, echo = Scaling(), replace(service(1), policy=Policy(1, 5, scale_down_window_s=30))
+    report = RouteDemand(in_flight=1, peak=2)
+    looked_at = (LOOP, LOOP + 29.0, LOOP + 31.0)
+    wishes = [scaling.wish(echo, 1, report, Replicas(2), now, None) for now in looked_at]
+    assert [wish.decision.desired for wish in wishes] == [2, 2, 1]

@@ -122,6 +122,20 @@ async def test_demand_that_ends_is_reported_in_a_batch(
     assert last is not None and last.completed == 1
 
 
+async def test_what_came_and_went_between_two_reports_is_in_the_second_as_its_peak(
+    kitchen: Kitchen, plane: ControlPlane, link: Link
+) -> None:
+    name = kitchen.route.name
+    await kitchen.wake()
+    await asyncio.gather(*(kitchen.ask("/x") for _ in range(3)))
+    await until(lambda: (last := plane.last(name)) is not None and last.completed == 3)
+    assert max(report.routes[name].peak for report in plane.reports if name in report.routes) >= 2
+    await kitchen.ask("/x")
+    await until(lambda: (last := plane.last(name)) is not None and last.completed == 4)
+    last = plane.last(name)
+    assert last is not None and (last.demand, last.peak) == (0, 1)
+
+
 async def test_nothing_is_reported_when_nothing_changed(
     kitchen: Kitchen, plane: ControlPlane, link: Link
 ) -> None:

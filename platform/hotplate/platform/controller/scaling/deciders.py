@@ -66,6 +66,8 @@ class Scaling:
 
     def __init__(self) -> None:
         self._deciders: dict[WorkloadKey, Decider] = {}
+        self._observed: dict[WorkloadKey, RouteDemand] = {}
+        """What the decider of each was shown last: a report's peak counts once."""
         self._early: dict[WorkloadKey, list[float]] = {}
         """Cold starts of revisions that have no decider yet: those of their roll-outs."""
         self._binaries: dict[int, tuple[Annotated, Binary]] = {}
@@ -95,12 +97,14 @@ class Scaling:
             decider = self._deciders[key] = _decider(service, memory, now)
             for cold_start_s in self._early.pop(key, ()):
                 decider.ready_after(cold_start_s)
-        counted = None
+        counted, peak = None, 0
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
+            if demand is not self._observed.get(key):
+                self._observed[key], peak = demand, demand.peak
         decider.price(price_gpu_s)
         decider.serve(slots)
-        decider.observe(counted, now)
+        decider.observe(counted, now, peak)
         if floor is not None:
             decider.hold(floor[0].replicas, floor[0].rule, floor[1])
         else:
@@ -161,6 +165,7 @@ class Scaling:
 
     def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
         self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}
+        self._observed = {key: d for key, d in self._observed.items() if not gone(key)}
         self._early = {key: starts for key, starts in self._early.items() if not gone(key)}
 
 

@@ -143,6 +143,8 @@ class RouteDemand:
     """Why the route is not served, e.g. its port is taken."""
     owned: bool = True
     """Whether this gateway has the route's queue and slots; another's word counts otherwise."""
+    peak: int = 0
+    """The most requests in flight and queued at once since the last report."""
 
     @property
     def demand(self) -> int:
