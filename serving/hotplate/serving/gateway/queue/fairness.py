@@ -23,9 +23,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
 from typing import Generic
 
-from hotplate.serving.gateway.queue.flow import NO_ENTRY, NO_ROUND, Share
 from hotplate.serving.gateway.queue.service_time import ServiceTime
-from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import NO_ENTRY, NO_ROUND, Holder, Share, Ticket
 
 USUAL_COST_S = 1.0
 """Charged while nothing is known; settled later, so that any figure would do."""

@@ -11,8 +11,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic
 
 from hotplate.serving.gateway.queue.fairness import FairLine
-from hotplate.serving.gateway.queue.flow import Share
-from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import Holder, Share, Ticket
 
 STALE_MOST = 64
 """Entries of no use that the heap keeps at least."""
