@@ -16,7 +16,6 @@ FILES_IN_CIRCLES: set[str] = {
     "hotplate.serving.gateway.tasks.execution",
     "hotplate.serving.gateway.tasks.scheduler",
     "hotplate.serving.gateway.tasks.submission",
-    "hotplate.serving.gateway.telemetry.access_log",
 }
 FOLDERS_IN_CIRCLES: set[str] = {
     "hotplate.serving.gateway.all_routes",
@@ -28,7 +27,6 @@ FOLDERS_IN_CIRCLES: set[str] = {
     "hotplate.serving.gateway.tasks.execution",
     "hotplate.serving.gateway.tasks.scheduler",
     "hotplate.serving.gateway.tasks.submission",
-    "hotplate.serving.gateway.telemetry",
 }
 READMES_BY_FILE: set[str] = {
     "cache",

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.queue.changes import Changes, End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.order import PATIENT_S
-from hotplate.serving.gateway.queue.ticket import RUNNING, Ticket
+from hotplate.serving.gateway.queue.ticket import PATIENT_S, RUNNING, Ticket
 
 LIMIT, LIMIT_BYTES = 20, 60
 TIMEOUTS_S = (1.0, 5.0, 60.0)

@@ -286,7 +286,7 @@ class RouteServer:
         total_s = now - exchange.begun_at
         self.counters.answered_at_once(exchange.status, total_s)
         if self.access_log is not None and exchange.request.peer:
-            self.access_log.note(exchange, total_s)
+            self.access_log.note(exchange.log_entry(total_s))
 
     def told(self, exchange: Exchange, now: float) -> None:
         """The caller has its answer, or nothing more of it: it left, or was cut off."""
@@ -294,7 +294,7 @@ class RouteServer:
         if exchange.answered:
             self.counters.totals.add(total_s)
         if self.access_log is not None and exchange.request.peer:
-            self.access_log.note(exchange, total_s)
+            self.access_log.note(exchange.log_entry(total_s))
 
     def finished(self, waiter: Waiter, now: float) -> None:
         """The replica is done with it: its slot is free."""

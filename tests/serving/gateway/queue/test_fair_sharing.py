@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hotplate.serving.gateway.queue.order import OVERTAKEN, PATIENT_S
+from hotplate.serving.gateway.queue.ticket import OVERTAKEN, PATIENT_S
 from tests.serving.gateway.queue.contest import Contest, Crowd
 
 SERVICE_S = 0.05

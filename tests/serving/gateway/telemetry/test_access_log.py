@@ -9,7 +9,7 @@ import pytest
 
 from hotplate.serving.gateway.admin.metrics import exposition, registry_of
 from hotplate.serving.gateway.all_routes import Gateway
-from hotplate.serving.gateway.telemetry.access_log import AccessLog
+from hotplate.serving.gateway.telemetry.access_log import AccessLog, Entry
 from tests.serving.gateway.conftest import LIMITS, Kitchen
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import until
@@ -69,10 +69,10 @@ async def test_every_answer_has_a_line(kitchen: Kitchen, tmp_path: Path) -> None
 async def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     log = AccessLog(path)
-    log.write("a", b"1.2.3.4")
+    log.note(Entry("a", b"1.2.3.4"))
     log.flush()
     path.rename(tmp_path / "old.log")
-    log.write("b", b"1.2.3.4")
+    log.note(Entry("b", b"1.2.3.4"))
     log.close()
     assert path.read_text().split(" ")[1] == "b"
     assert len((tmp_path / "old.log").read_text().splitlines()) == 1
@@ -83,14 +83,14 @@ async def test_a_log_that_cannot_be_written_costs_its_lines_and_says_so_once(
 ) -> None:
     log = AccessLog(tmp_path / "none" / "access.log")
     for _ in range(3):
-        log.write("a", b"1.2.3.4")
+        log.note(Entry("a", b"1.2.3.4"))
         log.flush()
     assert [record.message for record in caplog.records] == [
         f"access log {tmp_path}/none/access.log: [Errno 2] No such file or directory: "
         f"'{tmp_path}/none/access.log'; lines are lost until it works"
     ]
     (tmp_path / "none").mkdir()
-    log.write("b", b"1.2.3.4")
+    log.note(Entry("b", b"1.2.3.4"))
     log.close()
     assert len((tmp_path / "none" / "access.log").read_text().splitlines()) == 1
 

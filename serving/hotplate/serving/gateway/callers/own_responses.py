@@ -8,6 +8,7 @@ from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.terms import Local
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.response_head import error_body, own_response
+from hotplate.serving.gateway.telemetry.access_log import Entry
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.proxy.exchange import Exchange
@@ -39,5 +40,6 @@ def last_answer(server: RouteServer, peer: bytes, error: GatewayError) -> bytes:
     server.counters.refused(error.code)
     server.counters.answered(error.status)
     if server.access_log is not None:
-        server.access_log.write(server.route.name, peer, status=error.status, size_bytes=len(body))
+        entry = Entry(server.route.name, peer, status=error.status, size_bytes=len(body))
+        server.access_log.note(entry)
     return own_response(error.status, body, keep_alive=False, retry_after_s=error.retry_after_s)

@@ -28,6 +28,7 @@ from hotplate.serving.gateway.proxy.retry import (
 )
 from hotplate.serving.gateway.replicas.call import Destination
 from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.telemetry.access_log import Entry
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.admission.terms import Terms
@@ -263,6 +264,23 @@ class Exchange(Sending):
     def on_nonsense(self, what: str) -> None:
         address = self._disconnect()
         self._end_badly(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
+
+    def log_entry(self, total_s: float) -> Entry:
+        """What the access log says of it once its caller has the response, or nothing more."""
+        request, ticket = self.request, self.ticket
+        replica = None if ticket is None else ticket.replica
+        return Entry(
+            route=self.server.route.name,
+            caller=request.peer,
+            request_id=self.request_id,
+            method=request.method,
+            path=request.path,
+            status=self.status,
+            size_bytes=self.sent_bytes,
+            wait_s=ticket.granted_at - ticket.arrived_at if ticket and replica else None,
+            total_s=total_s,
+            replica=replica.id if replica else "",
+        )
 
     # Inside
 

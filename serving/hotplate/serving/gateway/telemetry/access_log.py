@@ -14,15 +14,31 @@ import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.proxy.exchange import Exchange
+from typing import NamedTuple
 
 log = logging.getLogger(__name__)
 
 FLUSH_S = 1.0
 FLUSH_LINES = 512
+
+
+class Entry(NamedTuple):
+    """What one line says."""
+
+    route: str
+    caller: bytes
+    """The caller's address."""
+    request_id: bytes = b"-"
+    method: bytes = b"-"
+    path: bytes = b"-"
+    status: int = 0
+    """0 = the caller left before there was one."""
+    size_bytes: int = 0
+    """Of the response's body, as far as it was sent."""
+    wait_s: float | None = None
+    """Time until a replica took it; None = no replica did."""
+    total_s: float | None = None
+    replica: str = ""
 
 
 class AccessLog:
@@ -36,52 +52,21 @@ class AccessLog:
         self._descriptor = -1
         self._failing = False
 
-    def note(self, exchange: Exchange, total_s: float) -> None:
-        """The line of an exchange whose caller has its answer, or nothing more of it."""
-        request, ticket = exchange.request, exchange.ticket
-        replica = None if ticket is None else ticket.replica
-        self.write(
-            exchange.server.route.name,
-            request.peer,
-            exchange.request_id,
-            request.method,
-            request.path,
-            exchange.status,
-            exchange.sent_bytes,
-            None if ticket is None or replica is None else ticket.granted_at - ticket.arrived_at,
-            total_s,
-            "" if replica is None else replica.id,
-        )
-
-    def write(
-        self,
-        route: str,
-        caller: bytes,
-        request_id: bytes = b"-",
-        method: bytes = b"-",
-        path: bytes = b"-",
-        status: int = 0,
-        size_bytes: int = 0,
-        wait_s: float | None = None,
-        total_s: float | None = None,
-        replica: str = "",
-    ) -> None:
-        wait = b"-" if wait_s is None else b"%.3f" % wait_s
-        total = b"-" if total_s is None else b"%.3f" % total_s
+    def note(self, entry: Entry) -> None:
         self._lines.append(
             b"%b %b %b %b %b %b %b %d %b %b %b\n"
             % (
                 datetime.now(UTC).isoformat(timespec="milliseconds").encode(),
-                route.encode(),
-                caller,
-                request_id.replace(b" ", b"_"),
-                method,
-                path,
-                b"%d" % status if status else b"-",
-                size_bytes,
-                wait,
-                total,
-                replica.encode() or b"-",
+                entry.route.encode(),
+                entry.caller,
+                entry.request_id.replace(b" ", b"_"),
+                entry.method,
+                entry.path,
+                b"%d" % entry.status if entry.status else b"-",
+                entry.size_bytes,
+                _seconds(entry.wait_s),
+                _seconds(entry.total_s),
+                entry.replica.encode() or b"-",
             )
         )
         if len(self._lines) >= FLUSH_LINES:
@@ -125,3 +110,7 @@ class AccessLog:
             self._descriptor = -1
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, 0o640)
+
+
+def _seconds(value: float | None) -> bytes:
+    return b"-" if value is None else b"%.3f" % value
