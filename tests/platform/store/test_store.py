@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -45,12 +46,40 @@ def decision(number: int) -> DecisionRecord:
     return DecisionRecord(AT, 1, "Echo", number, number + 1, 2, f"decision {number}")
 
 
-def test_of_decisions_and_events_the_last_thousand_are_kept(
+def test_of_decisions_the_newest_are_kept_and_fewer_the_longer_ago(
     store: Store, deployment: Deployment
 ) -> None:
-    store.history.add_decisions(deployment.id, [decision(number) for number in range(1005)])
+    for number in range(0, 4000, 10):
+        store.history.add_decisions(
+            deployment.id, [decision(n) for n in range(number, number + 10)]
+        )
     kept = store.history.decisions(deployment.id, limit=2000)
-    assert (len(kept), kept[0], kept[-1]) == (1000, decision(1004), decision(5))
+    assert len(kept) <= 1000
+    assert kept[:500] == [decision(number) for number in range(3999, 3499, -1)]
+    assert kept[-1] == decision(0)
+    numbers = [one.replicas for one in kept]
+    assert numbers == sorted(set(numbers), reverse=True)
+    by_age = [
+        sum(begin <= number < begin + 1000 for number in numbers) for begin in range(0, 4000, 1000)
+    ]
+    assert by_age == sorted(by_age) and by_age[0] > 0
+
+
+def test_a_service_that_flaps_leaves_a_quiet_one_s_decisions(
+    store: Store, deployment: Deployment
+) -> None:
+    quiet = replace(decision(0), service="Quiet")
+    store.history.add_decisions(deployment.id, [quiet])
+    for number in range(0, 2000, 100):
+        flapping = [decision(n) for n in range(number, number + 100)]
+        store.history.add_decisions(deployment.id, flapping)
+    assert store.history.decisions(deployment.id, limit=1) == [decision(1999), quiet]
+    assert quiet in store.history.decisions(deployment.id)
+
+
+def test_decisions_are_read_up_to_a_moment(store: Store, deployment: Deployment) -> None:
+    store.history.add_decisions(deployment.id, [decision(number) for number in range(10)])
+    kept = store.history.decisions(deployment.id)
     assert store.history.decisions(deployment.id, limit=2) == kept[:2]
     assert store.history.decisions(deployment.id, until=AT - timedelta(seconds=1)) == []
     assert store.history.decisions(deployment.id, limit=1, until=AT) == kept[:1]

@@ -17,7 +17,7 @@ from hotplate.platform.commands.api_client import ApiClient, add_platform_flags
 from hotplate.platform.errors import BadSetting
 
 DECISIONS = 1000
-"""How many the command looks at: as many as are kept."""
+"""How many of each service the command looks at: as many as are kept."""
 
 SHOWN = 10
 """Decisions per service: the one in force and those before it."""

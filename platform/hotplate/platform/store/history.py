@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.store.database import StorePart
@@ -20,11 +20,13 @@ from hotplate.platform.store.tables import (
     utc_now,
 )
 
-KEPT_PER_DEPLOYMENT = {DecisionRow: 1000, DemandRow: 10_000, EventRow: 1000, ColdStartRow: 100}
+KEPT_PER_DEPLOYMENT = {DemandRow: 10_000, EventRow: 1000, ColdStartRow: 100}
 """Older rows go when new ones come: an installation's database does not grow without end."""
+DECISIONS_KEPT = 1000
+"""Per service, so that one that flaps leaves a quiet one's alone; `thinned` says which stay."""
 
-HistoryRow = DecisionRow | DemandRow | EventRow | ColdStartRow
-Row = TypeVar("Row", DecisionRow, DemandRow, EventRow, ColdStartRow)
+HistoryRow = DemandRow | EventRow | ColdStartRow
+Row = TypeVar("Row", DemandRow, EventRow, ColdStartRow)
 
 
 class History(StorePart):
@@ -48,14 +50,27 @@ class History(StorePart):
                         inputs=dict(decision.inputs),
                     )
                 )
-            _prune(session, DecisionRow, deployment_id)
+            for service in {decision.service for decision in decisions}:
+                _thin(session, deployment_id, service)
 
     def decisions(
         self, deployment_id: int, limit: int = 100, until: datetime | None = None
     ) -> list[DecisionRecord]:
-        """Those made up to `until`, by default now."""
+        """Those made up to `until`, by default now: the last `limit` of each service."""
         made = () if until is None else (DecisionRow.at <= until,)
+        of_service = func.row_number().over(
+            partition_by=DecisionRow.service, order_by=DecisionRow.id.desc()
+        )
+        ranked = (
+            select(DecisionRow.id, of_service.label("rank"))
+            .where(DecisionRow.deployment_id == deployment_id, *made)
+            .subquery()
+        )
+        last = select(ranked.c.id).where(ranked.c.rank <= limit)
         with self._database.session() as session:
+            rows = session.scalars(
+                select(DecisionRow).where(DecisionRow.id.in_(last)).order_by(DecisionRow.id.desc())
+            )
             return [
                 DecisionRecord(
                     at=row.at,
@@ -67,7 +82,7 @@ class History(StorePart):
                     reason=row.reason,
                     inputs=row.inputs,
                 )
-                for row in _newest(session, DecisionRow, deployment_id, limit, *made)
+                for row in rows
             ]
 
     def add_demands(self, deployment_id: int, demands: Sequence[DemandRecord]) -> None:
@@ -164,14 +179,32 @@ def add_event_row(session: Session, deployment_id: int, kind: str, message: str)
     _prune(session, EventRow, deployment_id)
 
 
-def _newest(
-    session: Session,
-    table: type[Row],
-    deployment_id: int,
-    limit: int,
-    *conditions: ColumnElement[bool],
-) -> Sequence[Row]:
-    query = select(table).where(table.deployment_id == deployment_id, *conditions)
+def thinned(ids: Sequence[int], most: int) -> list[int]:
+    """Which rows are to go so that at most `most` stay; `ids` are all of them, the oldest first.
+
+    The newest half of `most` stays whole. Of what is older every second row goes, and when the rest
+    has become too many again, every second of that: the longer ago, the fewer are kept, and the
+    oldest always is.
+    """
+    older, newest = list(ids[: -(most // 2)]), ids[-(most // 2) :]
+    while len(older) + len(newest) > most:
+        older = older[::2]
+    return sorted(set(ids) - {*older, *newest})
+
+
+def _thin(session: Session, deployment_id: int, service: str) -> None:
+    session.flush()
+    ids = session.scalars(
+        select(DecisionRow.id)
+        .where(DecisionRow.deployment_id == deployment_id, DecisionRow.service == service)
+        .order_by(DecisionRow.id)
+    ).all()
+    if len(ids) > DECISIONS_KEPT:
+        session.execute(delete(DecisionRow).where(DecisionRow.id.in_(thinned(ids, DECISIONS_KEPT))))
+
+
+def _newest(session: Session, table: type[Row], deployment_id: int, limit: int) -> Sequence[Row]:
+    query = select(table).where(table.deployment_id == deployment_id)
     return session.scalars(query.order_by(table.id.desc()).limit(limit)).all()
 
 

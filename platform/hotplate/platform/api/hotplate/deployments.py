@@ -14,13 +14,13 @@ from hotplate.platform.api.bentocloud.deployments import advertised_origin, name
 from hotplate.platform.api.web.requests import organization, query_number, query_time
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
+from hotplate.platform.store.history import DECISIONS_KEPT
 from hotplate.platform.store.records import Deployment, Revision
 from hotplate.platform.store.store import Store
 
 RECENT = 20
 """Decisions, events and revisions on the page of one deployment."""
 LINES = 200
-DECISIONS_KEPT = 1000
 
 
 class DeploymentStatusRoutes:
@@ -73,7 +73,10 @@ class DeploymentStatusRoutes:
         return web.json_response(self._summary(request, deployment) | detail)
 
     async def decisions(self, request: web.Request) -> web.Response:
-        """Why there are, or were at `until`, as many replicas as there are; newest first."""
+        """Why there are, or were at `until`, as many replicas as there are; newest first.
+
+        `count` is how many decisions of each service are answered: 100 by default.
+        """
         key = (await named_deployment(self._store.deployments, request)).id
         limit, until = query_number(request, "count", 100), query_time(request, "until")
         decisions = await self._store.run(self._store.history.decisions, key, limit, until)
