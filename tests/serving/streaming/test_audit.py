@@ -184,3 +184,30 @@ def test_the_span_reaches_from_the_first_opening_to_the_last_wait(
     waited = weights_span()
     assert waited is not None
     assert waited.end >= span.end + 0.04
+
+
+def test_it_says_nothing_at_the_end_of_the_interpreter(tmp_path: Path) -> None:
+    """Modules are cleared one after the other, and what dies with one is heard by all hooks."""
+    (tmp_path / "early.py").write_text(
+        "import sys\n"
+        "class Late:\n"
+        "    def __del__(self, audit=sys.audit):\n"
+        "        audit('cleanup')\n"
+        "        audit('open', 'file', 'r', 0)\n"
+        "late = Late()\n"
+    )
+    program = (
+        "import sys, early\n"
+        "from hotplate.serving.streaming import audit\n"
+        "audit.install_hook()\n"
+        "sys.kept = [early, audit]\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stderr == ""

@@ -18,14 +18,24 @@ MODELS = "HOTPLATE_MODELS"
 
 
 def install_hook() -> None:
-    """For the rest of the process's life; an audit hook cannot be taken away."""
-    sys.addaudithook(_before)
+    """For the rest of the process's life; an audit hook cannot be taken away.
+
+    The interpreter calls it to its very end, when this module's names are gone already.
+    """
+
+    before, events, ends = _before, {"open", *_PROGRAMS}, sys.is_finalizing
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event in events and not ends():
+            before(event, args)
+
+    sys.addaudithook(hook)
 
 
 def _before(event: str, args: tuple[Any, ...]) -> None:
     if event == "open":
         _before_open(args[0], args[-1])
-    elif event in _PROGRAMS and _name_models(_PROGRAMS[event](*args)):
+    elif _name_models(_PROGRAMS[event](*args)):
         wait_for_models()
 
 
