@@ -146,9 +146,9 @@ OURS = {
         "its folder before it runs; the log of the replica that it becomes",
         {"StandbyProcess.become": "os.open", "StandbyProcess.start": ".mkdir"},
     ),
-    "deploy/local/standby/pools.py": Ours(
+    "deploy/local/standby/learnt.py": Ours(
         "what the engine has noted; whether an environment's interpreter is there",
-        {"Standbys._recall": ".exists .read_text"},
+        {"recall": ".exists .read_text"},
     ),
     "deploy/sandbox/private_places.py": Ours("folders of the machine that walls hide"),
     "deploy/sandbox/isolation.py": Ours(

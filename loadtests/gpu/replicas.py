@@ -10,8 +10,9 @@ from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.settings import LocalSettings
-from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from hotplate.deploy.workload import Workload
 from loadtests.gpu.finding import CheckFailed, Finding, ensure
 from loadtests.gpu.hardware import machine
@@ -68,7 +69,7 @@ async def _halves(folder: Path) -> list[Finding]:
 @asynccontextmanager
 async def _running(folder: Path, program: Program) -> AsyncIterator[LocalEngine]:
     settings = LocalSettings(standby=StandbySettings(StandbyMode.OFF))
-    engine = LocalEngine(folder, Programs(program), machine(), settings)
+    engine = LocalEngine(host_in(folder, machine()), Programs(program), machine(), settings)
     await engine.start()
     try:
         yield engine

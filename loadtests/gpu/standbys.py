@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables
 from hotplate.deploy.process.detached import Process
@@ -73,15 +74,14 @@ async def _warm(folder: Path, program: Program, gpu: int) -> tuple[float, dict[s
     command = program.command(workload(1.0), work_folder)
     cgroups = Cgroups(folder, machine().usable_bytes)
     gpus = (gpu,)
-    standby = await StandbyProcess.start(
-        "standby", program.warm(folder), gpus, records, cgroups, Walls()
-    )
+    host = ProcessHost(records=records, cgroups=cgroups, isolation=Walls())
+    standby = await StandbyProcess.start("standby", program.warm(folder), gpus, host)
     try:
         await standby.until_warm()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             began = time.perf_counter()
             env = _environ(command, work_folder, gpu)
-            await standby.become("replica", env, command.job, listener, cgroups, Resources())
+            await standby.become("replica", env, command.job, listener, Resources())
             said = await asyncio.to_thread(work, _address(listener))
             took_s = time.perf_counter() - began
         ensure(said["pid"] == standby.process.pid, "another process answers")

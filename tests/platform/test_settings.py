@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.deploy.local.standby.settings import StandbySettings
+from hotplate.deploy.standbys import StandbySettings
 from hotplate.platform import settings as module
 from hotplate.platform.errors import AlreadyRunning, BadSetting
 from hotplate.platform.processes.data_dir import DataDir

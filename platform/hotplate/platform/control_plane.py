@@ -24,13 +24,14 @@ from hotplate.cache.file_view.agent_side import VIEWS
 from hotplate.cache.origins.hubs import Hubs, own_hub
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.machine import Machine, arena_bytes, detect
 from hotplate.deploy.local.settings import LocalSettings
-from hotplate.deploy.local.standby.settings import StandbySettings
 from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.standbys import StandbySettings
 from hotplate.deploy.workload import Resources
 from hotplate.machine import descriptors
 from hotplate.machine.access.bearer import bears
@@ -141,11 +142,10 @@ async def serve(
         shown=None if walls.refusal else _shown(settings),
     )
     engine = LocalEngine(
-        data.visible_folder("engine"),
+        host_in(data.visible_folder("engine"), machine, isolation=walls),
         bentos,
         machine,
         LocalSettings(standby=standby),
-        walls=walls,
     )
     desk = StandbyRoutes(store.learnt, engine.standbys, standby, machine.capacity.memory_bytes)
     await desk.recall()

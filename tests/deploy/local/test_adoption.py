@@ -12,6 +12,7 @@ import pytest
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.process.detached import Process
 from tests.deploy.local.test_engine import running
 from tests.support.deploy.fake_runtime import (
@@ -30,7 +31,7 @@ S = ReplicaState
 
 async def leave_one_running(directory: Path) -> tuple[str, int]:
     """Id and pid of a ready replica whose engine has left."""
-    first = LocalEngine(directory, FakeRuntime(), MACHINE, QUICK)
+    first = LocalEngine(host_in(directory, MACHINE), FakeRuntime(), MACHINE, QUICK)
     await first.start()
     await first.scale(workload(), 1)
     (replica,) = await until(first, states(S.READY))
@@ -57,7 +58,7 @@ async def test_a_new_engine_adopts_what_runs(tmp_path: Path) -> None:
 
 
 async def test_one_that_is_still_starting_is_adopted_too(tmp_path: Path) -> None:
-    first = LocalEngine(tmp_path, FakeRuntime(), MACHINE, QUICK)
+    first = LocalEngine(host_in(tmp_path, MACHINE), FakeRuntime(), MACHINE, QUICK)
     await first.start()
     await first.scale(workload(ready_after_s=0.5), 1)
     await until(first, lambda found: bool(found and found[0].address))

@@ -19,6 +19,7 @@ import pytest
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.errors import PrepareFailed, UnknownReplica
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.records import ENDED_LOGS_KEPT
 from hotplate.deploy.local.settings import LocalSettings
@@ -48,7 +49,9 @@ async def running(
     settings: LocalSettings = QUICK,
 ) -> AsyncIterator[LocalEngine]:
     """An engine; when the test is done nothing of it runs any more."""
-    engine = LocalEngine(directory, runtime or FakeRuntime(), machine, settings, random.Random(1))
+    engine = LocalEngine(
+        host_in(directory, machine), runtime or FakeRuntime(), machine, settings, random.Random(1)
+    )
     await engine.start()
     try:
         yield engine

@@ -16,6 +16,7 @@ import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.records import Record, Records
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
@@ -133,13 +134,12 @@ async def live(
     folder: Path, wanted: Workload, count: int, records: MortalRecords | None = None
 ) -> Sequence[Replica]:
     """An engine until its wish is true and nothing else is left, or until it dies."""
-    engine = LocalEngine(folder, FakeRuntime(), MACHINE, QUICK, random.Random())
-    if records is not None:
-        engine._records = records
+    host = host_in(folder, MACHINE, records=records)
+    engine = LocalEngine(host, FakeRuntime(), MACHINE, QUICK, random.Random())
     await engine.start()
     await engine.scale(wanted, count)
     await engine.settle()
-    resting = asyncio.create_task(at_rest(engine, count))
+    resting = asyncio.create_task(at_rest(engine, host.records, count))
     waits: list[asyncio.Task[Any]] = [resting]
     if records is not None:
         waits.append(asyncio.create_task(records.died.wait()))
@@ -154,10 +154,10 @@ async def live(
     return replicas
 
 
-async def at_rest(engine: LocalEngine, count: int) -> None:
+async def at_rest(engine: LocalEngine, records: Records, count: int) -> None:
     await until(engine, states(*[S.READY] * count))
     async with asyncio.timeout(PATIENCE_S):
-        while len(engine._records.ids()) != count:  # noqa: ASYNC110 - clearing away is no news
+        while len(records.ids()) != count:  # noqa: ASYNC110 - clearing away is no news
             await asyncio.sleep(0.005)
 
 

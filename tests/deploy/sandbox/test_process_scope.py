@@ -14,6 +14,7 @@ import pytest
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.sandbox.cgroups import PIDS_MAX, Cgroup, Cgroups, group_name
@@ -56,7 +57,7 @@ def enclosing(
 
 @asynccontextmanager
 async def running(directory: Path, cgroups: Cgroups) -> AsyncIterator[LocalEngine]:
-    engine = LocalEngine(directory, FakeRuntime(), MACHINE, CALM, cgroups=cgroups)
+    engine = LocalEngine(host_in(directory, MACHINE, cgroups=cgroups), FakeRuntime(), MACHINE, CALM)
     await engine.start()
     try:
         yield engine
@@ -185,7 +186,7 @@ async def test_the_kernel_ends_replicas_before_the_platform(tmp_path: Path, kind
 async def test_the_next_engine_finds_the_groups_of_the_one_before(tmp_path: Path) -> None:
     """Also when it runs in another group itself and one replica has died meanwhile."""
     before = enclosing(tmp_path, "cgroup")
-    first = LocalEngine(tmp_path, FakeRuntime(), MACHINE, CALM, cgroups=before)
+    first = LocalEngine(host_in(tmp_path, MACHINE, cgroups=before), FakeRuntime(), MACHINE, CALM)
     await first.start()
     await first.scale(workload("kept", daemon="bare"), 1)
     await first.scale(workload("lost", daemon="bare"), 1)

@@ -13,10 +13,11 @@ from typing import Any
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import PrepareFailed, StandbyRefused
+from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.probing import Probe, asking
-from hotplate.deploy.local.records import Record, Records
+from hotplate.deploy.local.records import Record
 from hotplate.deploy.local.settings import LocalSettings
-from hotplate.deploy.local.standby.pools import Standbys
+from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables, view_of
 from hotplate.deploy.phases import Phase, PhaseLog, believable, merge, unix_now
 from hotplate.deploy.process import logfile
@@ -24,8 +25,6 @@ from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.exit_messages import ending
 from hotplate.deploy.runtime import Command, Runtime
 from hotplate.deploy.sandbox import resource_limits as guard
-from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure
 from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
@@ -59,23 +58,21 @@ class AttemptRecorder:
     building: Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Surroundings:
+@dataclass(frozen=True, kw_only=True)
+class EngineContext:
     """What all replicas of an engine share."""
 
     runtime: Runtime
-    records: Records
-    cgroups: Cgroups
-    walls: Walls
+    host: ProcessHost
     settings: LocalSettings
-    standbys: Standbys
+    standbys: StandbyPools
 
 
 class Attempt:
     """From a place on the machine to the end of one process."""
 
     def __init__(
-        self, replica: str, workload: Workload, around: Surroundings, noted: PhaseLog
+        self, replica: str, workload: Workload, context: EngineContext, noted: PhaseLog
     ) -> None:
         self.process: Process | None = None
         self.address = ""
@@ -86,7 +83,7 @@ class Attempt:
         """Where the output of the build goes that it waits for."""
         self._replica = replica
         self._workload = workload
-        self._around = around
+        self._context = context
         self._noted = noted
         self._cold_start: tuple[Phase, ...] = ()
         """All its phases, once it is ready."""
@@ -104,10 +101,10 @@ class Attempt:
 
     @classmethod
     def adopt(
-        cls, record: Record, process: Process, enclosure: Enclosure, around: Surroundings
+        cls, record: Record, process: Process, enclosure: Enclosure, context: EngineContext
     ) -> Attempt:
         """Go on with a process that an earlier engine has started."""
-        attempt = cls(record.id, record.workload, around, PhaseLog(record.phases))
+        attempt = cls(record.id, record.workload, context, PhaseLog(record.phases))
         attempt.process = process
         attempt._enclosure = enclosure
         attempt.address = record.address
@@ -126,10 +123,10 @@ class Attempt:
 
     async def hear(self) -> None:
         """Read what its process says of itself in its folder; of use once it has one."""
-        work = str(self._around.records.work(self._replica))
-        self._own = await self._around.runtime.phases(work)
+        work = str(self._context.host.records.work(self._replica))
+        self._own = await self._context.runtime.phases(work)
         if self.ready_at is not None:
-            self.told = await self._around.runtime.told(work)
+            self.told = await self._context.runtime.told(work)
 
     async def run(self, gpus: tuple[int, ...], report: Report) -> str:
         """Prepare and start a process unless one was adopted, follow it, return why it ended.
@@ -151,7 +148,9 @@ class Attempt:
             watches = [
                 group.create_task(self._watch(self.process, deadline, report)),
                 group.create_task(self._guard(self.process)),
-                group.create_task(guard.keep_short(self._around.records.log_path(self._replica))),
+                group.create_task(
+                    guard.keep_short(self._context.host.records.log_path(self._replica))
+                ),
                 group.create_task(self._keep_later()),
             ]
             code = await self.process.wait()
@@ -174,7 +173,7 @@ class Attempt:
     def _leave_nothing(self) -> None:
         """Once its last process is gone."""
         with suppress(OSError):  # of a full disk, say
-            logfile.trim(self._around.records.log_path(self._replica))
+            logfile.trim(self._context.host.records.log_path(self._replica))
         if self._enclosure is not None:
             try:
                 self._enclosure.remove()
@@ -182,7 +181,7 @@ class Attempt:
                 log.warning("replica %s: its control group stays: %s", self._replica, error)
 
     async def _enclose(self) -> Enclosure:
-        records, cgroups = self._around.records, self._around.cgroups
+        records, cgroups = self._context.host.records, self._context.host.cgroups
         records.note_groups(self._replica, cgroups.folders(self._replica))
         self._enclosure = await cgroups.make(
             self._replica, records.work(self._replica), self._workload.resources
@@ -194,12 +193,12 @@ class Attempt:
             self.build_log = log
             report(ReplicaState.STARTING, BUILDING if log else PREPARING)
 
-        records = self._around.records
+        records = self._context.host.records
         directory = await foreign_folder.aside_for_long(records.empty_work, self._replica)
         recorder = AttemptRecorder(self._noted.begin, self._noted.end, building)
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                return await self._around.runtime.prepare(
+                return await self._context.runtime.prepare(
                     self._workload, self._replica, str(directory), recorder
                 )
         except TimeoutError:
@@ -209,16 +208,16 @@ class Attempt:
 
     async def _begin(self, command: Command, gpus: tuple[int, ...]) -> Process:
         """Its process, a standby's where one fits, on a socket that accepts from now on."""
-        path = self._around.records.socket(self._replica)
+        path = self._context.host.records.socket(self._replica)
         with listen(path, LISTEN_BACKLOG) as listener:
             env = {
                 **command.env,
                 **gpu_variables(gpus),
-                REPLICA_DIR: str(self._around.records.work(self._replica)),
+                REPLICA_DIR: str(self._context.host.records.work(self._replica)),
             }
             self.address, self.ready_path = address_of(path), command.ready_path
             self.spawned_at = unix_now()
-            standbys = self._around.standbys
+            standbys = self._context.standbys
             process = None
             if (standby := standbys.take(command.warm, gpus)) is not None:
                 process = await self._become(standby, command, env, listener)
@@ -234,14 +233,14 @@ class Attempt:
         listener: socket.socket,
     ) -> Process | None:
         """The standby's process; None if it cannot be had."""
-        around = self._around
+        standbys = self._context.standbys
         resources = self._workload.resources
         with ExitStack() as undo:
-            undo.callback(around.standbys.drop, standby)
+            undo.callback(standbys.drop, standby)
             try:
                 await standby.show(self._replica, command)
                 self._enclosure = await standby.become(
-                    self._replica, env, command.job, listener, around.cgroups, resources
+                    self._replica, env, command.job, listener, resources
                 )
             except (StandbyRefused, OSError, ValueError) as error:
                 log.info("replica %s: starts cold, its standby did not: %s", self._replica, error)
@@ -253,12 +252,12 @@ class Attempt:
         self, command: Command, env: Mapping[str, str], listener: socket.socket
     ) -> Process:
         enclosure = await self._enclose()
-        records = self._around.records
+        records = self._context.host.records
         work = records.work(self._replica)
-        self._around.walls.claim(work, records.works())
+        self._context.host.isolation.claim(work, records.works())
         with ExitStack() as undo:
             undo.callback(self._leave_nothing)
-            process = await self._around.walls.spawn(
+            process = await self._context.host.isolation.spawn(
                 command.argv,
                 {**env, "HOTPLATE_LISTEN_FD": str(listener.fileno())},
                 command.cwd,
@@ -274,7 +273,7 @@ class Attempt:
     async def _watch(self, process: Process, deadline: float, report: Report) -> None:
         """Report readiness for ever, or end the process that is too late."""
         async with asking(self.address) as http:
-            probe = Probe(http, self.ready_path, self._around.settings.probe)
+            probe = Probe(http, self.ready_path, self._context.settings.probe)
             await self._follow(probe, process, deadline, report)
 
     async def _follow(
@@ -297,7 +296,7 @@ class Attempt:
             report(ReplicaState.READY, "")
         async for health in probe.health():
             patience_s = (
-                self._workload.request_timeout_s + self._around.settings.probe.silence_margin_s
+                self._workload.request_timeout_s + self._context.settings.probe.silence_margin_s
             )
             if health.silent_s > patience_s:
                 self.verdict = self._silence(health.silent_s)
@@ -326,8 +325,8 @@ class Attempt:
             await self._keep(ended=False)
 
     async def _keep(self, *, ended: bool) -> None:
-        directory = str(self._around.records.work(self._replica))
-        await self._around.runtime.keep(directory, ended=ended)
+        directory = str(self._context.host.records.work(self._replica))
+        await self._context.runtime.keep(directory, ended=ended)
 
     def served_s(self) -> float:
         """For how long it has answered its readiness checks."""

@@ -7,28 +7,27 @@ import logging
 import random
 import re
 import string
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hotplate.deploy.engine import Engine, Node, Replica, ReplicaState
 from hotplate.deploy.errors import UnknownReplica
-from hotplate.deploy.local.attempt import Surroundings
+from hotplate.deploy.local.attempt import EngineContext
+from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.orphans import Strays, clear_away
 from hotplate.deploy.local.placement import Applicant, Place, place, sum_of
 from hotplate.deploy.local.plan import Member, make_plan
-from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.replica import LocalReplica
 from hotplate.deploy.local.settings import LocalSettings
-from hotplate.deploy.local.standby.pools import Standbys
+from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Runtime
-from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
 from hotplate.machine import foreign_folder
+from hotplate.machine.background import BackgroundTasks
 
 _REPAIR_PAUSE_S = 1.0
 """Until reality is compared with the wishes again after that has failed (a full disk …)."""
@@ -50,20 +49,14 @@ class LocalEngine(Engine):
 
     def __init__(
         self,
-        directory: Path,
+        host: ProcessHost,
         runtime: Runtime,
         machine: Machine,
         settings: LocalSettings | None = None,
         rng: random.Random | None = None,
-        cgroups: Cgroups | None = None,
-        walls: Walls | None = None,
     ) -> None:
-        """`directory` keeps the state over restarts; `rng` makes the ids of replicas."""
-        self._records = Records(directory)
-        shared_cpus = machine.cpus if machine.cpu_overcommit else 0.0
-        self._cgroups = cgroups or Cgroups(directory, machine.usable_bytes, shared_cpus=shared_cpus)
-        self._walls = walls or Walls()
-        self._runtime = runtime
+        """`rng` makes the ids of replicas."""
+        self._records, self._cgroups = host.records, host.cgroups
         self._machine = machine
         self._settings = settings or LocalSettings()
         self._rng = rng or random.SystemRandom()
@@ -72,29 +65,22 @@ class LocalEngine(Engine):
         self._settled = False
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.standbys = Standbys(
-            self._records,
-            self._cgroups,
-            self._walls,
+        self._tasks = BackgroundTasks()
+        self.standbys = StandbyPools(
+            host,
             self._settings.standby,
-            machine.capacity.memory_bytes,
-            self._rng,
-            lambda: any(each.starts_lately for each in self._replicas.values()),
-            self._news.set,
+            machine_bytes=machine.capacity.memory_bytes,
+            rng=self._rng,
+            starting=lambda: any(each.starts_lately for each in self._replicas.values()),
+            changed=self._news.set,
         )
         """The warm processes of this machine, which become its replicas."""
+        self._context = EngineContext(
+            runtime=runtime, host=host, settings=self._settings, standbys=self.standbys
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        self._around = Surroundings(
-            self._runtime,
-            self._records,
-            self._cgroups,
-            self._walls,
-            self._settings,
-            self.standbys,
-        )
         await self._adopt()
         self.standbys.start()
         self._reconciler = asyncio.create_task(self._reconcile(), name="local engine")
@@ -137,15 +123,13 @@ class LocalEngine(Engine):
         self._settled = True
         for replica in list(self._replicas.values()):
             self._stop(replica, "everything is being stopped")
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finish()
 
     async def close(self) -> None:
         self._drop_timer()
-        tasks = [self._reconciler, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        self._reconciler.cancel()
+        await asyncio.wait([self._reconciler])
+        await self._tasks.cancel()
         await asyncio.gather(*(replica.leave() for replica in self._replicas.values()))
         await self.standbys.close()
         self._cgroups.close()
@@ -165,7 +149,7 @@ class LocalEngine(Engine):
             )
             if process := Process.adopt(record.pid, record.start_time, enclosure):
                 adopted = LocalReplica.adopt(
-                    record, process, enclosure, self._around, self._changed
+                    record, process, enclosure, self._context, self._changed
                 )
                 self._replicas[record.id] = adopted
                 unknown.discard(record.id)
@@ -178,7 +162,7 @@ class LocalEngine(Engine):
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(kept)
         if strays := Strays(unknown, self._records.standbys(self._replicas), groups):
-            self._do(clear_away(strays, self._records))
+            self._tasks.start(clear_away(strays, self._records))
 
     def _changed(self) -> None:
         self._news.set()
@@ -227,7 +211,7 @@ class LocalEngine(Engine):
     def _create(self, workload: Workload) -> None:
         replica = self._new_id(workload.key)
         self._records.create(replica)
-        self._replicas[replica] = LocalReplica(replica, workload, self._around, self._changed)
+        self._replicas[replica] = LocalReplica(replica, workload, self._context, self._changed)
         self._changed()
 
     def _place(self, now: float) -> None:
@@ -274,7 +258,7 @@ class LocalEngine(Engine):
     def _stop(self, replica: LocalReplica, reason: str) -> None:
         if replica.state is not ReplicaState.STOPPING:
             replica.begin_stop(reason)
-            self._do(self._end(replica))
+            self._tasks.start(self._end(replica))
 
     async def _end(self, replica: LocalReplica) -> None:
         await replica.stop()
@@ -284,11 +268,6 @@ class LocalEngine(Engine):
             log.exception("replica %s: its folder could not be removed", replica.id)
         del self._replicas[replica.id]
         self._changed()
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _wake_at(self, when: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(when, self._wake.set)

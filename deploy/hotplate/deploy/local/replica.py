@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.errors import DeployError, PrepareFailed
-from hotplate.deploy.local.attempt import PREPARING, Attempt, Surroundings
+from hotplate.deploy.local.attempt import PREPARING, Attempt, EngineContext
 from hotplate.deploy.local.placement import Place
 from hotplate.deploy.local.records import Record
 from hotplate.deploy.phases import PhaseLog, unix_now
@@ -41,7 +41,7 @@ class LocalReplica:
     """
 
     def __init__(
-        self, replica: str, workload: Workload, around: Surroundings, changed: Callable[[], None]
+        self, replica: str, workload: Workload, context: EngineContext, changed: Callable[[], None]
     ) -> None:
         self.id = replica
         self.workload = workload
@@ -51,13 +51,13 @@ class LocalReplica:
         """What it holds of the machine."""
         self.retry_at = 0.0
         """Loop time before which it is not started: it pauses in BACKOFF, or PENDING for room."""
-        self._around = around
+        self._context = context
         self._changed = changed
         self._reason = ""
         self._last_end = ""
         """Why its last attempt ended: what an operator needs to know until it is ready again."""
         self._restarts = 0
-        self._backoff = Backoff(around.settings.backoff)
+        self._backoff = Backoff(context.settings.backoff)
         self._log_tail: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self._unsaved = False
@@ -71,15 +71,15 @@ class LocalReplica:
         record: Record,
         process: Process,
         enclosure: Enclosure,
-        around: Surroundings,
+        context: EngineContext,
         changed: Callable[[], None],
     ) -> LocalReplica:
         """A replica whose process an earlier engine has started."""
-        replica = cls(record.id, record.workload, around, changed)
+        replica = cls(record.id, record.workload, context, changed)
         replica.created_at = record.created_at
         replica.place = record.place
         replica._restarts = record.restarts
-        replica._attempt = Attempt.adopt(record, process, enclosure, around)
+        replica._attempt = Attempt.adopt(record, process, enclosure, context)
         ready = record.ready_at is not None
         replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
         return replica
@@ -163,7 +163,7 @@ class LocalReplica:
     def _new_attempt(self) -> None:
         noted = PhaseLog()
         noted.begin("instance", self._wanted_at)
-        self._attempt = Attempt(self.id, self.workload, self._around, noted)
+        self._attempt = Attempt(self.id, self.workload, self._context, noted)
 
     def _follow(self, place: Place) -> None:
         self._task = asyncio.create_task(self._see_through(place), name=self.id)
@@ -173,7 +173,7 @@ class LocalReplica:
         try:
             self._ended(await self._attempt.run(place.gpus, self._report))
         except PrepareFailed as error:
-            logfile.append(self._around.records.log_path(self.id), error.log)
+            logfile.append(self._context.host.records.log_path(self.id), error.log)
             if error.no_room:
                 self._wait_for_room(str(error))
             else:
@@ -182,7 +182,7 @@ class LocalReplica:
             self._ended(str(error))
         except Exception as error:
             if isinstance(error, OSError) and is_full(error) and self._attempt.process is None:
-                self._wait_for_room(full(error, self._around.records.work(self.id)))
+                self._wait_for_room(full(error, self._context.host.records.work(self.id)))
                 return
             # A bug in the runtime must not cost the other replicas their engine.
             log.exception("replica %s: the attempt broke", self.id)
@@ -193,8 +193,8 @@ class LocalReplica:
         """Give the place back, and pause or give up."""
         ready_at = self._attempt.ready_at
         self._pause(self._attempt.served_s())
-        lines = self._around.settings.log_tail_lines
-        self._log_tail = tuple(logfile.tail(self._around.records.log_path(self.id), lines))
+        lines = self._context.settings.log_tail_lines
+        self._log_tail = tuple(logfile.tail(self._context.host.records.log_path(self.id), lines))
         ended_itself = self._attempt.ended_itself
         if self._attempt.process is not None and (ready_at is None or ended_itself):
             # Nothing but the last line says why a program ended at its start, or by itself.
@@ -202,7 +202,7 @@ class LocalReplica:
             reason += f"; its log ends with: {shortened(last_line)}" if last_line else ""
         if self._attempt.verdict:
             said = f"hotplate: {self._attempt.verdict}"
-            logfile.append(self._around.records.log_path(self.id), [said])
+            logfile.append(self._context.host.records.log_path(self.id), [said])
             self._log_tail = (*self._log_tail, said)[-lines:]
         self._attempt.process = None
         self.place = None
@@ -264,7 +264,7 @@ class LocalReplica:
             stopping=self.state is ReplicaState.STOPPING,
         )
         try:
-            self._around.records.save(record)
+            self._context.host.records.save(record)
             self._unsaved = False
         except OSError as error:
             # It goes on serving; its next readiness check brings us here again.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hotplate.deploy.local.probing import ProbeSettings
-from hotplate.deploy.local.standby.settings import StandbySettings
 from hotplate.deploy.process.backoff import BackoffSettings
+from hotplate.deploy.standbys import StandbySettings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hotplate.platform.processes.data_dir import DEFAULT, DataDir
 from hotplate.platform.settings import PlatformSettings, load
 
 if TYPE_CHECKING:
-    from hotplate.deploy.local.standby.settings import StandbySettings
+    from hotplate.deploy.standbys import StandbySettings
 
 
 def add_platform(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def platform_settings(
 
 
 def standby_settings(data: DataDir) -> StandbySettings:
-    from hotplate.deploy.local.standby.settings import StandbySettings
+    from hotplate.deploy.standbys import StandbySettings
 
     return load(StandbySettings, "standby", flags={}, environ=os.environ, file=data.settings_file)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hotplate.deploy.local.standby.pool import StandbyView
+from hotplate.deploy.standbys import StandbyView
 
 _METRICS: Sequence[tuple[str, str, Callable[[StandbyView], float]]] = (
     ("ready_count", "Warm processes that wait for a replica", lambda view: view.ready),

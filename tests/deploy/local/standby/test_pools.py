@@ -16,13 +16,13 @@ import pytest
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.records import Records
-from hotplate.deploy.local.standby.pool import StandbyView
-from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.cgroups import Cgroups
+from hotplate.deploy.standbys import StandbyMode, StandbySettings, StandbyView
 from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import (
     MACHINE,
@@ -49,7 +49,9 @@ async def running(
     cgroups: Cgroups | None = None,
 ) -> AsyncIterator[LocalEngine]:
     settings = replace(QUICK, standby=standby)
-    engine = LocalEngine(directory, runtime, machine, settings, random.Random(1), cgroups)
+    engine = LocalEngine(
+        host_in(directory, machine, cgroups=cgroups), runtime, machine, settings, random.Random(1)
+    )
     await engine.start()
     try:
         yield engine
@@ -165,7 +167,9 @@ async def test_a_replica_that_was_a_standby_is_adopted_and_idle_standbys_end(
     tmp_path: Path, cgroups: Cgroups
 ) -> None:
     runtime, settings = warm(), replace(QUICK, standby=FIXED)
-    first = LocalEngine(tmp_path, runtime, MACHINE, settings, random.Random(1), cgroups)
+    first = LocalEngine(
+        host_in(tmp_path, MACHINE, cgroups=cgroups), runtime, MACHINE, settings, random.Random(1)
+    )
     await first.start()
     await first.scale(workload("a"), 1)
     await until(first, states(S.READY))

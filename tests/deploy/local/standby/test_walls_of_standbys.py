@@ -12,9 +12,10 @@ import pytest
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
-from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.deploy.local.host import host_in
 from hotplate.deploy.process.procfs import is_first, marked, session_members, stat_of
 from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from tests.deploy.local.standby.test_pools import idle_standby, pool, ready, warm
 from tests.support.deploy.fake_runtime import (
     MACHINE,
@@ -39,7 +40,9 @@ async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_pa
         pytest.skip(f"no namespaces here: {walls.refusal}")
     runtime = warm()
     settings = replace(QUICK, standby=StandbySettings(StandbyMode.FIXED, calm_s=0.0))
-    engine = LocalEngine(root, runtime, MACHINE, settings, random.Random(1), walls=walls)
+    engine = LocalEngine(
+        host_in(root, MACHINE, isolation=walls), runtime, MACHINE, settings, random.Random(1)
+    )
     await engine.start()
     try:
         for count, name in enumerate("ab", start=1):
@@ -72,7 +75,9 @@ async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_p
     if walls.refusal:
         pytest.skip(f"no namespaces here: {walls.refusal}")
     settings = replace(QUICK, standby=StandbySettings(StandbyMode.FIXED, calm_s=0.0))
-    engine = LocalEngine(tmp_path, warm(), MACHINE, settings, random.Random(1), walls=walls)
+    engine = LocalEngine(
+        host_in(tmp_path, MACHINE, isolation=walls), warm(), MACHINE, settings, random.Random(1)
+    )
     await engine.start()
     used = []
     try:

@@ -18,12 +18,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
 from hotplate.autoscaler.sharing.allocation import Quota
+from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.records import Records
-from hotplate.deploy.local.standby.pools import Standbys
-from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.api.hotplate.standbys import PATH, StandbyRoutes, overlaid
 from hotplate.platform.api.web.requests import BODY_S, CALLER
@@ -45,10 +46,14 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.store = QuickStore(folder / "store.db", lambda taken: 7100)
         self.news = asyncio.Event()
-        records, rng = Records(folder / "engine"), random.Random(1)
         cgroups = Cgroups(folder, GIB, root=folder / "none")
-        self.standbys = Standbys(
-            records, cgroups, Walls(), CONFIGURED, 10 * GIB, rng, lambda: False, self.news.set
+        self.standbys = StandbyPools(
+            ProcessHost(records=Records(folder / "engine"), cgroups=cgroups, isolation=Walls()),
+            CONFIGURED,
+            machine_bytes=10 * GIB,
+            rng=random.Random(1),
+            starting=lambda: False,
+            changed=self.news.set,
         )
         self.caller = self.store.identities.ensure_user(ORGANIZATION, ADMIN, "admin@localhost")
         self.desk = StandbyRoutes(self.store.learnt, self.standbys, CONFIGURED, 10 * GIB)

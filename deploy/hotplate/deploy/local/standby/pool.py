@@ -12,31 +12,11 @@ from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.local.standby.process import StandbyProcess
 from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.runtime import Warm
-
-
-@dataclass(frozen=True)
-class StandbyView:
-    """What is shown of a pool."""
-
-    pool: str
-    environment: str
-    gpus: tuple[int, ...]
-    ready: int
-    making: int
-    wanted: int
-    reason: str
-    memory_bytes: int
-    """What they take together."""
-    hits: int
-    """Starts of the last seven days that became a standby's."""
-    starts: int
-    """All starts of the last seven days."""
-    refill_s: float
-    """From its birth until a standby is warm."""
+from hotplate.deploy.standbys import StandbyView
 
 
 @dataclass
-class Pool:
+class StandbyPool:
     """Its members by id, the oldest first, and what is wanted of it."""
 
     warm: Warm

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.deploy.errors import StandbyRefused
-from hotplate.deploy.local.records import Records
+from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process, document
 from hotplate.deploy.process.printable import printable
 from hotplate.deploy.runtime import Command, Warm
-from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Door, Walls
+from hotplate.deploy.sandbox.isolation import Door
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, oom_score, private_bytes
 from hotplate.deploy.sandbox.visible_files import View
 from hotplate.deploy.workload import Resources
@@ -46,23 +45,20 @@ class StandbyProcess:
         self,
         standby: str,
         process: Process,
+        host: ProcessHost,
+        *,
         channel: socket.socket,
         enclosure: Enclosure,
-        groups: Sequence[Path],
-        records: Records,
-        walls: Walls,
         door: Door,
         takes_along: Mapping[str, str],
     ) -> None:
         self.id = standby
         self.process = process
-        self.groups = groups
         self.watch: asyncio.Task[None] | None = None
         """Whoever waits for its end as a standby."""
         self._channel = channel
         self._enclosure = enclosure
-        self._records = records
-        self._walls = walls
+        self._host = host
         self._door = door
         self._takes_along = takes_along
         self._said = b""
@@ -73,19 +69,16 @@ class StandbyProcess:
         standby: str,
         warm: Warm,
         gpus: Sequence[int],
-        records: Records,
-        cgroups: Cgroups,
-        walls: Walls,
+        host: ProcessHost,
     ) -> StandbyProcess:
         """Raises `SpawnFailed` and OSError."""
-        folder = records.standby(standby)
+        folder = host.records.standby(standby)
         work = folder / "work"
         work.mkdir(parents=True, mode=0o700)
-        walls.claim(work, records.works())
-        groups = cgroups.folders(standby)
-        enclosure = await cgroups.make(standby, work, Resources())
+        host.isolation.claim(work, host.records.works())
+        enclosure = await host.cgroups.make(standby, work, Resources())
         ours, theirs = socket.socketpair()
-        door = walls.door()
+        door = host.isolation.door()
         try:
             with theirs, door:
                 env = {
@@ -94,7 +87,7 @@ class StandbyProcess:
                     "HOTPLATE_STANDBY_FD": str(theirs.fileno()),
                     REPLICA_DIR: str(work),
                 }
-                process = await walls.spawn(
+                process = await host.isolation.spawn(
                     warm.argv,
                     env,
                     work,
@@ -111,8 +104,15 @@ class StandbyProcess:
             enclosure.remove()
             raise
         ours.setblocking(False)
-        there = groups if cgroups.enforced else ()
-        return cls(standby, process, ours, enclosure, there, records, walls, door, warm.takes_along)
+        return cls(
+            standby,
+            process,
+            host,
+            channel=ours,
+            enclosure=enclosure,
+            door=door,
+            takes_along=warm.takes_along,
+        )
 
     async def until_warm(self) -> None:
         """Raises `StandbyRefused` if it ends before."""
@@ -127,12 +127,12 @@ class StandbyProcess:
 
         Raises `StandbyRefused`.
         """
-        records = self._records
+        records = self._host.records
         work = records.work(replica)
         waits = self._door.waits
         try:
             own = records.standby(self.id) / "work"
-            await self._walls.hand_over(work, records.log_path(replica), own)
+            await self._host.isolation.hand_over(work, records.log_path(replica), own)
             async with asyncio.timeout(ANSWER_S):
                 await self._door.show(command.reads, [*command.writes, str(work)])
             self.process.beside.pop(waits, None)
@@ -145,7 +145,6 @@ class StandbyProcess:
         env: Mapping[str, str],
         job: Mapping[str, Any],
         listener: socket.socket,
-        cgroups: Cgroups,
         resources: Resources,
     ) -> Enclosure:
         """Make its process the replica's. When this fails or is cancelled, `end` it.
@@ -154,10 +153,11 @@ class StandbyProcess:
         """
         if self.watch is not None:
             self.watch.cancel()
-        records = self._records
+        records, cgroups = self._host.records, self._host.cgroups
+        groups = cgroups.folders(self.id) if cgroups.enforced else ()
         records.note_birth(replica, self.id)
-        records.note_groups(replica, self.groups)
-        self._enclosure = cgroups.hand_over(self.groups, records.marks(replica), resources)
+        records.note_groups(replica, groups)
+        self._enclosure = cgroups.hand_over(groups, records.marks(replica), resources)
         self.process.others = self._enclosure
         self.process.set_oom_score(oom_score(resources.memory_bytes))
         log_path = records.log_path(replica)
@@ -187,11 +187,11 @@ class StandbyProcess:
         self._door.close()
         with suppress(OSError):
             self._enclosure.remove()
-        await foreign_folder.aside_for_long(self._records.end_standby, self.id)
+        await foreign_folder.aside_for_long(self._host.records.end_standby, self.id)
 
     def last_words(self) -> str:
         """The last line of its log, "" if there is none."""
-        lines = logfile.tail(self._records.standby(self.id) / "log", 5)
+        lines = logfile.tail(self._host.records.standby(self.id) / "log", 5)
         return next((line for line in reversed(lines) if line.strip()), "")
 
     async def _line(self) -> dict[str, Any]:

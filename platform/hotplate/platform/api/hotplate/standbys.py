@@ -15,8 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
-from hotplate.deploy.local.standby.pools import Standbys
-from hotplate.deploy.local.standby.settings import StandbyMode, StandbySettings
+from hotplate.deploy.standbys import StandbyMode, Standbys, StandbySettings
 from hotplate.platform.api.web.requests import body, caller
 from hotplate.platform.errors import Forbidden, Invalid
 from hotplate.platform.store.identities import is_operator

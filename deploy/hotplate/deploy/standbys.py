@@ -1,11 +1,14 @@
-"""How many standbys an operator allows on a machine; `[standby]` of the settings."""
+"""Standbys: warm processes that become replicas. What an operator allows of them on a node
+(`[standby]` of the settings), what is shown of them, and what is asked of whoever keeps them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from hotplate.autoscaler.standby.planner import StandbyPolicy
 
@@ -62,3 +65,45 @@ class StandbySettings:
             min_starts=self.min_starts,
             fixed=dict.fromkeys(pools, self.count) if fixed else {},
         )
+
+
+@dataclass(frozen=True)
+class StandbyView:
+    """What is shown of a pool."""
+
+    pool: str
+    environment: str
+    gpus: tuple[int, ...]
+    ready: int
+    making: int
+    wanted: int
+    reason: str
+    memory_bytes: int
+    """What they take together."""
+    hits: int
+    """Starts of the last seven days that became a standby's."""
+    starts: int
+    """All starts of the last seven days."""
+    refill_s: float
+    """From its birth until a standby is warm."""
+
+
+class Standbys(Protocol):
+    """Those that an engine keeps for its replicas."""
+
+    @property
+    def settings(self) -> StandbySettings:
+        """Those in force."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all of them take now."""
+
+    def set(self, settings: StandbySettings) -> None:
+        """From now on these are in force."""
+
+    def allow(self, allowances: Mapping[str, int]) -> None:
+        """How many an organization's starts may claim; those that are not named have no limit."""
+
+    def views(self) -> Sequence[StandbyView]:
+        """What there is of each pool that is in use, and why."""

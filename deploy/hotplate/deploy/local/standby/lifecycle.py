@@ -1,0 +1,119 @@
+"""The lives of standbys: made, warm, waiting, ended.
+
+A pool's `making` holds those on their way to be warm, its `ready` those that wait for a replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import string
+from collections.abc import Callable
+
+from hotplate.deploy.errors import DeployError
+from hotplate.deploy.local.host import ProcessHost
+from hotplate.deploy.local.standby.pool import StandbyPool
+from hotplate.deploy.local.standby.process import StandbyProcess
+from hotplate.deploy.process.backoff import Backoff
+from hotplate.machine import foreign_folder
+from hotplate.machine.background import BackgroundTasks, until_done
+
+log = logging.getLogger(__name__)
+
+
+class StandbyLives:
+    """Those of one machine."""
+
+    def __init__(self, host: ProcessHost, rng: random.Random, changed: Callable[[], None]) -> None:
+        """`changed` is called, on the loop, when one has become warm, has failed or has died."""
+        self._host = host
+        self._rng = rng
+        self._changed = changed
+        self._tasks = BackgroundTasks()
+
+    def make(
+        self, pool: StandbyPool, limit_s: float, refilled: Callable[[float], None]
+    ) -> asyncio.Task[None]:
+        """Begin one, which has failed when it is not warm after `limit_s`; `refilled` is told
+        after how many seconds it was."""
+        ending = "".join(self._rng.choices(string.ascii_lowercase + string.digits, k=8))
+        standby = f"standby-{ending}"
+        making = asyncio.create_task(self._see_through(pool, standby, limit_s, refilled))
+        pool.making[standby] = making
+        return making
+
+    def end(self, pool: StandbyPool, standby: str) -> None:
+        if (making := pool.making.pop(standby, None)) is not None:
+            making.cancel()
+            self._tasks.start(_ended(making))
+        elif (process := pool.ready.pop(standby, None)) is not None:
+            self._tasks.start(process.end())
+
+    def end_all(self, pool: StandbyPool, why: str, most: int | None = None) -> None:
+        """End them, those first that are not warm yet; `most` of them."""
+        for standby in [*pool.making, *pool.ready][:most]:
+            log.info("standby %s ends: %s", standby, why)
+            self.end(pool, standby)
+
+    def drop(self, standby: StandbyProcess) -> None:
+        """End one that was taken from its pool and did not become a replica."""
+        self._tasks.start(standby.end())
+
+    async def finish(self) -> None:
+        """Return when all that were ended are gone."""
+        await self._tasks.finish()
+
+    async def _see_through(
+        self,
+        pool: StandbyPool,
+        standby: str,
+        limit_s: float,
+        refilled: Callable[[float], None],
+    ) -> None:
+        """From its birth until it is warm; whatever ends it before makes the pool pause."""
+        began = _now()
+        process: StandbyProcess | None = None
+        try:
+            process = await StandbyProcess.start(standby, pool.warm, pool.gpus, self._host)
+            async with asyncio.timeout(limit_s):
+                await process.until_warm()
+        except (DeployError, OSError, ValueError, TimeoutError) as error:
+            reason = str(error) or "it was not warm in time"
+            log.warning("a standby of %s: %s", pool.name, reason)
+            pool.failed(_now())
+            if process is not None:
+                self.drop(process)
+        except asyncio.CancelledError:
+            if process is not None:
+                await until_done(process.end())
+            raise
+        else:
+            pool.size_bytes = process.used_bytes()
+            pool.backoff = Backoff()
+            refilled(_now() - began)
+            pool.ready[standby] = process
+            process.watch = self._tasks.start(self._bury(pool, process))
+        finally:
+            pool.making.pop(standby, None)
+            if process is None:
+                end = foreign_folder.aside_for_long(self._host.records.end_standby, standby)
+                await until_done(end)
+            self._changed()
+
+    async def _bury(self, pool: StandbyPool, process: StandbyProcess) -> None:
+        """Notice that one has died while it waited."""
+        await process.process.wait()
+        if pool.ready.pop(process.id, None) is not None:
+            log.warning("standby %s ended by itself: %s", process.id, process.last_words())
+            pool.failed(_now())
+            await process.end()
+            self._changed()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
