@@ -312,6 +312,8 @@ def _touched(node: ast.AST) -> Iterator[str]:
             return
         case ast.Attribute(value=ast.Attribute(attr="ForeignFolder")):
             return
+        case ast.Attribute(value=ast.Attribute(value=ast.Attribute(attr="_store"))):
+            return  # a part of the store: `self._store.uploads.open`
         case ast.Attribute(attr=attr) if attr in METHODS:
             yield f".{attr}"
 
