@@ -174,8 +174,8 @@ OURS = {
     "platform/settings.py": OPERATOR,
     "platform/commands/simulate.py": OPERATOR,
     "platform/store/database.py": Ours("the program's own"),
-    "platform/processes/supervisor.py": Ours(
-        "logs of the platform's roles", {"Supervisor._follow": ".exists .open .stat"}
+    "platform/processes/terminal.py": Ours(
+        "logs of the platform's roles", {"_size_of": ".exists .stat", "_whole_lines": ".open"}
     ),
     "serving/replica/bento.py": Ours(
         "the agent's tree of a bento, whose bento.yaml was measured", {"read_bento": ".read_bytes"}

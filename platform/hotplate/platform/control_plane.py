@@ -57,9 +57,9 @@ from hotplate.platform.controller.planning.workloads import Rules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted, Unauthorized
+from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.leftovers import end_builds
-from hotplate.platform.processes.log_setup import log_to_stderr
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
 from hotplate.platform.settings import Cpus, PlatformSettings

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.platform import cli
+from hotplate.platform.commands import status
 from hotplate.platform.errors import BadSetting
 from hotplate.platform.processes.data_dir import DataDir
 
@@ -58,7 +59,7 @@ def test_every_command_makes_files_for_its_user_only(
         (tmp_path / "made").touch()
         return 0
 
-    monkeypatch.setattr(cli, "_ask", look)
+    monkeypatch.setattr(status, "run", look)
     assert cli.main(["status"]) == 0
     assert mode(tmp_path / "made") == 0o600
     (tmp_path / "after").touch()

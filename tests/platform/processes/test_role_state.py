@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.processes.role_process import last_words
 from hotplate.platform.processes.role_state import ROLES, SUPERVISOR, RoleState, end_of, role_states
-from hotplate.platform.processes.supervisor import last_words
 
 
 def test_a_role_that_is_started_again_counts_and_keeps_why(tmp_path: Path) -> None:

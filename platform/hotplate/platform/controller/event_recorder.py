@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,12 +19,11 @@ from hotplate.platform.controller.planning import messages as sentences
 from hotplate.platform.controller.scaling.deciders import Scaling, Wish
 from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
+from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import Binary
 from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Wanted
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
-
-log = logging.getLogger("hotplate.controller")
 
 LEARNT_EVERY_S = 60.0
 """How long what a decider learns may be unwritten: each time is a synchronous write, and a crash
@@ -53,6 +51,11 @@ class EventRecorder:
             last = before.get(wish.key)
             if last is None or last.outline != wish.outline:
                 changed.append(wish)
+            if last is not None and last.decision.desired != wish.decision.desired:
+                said = sentences.scaled(
+                    wish.key.service, last.decision.desired, wish.decision.desired, wish.reason
+                )
+                events.info("%s: %s", state.deployment.name, said)
         if over or changed:
             ends = [_end_record(wish, state.deployment) for wish in over]
             records = ends + [_decision_record(wish) for wish in changed]
@@ -126,6 +129,7 @@ class EventRecorder:
             await self._event(state, "ReplicaReady", sentences.ready_again(replica))
         for replica in state.newly_ready(replicas):
             self._metrics.started(replica)
+            events.info("%s: %s", state.deployment.name, sentences.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
@@ -188,7 +192,7 @@ class EventRecorder:
         self._metrics.forget(name)
 
     async def _event(self, state: DeploymentState, kind: str, message: str) -> None:
-        log.info("%s: %s", state.deployment.name, message)
+        events.info("%s: %s", state.deployment.name, message)
         await self._pending.write(self._store.history.add_event, state.deployment.id, kind, message)
 
 

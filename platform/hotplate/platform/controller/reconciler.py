@@ -31,6 +31,7 @@ from hotplate.platform.controller.planning.workloads import Rules, Service
 from hotplate.platform.controller.resource_requests import asks
 from hotplate.platform.controller.scaling.deciders import Wish, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
+from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import Deployment, RolloutOutcome
@@ -243,10 +244,14 @@ class Reconciler:
                 self._store.deployments.set_status, deployment.id, step.status, step.reason
             )
             self._states.mark_stale(deployment.id)
+        if step.status != deployment.status:
+            because = f": {step.reason}" if step.reason else ""
+            events.info("%s: it is %s%s", deployment.name, step.status, because)
         if step.status not in UNSETTLED and not self._states.is_stale(deployment.id):
             state.settled.set()
         if step.gone:
             await self._forget(state)
+            events.info("%s: nothing is left of it, as it was deleted", deployment.name)
         elif self._states.is_stale(deployment.id):
             await self.step(deployment.id)
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hotplate.platform.log_format import events
 from hotplate.platform.store.records import EventRecord
 
 MAX_BYTES = 1 << 20
 """A file of this size is put aside, and the one that was aside goes: some ten thousand events."""
 
-log = logging.getLogger("hotplate.events")
+log = logging.getLogger("hotplate.event-log")
 
 
 class EventLog:
@@ -28,7 +29,9 @@ class EventLog:
         self._aside = path.with_suffix(".old")
 
     def add(self, kind: str, message: str) -> None:
-        """Keep what happened now, in one write. A full disk costs the event, not the caller."""
+        """Keep what happened now, in one write, and log it. A full disk costs the event, not the
+        caller."""
+        events.info("%s", message)
         event = {"at": datetime.now(UTC).isoformat(), "kind": kind, "message": message}
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

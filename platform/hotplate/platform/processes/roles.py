@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from blake3 import blake3
@@ -14,12 +14,18 @@ from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.ports import reachable
 from hotplate.platform.settings import PlatformSettings
 
+CONTROL_PLANE = "control-plane"
+
 
 @dataclass(frozen=True)
 class Role:
+    """A process of the platform, and how it is started."""
+
     name: str
     argv: tuple[str, ...]
     health_url: str
+    address: tuple[str, int] | None = None
+    """Host and port that must be free for it; None where those were chosen among free ones."""
 
 
 def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]) -> list[Role]:
@@ -52,13 +58,16 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             hosts=",".join(settings.own_hosts),
             access_log=settings.access_log,
         ),
-        _role(
-            "control-plane",
-            api,
-            data=data.root,
-            host=settings.host,
-            port=settings.port,
-            agent=agent,
+        replace(
+            _role(
+                CONTROL_PLANE,
+                api,
+                data=data.root,
+                host=settings.host,
+                port=settings.port,
+                agent=agent,
+            ),
+            address=(settings.host, settings.port),
         ),
     ]
 

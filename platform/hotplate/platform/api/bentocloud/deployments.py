@@ -20,6 +20,7 @@ from hotplate.platform.api.web.requests import (
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
 from hotplate.platform.errors import Invalid, NotImplementedYet
+from hotplate.platform.log_format import events
 from hotplate.platform.processes.ports import is_everywhere
 from hotplate.platform.spec.annotations import check_annotations
 from hotplate.platform.spec.deployment_config import deployment_config
@@ -133,6 +134,7 @@ class DeploymentRoutes:
     async def terminate(self, request: web.Request) -> web.Response:
         deployment = await self._named(request)
         deployment = await self._deployments.run(self._deployments.terminate, deployment.id)
+        events.info("%s: it is terminated, and its replicas are stopped", deployment.name)
         self._watchers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
@@ -141,6 +143,7 @@ class DeploymentRoutes:
         """Answers the deployment, which the client insists on."""
         deployment = await self._named(request)
         deployment = await self._deployments.run(self._deployments.delete, deployment.id)
+        events.info("%s: it is deleted, and its replicas are stopped", deployment.name)
         self._watchers.forget(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)
@@ -173,6 +176,13 @@ class DeploymentRoutes:
 
     def _rolled_out(self, request: web.Request, deployment: Deployment) -> web.Response:
         """The answer to what began a roll-out; it does not wait for it."""
+        latest = deployment.latest
+        events.info(
+            "%s: revision %d is deployed, with bento %s",
+            deployment.name,
+            latest.number,
+            latest.bento.tag,
+        )
         self._watchers.begun(deployment.id)
         self._controller.poke(deployment.id)
         return self._answer(request, deployment)

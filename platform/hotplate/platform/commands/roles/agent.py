@@ -12,8 +12,8 @@ from hotplate.cache.errors import CacheError
 from hotplate.machine.address import LAST_PORT
 from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.errors import BadSetting, CannotStart
+from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
-from hotplate.platform.processes.log_setup import log_to_stderr
 
 log = logging.getLogger("hotplate.agent")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.errors import BadSetting, CannotStart
-from hotplate.platform.processes.log_setup import log_to_stderr
+from hotplate.platform.log_format import log_to_stderr
 from hotplate.serving.gateway import compiled
 
 if TYPE_CHECKING:

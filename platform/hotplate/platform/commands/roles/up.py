@@ -12,6 +12,7 @@ from hotplate.platform.commands import flags, secret_flags
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.ports import reachable
 from hotplate.platform.processes.supervisor import Supervisor
+from hotplate.platform.processes.terminal import Terminal
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +20,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin-token-file",
         help="file with the token to log in with (DATA/admin-token, made at first start)",
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="print every line that the roles log, and not only what happens",
     )
     parser.add_argument("--admin-token", default="", help=argparse.SUPPRESS)
 
@@ -37,7 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
         given = secret_flags.read(named, "--admin-token-file") if named else arguments.admin_token
         data.secret("admin-token", given)
         data.note("endpoint", {"url": f"http://{reachable(settings.host)}:{settings.port}"})
-        supervisor = Supervisor(settings, data, Console(highlight=False))
-        asyncio.run(supervisor.run())
+        terminal = Terminal(Console(highlight=False), verbose=arguments.verbose)
+        asyncio.run(Supervisor(settings, data, terminal).run())
     finally:
         os.close(lock)

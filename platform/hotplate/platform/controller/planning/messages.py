@@ -62,6 +62,16 @@ def noticed(replica: Replica) -> str:
     )
 
 
+def became_ready(replica: Replica) -> str:
+    """A replica has started."""
+    return f"replica {replica.id} is ready, {replica.cold_start_s:.1f} s after it was asked for"
+
+
+def scaled(service: str, before: int, desired: int, reason: str) -> str:
+    """The autoscaler wants another number of replicas than before."""
+    return f"service '{service}' is scaled from {before} to {desired} replicas: {reason}"
+
+
 def ready_again(replica: Replica) -> str:
     """One that was unready is not any more."""
     return f"replica {replica.id}: its readiness checks succeed again, and it gets requests"
