@@ -85,7 +85,7 @@ class Kitchen:
 
     def limit(self, **limits: Any) -> None:
         """Other limits for the connections that follow."""
-        self.server.limits = replace(self.server.limits, **limits)
+        self.server.dispatcher.limits = replace(self.server.dispatcher.limits, **limits)
 
     def replica(
         self, concurrency: int = 1, *, draining: bool = False, worker: bool = False

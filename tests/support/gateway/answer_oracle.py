@@ -18,7 +18,6 @@ from typing import Any
 
 import h11
 
-from hotplate.serving.gateway.callers.downstream import Front
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.replicas.upstream import Upstream
@@ -103,22 +102,22 @@ class Door:
 
     def pass_on(self, data: Iterable[bytes]) -> Answer:
         """What becomes of a replica's bytes. Raises Differs."""
-        pool = self._server._pools.of(REPLICA.id)
+        pool = self._server.dispatcher.pool(REPLICA.id)
         upstream, replica = Upstream(pool), Wire()
         upstream.connection_made(replica)
         pool.put(upstream, pool.now())
-        front, caller = Front(self._server), Wire()
-        front.connection_made(caller)
-        front.data_received(REQUESTS[self._method])
+        downstream, caller = self._server.callers.new(), Wire()
+        downstream.connection_made(caller)
+        downstream.data_received(REQUESTS[self._method])
         if not replica.written:
             raise Differs("the replica was asked nothing")
         for piece in data:
             if piece and not replica.closing:
                 upstream.data_received(piece)
         upstream.connection_lost(None)
-        front.connection_lost(None)
+        downstream.connection_lost(None)
         if pool.health.tried(""):  # the next answer is another's, whatever became of this one
-            self._server._health_changed(pool)
+            self._server.dispatcher.replica_changed(pool)
         return _read(self._method, caller)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from hotplate.platform.api.web.listener import ApiListener
-from hotplate.serving.gateway.callers.route_listener import Listener
+from hotplate.serving.gateway.callers.route_listener import RouteListener
 from tests.support.ports import free_port
 
 OTHER = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}
@@ -38,14 +38,14 @@ def there_are_two() -> None:
 
 
 @pytest.fixture
-async def listener() -> AsyncIterator[Listener]:
-    listener = Listener("chat", asyncio.Protocol, lambda: None)
+async def listener() -> AsyncIterator[RouteListener]:
+    listener = RouteListener("chat", asyncio.Protocol, lambda: None)
     yield listener
     listener.close()
 
 
 @pytest.mark.parametrize("host", OTHER)
-async def test_a_deployment_has_both(host: str, listener: Listener) -> None:
+async def test_a_deployment_has_both(host: str, listener: RouteListener) -> None:
     port = free_port()
     await listener.listen(host, port)
     assert not listener.error
@@ -57,7 +57,9 @@ async def test_a_deployment_has_both(host: str, listener: Listener) -> None:
     assert not taken(OTHER[host], port)
 
 
-async def test_who_has_the_other_one_keeps_no_deployment_from_its_own(listener: Listener) -> None:
+async def test_who_has_the_other_one_keeps_no_deployment_from_its_own(
+    listener: RouteListener,
+) -> None:
     port = free_port()
     with socket.create_server(("::1", port), family=socket.AF_INET6):
         await listener.listen("127.0.0.1", port)

@@ -238,10 +238,10 @@ async def test_bodies_of_waiting_requests_count(kitchen: Kitchen) -> None:
     callers[1].send_raw(
         b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4194304\r\n\r\n" + bytes(1000)
     )
-    await until(lambda: server.incoming.held_bytes)
+    await until(lambda: server.bodies.held_bytes)
     callers[1].send_raw(bytes((4 << 20) - 2000))
-    await until(lambda: server.incoming.spooled_bytes >= (4 << 20) - 150_000)
-    assert server.queue.queued_bytes + server.incoming.held_bytes <= 300_000
+    await until(lambda: server.bodies.spooled_bytes >= (4 << 20) - 150_000)
+    assert server.queue.queued_bytes + server.bodies.held_bytes <= 300_000
     answer = await callers[2].ask("/echo", method="POST", body=bytes(110_000))
     assert (answer.status, answer.error["code"]) == (429, "share_full")
     await kitchen.wake()
@@ -249,7 +249,7 @@ async def test_bodies_of_waiting_requests_count(kitchen: Kitchen) -> None:
     for caller, body in zip(callers, bodies, strict=False):
         assert (await caller.answer()).body == body
     await until(lambda: not server.queue.in_flight)
-    assert server.incoming.spooled_bytes == server.incoming.held_bytes == 0
+    assert server.bodies.spooled_bytes == server.bodies.held_bytes == 0
 
 
 FORM = 'multipart/form-data; boundary="fOrM"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hotplate.serving.gateway.callers.sweep import PARTS, Rounds
+from hotplate.serving.gateway.callers.sweep import PARTS, Sweep
 from tests.support.gateway.callers import until
 
 
@@ -22,7 +22,7 @@ async def test_everybody_is_looked_after_once_a_round_and_few_at_a_time() -> Non
     times: list[list[float]] = [[] for _ in range(3200)]
     gone = Idle([])
     callers = {gone, *map(Idle, times)}
-    rounds = Rounds(callers, lambda: 0.32)
+    rounds = Sweep(callers, lambda: 0.32)
     rounds.watch()
     await asyncio.sleep(0)
     callers.discard(gone)

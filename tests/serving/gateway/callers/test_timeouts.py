@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.callers.timeouts import Patience
+from hotplate.serving.gateway.callers.timeouts import Timeouts
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.server import shared
 from tests.serving.gateway.conftest import Kitchen
@@ -22,7 +22,7 @@ WHOLE = LIMITS.read_ahead_bytes
 
 
 def test_a_header_has_its_time_and_a_body_has_some_for_every_piece() -> None:
-    patience = Patience(Limits(head_s=30, body_s=20))
+    patience = Timeouts(Limits(head_s=30, body_s=20))
     for now in range(30):
         patience.read(now, in_head=True, awaits_body=False)
         assert patience.slow(now, sending=False) is None
@@ -37,7 +37,7 @@ def test_a_header_has_its_time_and_a_body_has_some_for_every_piece() -> None:
 
 
 def test_a_body_that_a_replica_waits_for_may_last_but_not_stand_still() -> None:
-    patience = Patience(Limits(body_s=20))
+    patience = Timeouts(Limits(body_s=20))
     for now in range(0, 200, 19):
         patience.read(now, in_head=False, awaits_body=False)
         assert patience.slow(now + 19, sending=True) is None
@@ -45,7 +45,7 @@ def test_a_body_that_a_replica_waits_for_may_last_but_not_stand_still() -> None:
 
 
 def test_the_time_in_which_we_do_not_read_is_not_the_callers() -> None:
-    patience = Patience(Limits(body_s=20))
+    patience = Timeouts(Limits(body_s=20))
     patience.read(0, in_head=False, awaits_body=True)
     patience.resumed(100)
     assert patience.slow(119, sending=True) is None
@@ -53,7 +53,7 @@ def test_the_time_in_which_we_do_not_read_is_not_the_callers() -> None:
 
 
 def test_a_caller_that_takes_a_little_is_slow_and_one_that_takes_nothing_is_cut() -> None:
-    patience = Patience(Limits(take_s=30))
+    patience = Timeouts(Limits(take_s=30))
     patience.full(0, 1000)
     assert not patience.takes_nothing(29, 1000)
     assert not patience.takes_nothing(30, 999)
@@ -90,14 +90,14 @@ async def test_silent_bodies_cost_nobody_else_the_only_slot(
     for number, caller in enumerate(silent):
         expects = b"Expect: 100-continue\r\n" if number % 2 else b""
         caller.send_raw(HEAD + expects + framing + bytes(sent_bytes))
-    incoming = kitchen.server.incoming
-    await until(lambda: incoming.held_bytes + incoming.spooled_bytes >= 30 * sent_bytes)
+    bodies = kitchen.server.bodies
+    await until(lambda: bodies.held_bytes + bodies.spooled_bytes >= 30 * sent_bytes)
     for _ in range(20):
         assert (await kitchen.ask("/echo", method="POST", body=b"quick")).body == b"quick"
     assert {request.body for request in kitchen.backend.requests} == {b"quick"}
     for caller in silent:
         caller.leave()
-    await until(lambda: not incoming.held_bytes + incoming.spooled_bytes)
+    await until(lambda: not bodies.held_bytes + bodies.spooled_bytes)
 
 
 async def test_slow_bodies_by_the_hundred_are_told_so_and_keep_nobody_waiting(
@@ -150,10 +150,10 @@ async def test_bodies_that_are_not_whole_fill_their_room_and_no_more(kitchen: Ki
     the same address."""
     hurried(kitchen, hold_bytes=100_000, spool_bytes=1_000_000, stall_s=0.2)
     still, coming, more = [await kitchen.caller() for _ in range(3)]
-    incoming = kitchen.server.incoming
+    bodies = kitchen.server.bodies
     for caller in (still, coming):
         caller.send_raw(HEAD + b"Content-Length: 900000\r\n\r\n" + bytes(550_000))
-    await until(lambda: incoming.spooled_bytes >= 800_000)
+    await until(lambda: bodies.spooled_bytes >= 800_000)
     await asyncio.sleep(0.3)
     coming.send_raw(bytes(1))
     await asyncio.sleep(0.05)
@@ -161,7 +161,7 @@ async def test_bodies_that_are_not_whole_fill_their_room_and_no_more(kitchen: Ki
     answer = await still.answer()
     assert (answer.status, answer.error["code"]) == (503, "body_not_kept")
     assert int(answer.headers["retry-after"]) >= 1
-    await until(lambda: incoming.spooled_bytes >= 800_000)
+    await until(lambda: bodies.spooled_bytes >= 800_000)
     more.send_raw(bytes(200_000))
     coming.send_raw(bytes(349_999))
     answers = []
@@ -169,7 +169,7 @@ async def test_bodies_that_are_not_whole_fill_their_room_and_no_more(kitchen: Ki
     for caller in (coming, more):
         answers.append((await caller.answer()).status)
     assert 200 in answers
-    await until(lambda: not incoming.spooled_bytes)
+    await until(lambda: not bodies.spooled_bytes)
 
 
 async def test_a_body_that_finds_no_disk_is_refused(

@@ -8,9 +8,9 @@ from hotplate.serving.gateway.proxy.abandoned import Abandoned
 def test_a_handler_is_abandoned_when_its_time_is_over_until_it_ends() -> None:
     abandoned: Abandoned[str] = Abandoned()
     assert abandoned.next_at is None
-    abandoned.left("a", "r1", now=100.0, after_s=10.0)
-    abandoned.left("b", "r1", now=104.0, after_s=10.0)
-    abandoned.left("c", "r2", now=104.0, after_s=10.0)
+    abandoned.caller_gone("a", "r1", now=100.0, after_s=10.0)
+    abandoned.caller_gone("b", "r1", now=104.0, after_s=10.0)
+    abandoned.caller_gone("c", "r2", now=104.0, after_s=10.0)
     assert abandoned.next_at == 110.0
     assert abandoned.by_replica == {}
     assert not abandoned.due(109.9)
@@ -26,7 +26,7 @@ def test_a_handler_is_abandoned_when_its_time_is_over_until_it_ends() -> None:
 
 def test_a_handler_that_ends_in_time_is_not_abandoned() -> None:
     abandoned: Abandoned[str] = Abandoned()
-    abandoned.left("a", "r1", now=0.0, after_s=10.0)
+    abandoned.caller_gone("a", "r1", now=0.0, after_s=10.0)
     assert not abandoned.ended("a")
     assert abandoned.next_at is None
     assert not abandoned.due(1000.0)
@@ -35,6 +35,6 @@ def test_a_handler_that_ends_in_time_is_not_abandoned() -> None:
 
 def test_the_first_time_that_a_caller_is_said_to_have_gone_counts() -> None:
     abandoned: Abandoned[str] = Abandoned()
-    abandoned.left("a", "r1", now=0.0, after_s=10.0)
-    abandoned.left("a", "r1", now=5.0, after_s=10.0)
+    abandoned.caller_gone("a", "r1", now=0.0, after_s=10.0)
+    abandoned.caller_gone("a", "r1", now=5.0, after_s=10.0)
     assert abandoned.due(10.0) == ["a"]

@@ -254,8 +254,8 @@ async def test_large_bodies_arrive_whole(
     else:
         caller.send("/echo", method="POST", body=body)
     assert (await caller.answer()).body == body
-    assert kitchen.server.incoming.spooled_bytes == 0
-    assert kitchen.server.incoming.held_bytes == 0
+    assert kitchen.server.bodies.spooled_bytes == 0
+    assert kitchen.server.bodies.held_bytes == 0
 
 
 async def test_a_caller_that_reads_nothing_slows_the_replica_down(kitchen: Kitchen) -> None:

@@ -267,7 +267,7 @@ async def test_the_owner_alone_waits_and_counts_for_callers_of_other_gateways(pa
     await pair.owned_by_second()
     first, second = pair.first.server(pair.name), pair.second.server(pair.name)
     assert first is not None and second is not None
-    second.limits = replace(second.limits, abandon_s=0.1)
+    second.dispatcher.limits = replace(second.dispatcher.limits, abandon_s=0.1)
     for _ in range(2):
         caller = await pair.caller(0)
         caller.send("/ws", connection="Upgrade", upgrade="websocket")

@@ -159,8 +159,8 @@ async def stuck(kitchen: Kitchen) -> Caller:
     caller = await asked(kitchen)
     assert (await caller.head())[0] == 101
     caller.send_raw(bytes(32 << 20))
-    (front,) = kitchen.server.callers._fronts
-    await until(lambda: front.read_paused)
+    [connection] = kitchen.server.callers
+    await until(lambda: connection.read_paused)
     return caller
 
 

@@ -115,7 +115,7 @@ def _gauges(routes: Iterable[RouteServer]) -> Iterator[Metric]:
         queued.add_metric(labels, route.queue.queued)
         queued_bytes.add_metric(labels, route.queue.queued_bytes)
         in_flight.add_metric(labels, route.queue.in_flight)
-        abandoned.add_metric(labels, sum(route.hangups.by_replica.values()))
+        abandoned.add_metric(labels, sum(route.context.hangups.by_replica.values()))
         slots.add_metric(labels, route.queue.slots)
     yield from (queued, queued_bytes, by_organization, in_flight, abandoned, slots)
 

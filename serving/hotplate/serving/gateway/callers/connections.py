@@ -2,89 +2,68 @@
 
 from __future__ import annotations
 
-import secrets
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
-from hotplate.serving.gateway.callers.downstream import Front, as_protocol
-from hotplate.serving.gateway.callers.route_listener import Listener, Peers
-from hotplate.serving.gateway.callers.sweep import Rounds
+from hotplate.serving.gateway.callers.downstream import Downstream, as_protocol
+from hotplate.serving.gateway.callers.host import Host
+from hotplate.serving.gateway.callers.route_listener import Peers, RouteListener
+from hotplate.serving.gateway.callers.sweep import Sweep
 from hotplate.serving.gateway.errors import TooManyConnections
 
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.route_server import RouteServer
 
-
-class Callers:
-    """Of one route. `ended` is called when one of them has gone."""
+class CallerConnections:
+    """All connections of one route's callers."""
 
     def __init__(
         self,
-        server: RouteServer,
+        host: Host,
         *,
         ended: Callable[[], None],
         error_changed: Callable[[], None],
         peers: Peers | None,
     ) -> None:
-        """`error_changed`: the listener has another error; `peers`: who may listen there too."""
-        self.listener = Listener(
-            server.route.name, lambda: as_protocol(Front(server)), error_changed, peers
+        """`ended` is called when a caller has gone, `error_changed` when the listener has another
+        error; `peers` are the gateways that may listen there too."""
+        dispatcher = host.context.dispatcher
+        self.listener = RouteListener(
+            dispatcher.route.name, lambda: as_protocol(self.new()), error_changed, peers
         )
         self.retiring = False
         """Nobody new is accepted, and each one's next answer is the last."""
-        self._server = server
+        self._host = host
+        self._dispatcher = dispatcher
         self._ended = ended
-        self._id_prefix = secrets.token_hex(6).encode()
-        self._ids = 0
-        self._fronts: set[Front] = set()
-        self._rounds = Rounds(self._fronts, lambda: server.limits.sweep_s)
+        self._open: set[Downstream] = set()
+        self._sweep = Sweep(self._open, lambda: dispatcher.limits.sweep_s)
+
+    def new(self, *, relayed: bool = False) -> Downstream:
+        """A connection that is about to be made; `relayed`: by another gateway, for its callers."""
+        return Downstream(self._host, opened=self._opened, closed=self._closed, relayed=relayed)
+
+    def __iter__(self) -> Iterator[Downstream]:
+        return iter(list(self._open))
 
     def __len__(self) -> int:
-        return len(self._fronts)
+        return len(self._open)
 
-    def new_id(self) -> bytes:
-        """For a request that brought none."""
-        self._ids += 1
-        return b"%b-%x" % (self._id_prefix, self._ids)
-
-    # Told by the connections
-
-    def opened(self, front: Front) -> None:
-        server = self._server
-        self._fronts.add(front)
-        if server.closing:
-            front.close()
-            return
-        open_ = len(self._fronts) - 1
-        if open_ >= server.limits.connections:
-            message = (
-                f"{server.route.name}: {open_} connections are open; use fewer, or come later."
-            )
-            front.turn_away(TooManyConnections(message, retry_after_s=5))
-        self._rounds.watch()
-
-    def closed(self, front: Front) -> None:
-        self._fronts.discard(front)
-        self._ended()
-
-    # Told by the route
+    # For the route
 
     async def listen(self) -> None:
         """They arrive where the route says, and nowhere else."""
-        route = self._server.route
+        route = self._dispatcher.route
         await self.listener.listen(route.host, route.port, route.tls_certificate, route.tls_key)
 
     async def adopt(self, listening: socket.socket) -> bool:
         """They arrive on another gateway's socket too; whether it is one of this route's."""
-        parting = self.retiring or self._server.closing
+        parting = self.retiring or self._dispatcher.closing
         return not parting and await self.listener.adopt(listening)
 
     def turn_out(self) -> None:
         """Nobody new comes; those of whom nothing is served leave."""
         self.listener.close()
-        for front in list(self._fronts):
-            front.close_if_idle()
+        for caller in self:
+            caller.close_if_idle()
 
     def retire(self, idle_s: float) -> None:
         """Nobody new comes; those who are here are served on until each has had an answer that
@@ -92,14 +71,34 @@ class Callers:
         if not self.retiring:
             self.retiring = True
             self.listener.close()
-        for front in list(self._fronts):
-            front.close_if_idle(idle_s)
+        for caller in self:
+            caller.close_if_idle(idle_s)
         self._ended()
 
     def cut(self) -> None:
-        for front in list(self._fronts):
-            front.cut()
+        for caller in self:
+            caller.cut()
 
     def stop(self) -> None:
         """Nobody is left to look after."""
-        self._rounds.stop()
+        self._sweep.stop()
+
+    # Inside
+
+    def _opened(self, caller: Downstream) -> None:
+        dispatcher = self._dispatcher
+        self._open.add(caller)
+        if dispatcher.closing:
+            caller.close()
+            return
+        others = len(self._open) - 1
+        if others >= dispatcher.limits.connections:
+            message = (
+                f"{dispatcher.route.name}: {others} connections are open; use fewer, or come later."
+            )
+            caller.turn_away(TooManyConnections(message, retry_after_s=5))
+        self._sweep.watch()
+
+    def _closed(self, caller: Downstream) -> None:
+        self._open.discard(caller)
+        self._ended()

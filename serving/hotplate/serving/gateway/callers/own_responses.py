@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.terms import Local
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.response_head import error_body, own_response
+from hotplate.serving.gateway.proxy.exchange import Exchange
+from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.telemetry.access_log import Entry
 
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.proxy.exchange import Exchange
-    from hotplate.serving.gateway.route_server import RouteServer
 
-
-def local_answer(
-    server: RouteServer, exchange: Exchange, local: Local, retry_after_s: float | None
-) -> bytes:
+def local_answer(exchange: Exchange, local: Local, retry_after_s: float | None) -> bytes:
     """The bytes that answer a request whose head was read."""
-    request = exchange.request
-    server.counters.answered(local.status)
+    request, context = exchange.request, exchange.context
+    context.counters.answered(local.status)
     exchange.status, exchange.sent_bytes = local.status, len(local.body)
     return own_response(
         local.status,
@@ -30,16 +24,16 @@ def local_answer(
         http10=request.http10,
         request_id=exchange.request_id,
         retry_after_s=retry_after_s,
-        more=local.lines or answer_lines(server.route.cors, request),
+        more=local.lines or answer_lines(context.dispatcher.route.cors, request),
     )
 
 
-def last_answer(server: RouteServer, peer: bytes, error: GatewayError) -> bytes:
+def last_answer(context: RouteContext, peer: bytes, error: GatewayError) -> bytes:
     """The bytes that end a connection of which nothing, or nothing more, is understood."""
     body = error_body(error)
-    server.counters.refused(error.code)
-    server.counters.answered(error.status)
-    if server.access_log is not None:
-        entry = Entry(server.route.name, peer, status=error.status, size_bytes=len(body))
-        server.access_log.note(entry)
+    context.counters.refused(error.code)
+    context.counters.answered(error.status)
+    if context.access_log is not None:
+        name = context.dispatcher.route.name
+        context.access_log.note(Entry(name, peer, status=error.status, size_bytes=len(body)))
     return own_response(error.status, body, keep_alive=False, retry_after_s=error.retry_after_s)

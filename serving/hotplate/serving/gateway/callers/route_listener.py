@@ -27,7 +27,7 @@ SHUTDOWN_S = 2.0
 """Time it has to say goodbye in TLS."""
 
 
-class Listener:
+class RouteListener:
     """Listens for one route. `changed` is told when `error` is another one."""
 
     def __init__(

@@ -15,23 +15,23 @@ PART_LEAST = 64
 """Callers that are worth a part of their own."""
 
 
-class Caller(Protocol):
+class Swept(Protocol):
     """A connection."""
 
     def sweep(self, now: float) -> None:
         """Ends it if it has been idle, or has been slow, for too long."""
 
 
-class Rounds:
-    """Through a set that others add to and take from."""
+class Sweep:
+    """Goes through a set that others add to and take from."""
 
-    def __init__(self, callers: Set[Caller], every_s: Callable[[], float]) -> None:
+    def __init__(self, callers: Set[Swept], every_s: Callable[[], float]) -> None:
         self._callers = callers
         self._every_s = every_s
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(self._ring)
         self._begun_at = 0.0
-        self._left: list[Caller] = []
+        self._left: list[Swept] = []
         """Of this round."""
 
     def watch(self) -> None:

@@ -6,8 +6,8 @@ from hotplate.serving.gateway.errors import RequestSlow
 from hotplate.serving.gateway.limits import Limits
 
 
-class Patience:
-    """With one connection."""
+class Timeouts:
+    """Of one connection."""
 
     __slots__ = (
         "_arriving_since",

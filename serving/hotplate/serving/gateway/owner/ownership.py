@@ -32,7 +32,9 @@ class Standing:
         self._taken: TakenSlots | None = None
         """Kept from when it is owned until nothing of that time runs any more."""
         self._bequest = bequest
-        self._foreign = Foreign(fleet.folder, name, self._file, keeper, server.limits.abandon_s)
+        self._foreign = Foreign(
+            fleet.folder, name, self._file, keeper, server.dispatcher.limits.abandon_s
+        )
         self._claim: Claim | None = None
         self._owner = ""
         """Who owns it if this gateway does not; empty = nobody does."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from hotplate.serving.gateway.callers.downstream import Front, as_protocol
+from hotplate.serving.gateway.callers.downstream import as_protocol
 from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.sockets.proof import (
     NUMBER_BYTES,
@@ -54,7 +54,7 @@ class Door:
         if not name:
             return self._operator()
         server = self._server_of(name)
-        return None if server is None else as_protocol(Front(server, relayed=True))
+        return None if server is None else as_protocol(server.callers.new(relayed=True))
 
     def close(self) -> None:
         if self._listener is not None:

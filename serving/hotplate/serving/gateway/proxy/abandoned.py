@@ -36,7 +36,7 @@ class Abandoned(Generic[Socket]):
             counts[replica] = counts.get(replica, 0) + 1
         return counts
 
-    def left(self, socket: Socket, replica: str, now: float, after_s: float) -> None:
+    def caller_gone(self, socket: Socket, replica: str, now: float, after_s: float) -> None:
         """Its caller has gone, and its replica was told. Said twice, the first time counts."""
         self._left.setdefault(socket, (replica, now + after_s))
 

@@ -1,9 +1,9 @@
 """One request and its answer, between a caller's connection and a replica's.
 
-    front ──take_body, end_body──► exchange ──► upstream     (a replica's connection, once granted)
-    front ◄──write, finished────── exchange ◄── on_*         (upstream's parser)
+    caller ──take_body, end_body──► exchange ──► upstream     (a replica's connection, once granted)
+    caller ◄──write, finished────── exchange ◄── on_*         (upstream's parser)
 
-The two sides end on their own. `front` is None once the caller has its answer, or has left, or its
+The two sides end on their own. `caller` is None once the caller has its answer, or has left, or its
 time was over; the upstream goes on until the replica's answer has ended, and only then is the slot
 given back. That is the whole of *slot truth*: nothing that happens to a caller frees a slot. (A
 WebSocket's handler may never end, so it is not waited for longer than 10 s: `abandoned.py`.)
@@ -12,13 +12,15 @@ WebSocket's handler may never end, so it is not waited for longer than 10 s: `ab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hotplate.serving.gateway.admission.task_routes import TaskCall
+from hotplate.serving.gateway.admission.terms import Terms
 from hotplate.serving.gateway.errors import GatewayError, ReplicaFailed
 from hotplate.serving.gateway.http1.request_head import WEBSOCKET, Field, RequestHead, last_chunk
 from hotplate.serving.gateway.http1.response_head import ResponseHead
-from hotplate.serving.gateway.proxy.forwarding import Sending
+from hotplate.serving.gateway.proxy.caller import Caller
+from hotplate.serving.gateway.proxy.forwarding import Forwarding
 from hotplate.serving.gateway.proxy.retry import (
     ANSWERED,
     SENT,
@@ -26,20 +28,15 @@ from hotplate.serving.gateway.proxy.retry import (
     UNSENT,
     why_not_again,
 )
-from hotplate.serving.gateway.replicas.call import Destination
+from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.response_source import Tap
 from hotplate.serving.gateway.telemetry.access_log import Entry
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.admission.terms import Terms
-    from hotplate.serving.gateway.callers.downstream import Front
-    from hotplate.serving.gateway.route_server import RouteServer
 
 SWITCHED: Final = 101
 REFUSED: Final = 429
 
 
-class Exchange(Sending):
+class Exchange(Forwarding):
     """Moves one request to a replica and its answer back."""
 
     __slots__ = (
@@ -54,8 +51,8 @@ class Exchange(Sending):
         "task",
     )
 
-    def __init__(self, front: Front, server: RouteServer, request: RequestHead) -> None:
-        super().__init__(front, server, request)
+    def __init__(self, caller: Caller, context: RouteContext, request: RequestHead) -> None:
+        super().__init__(caller, context, request)
         self.task: TaskCall | None = None
         """What it asks of a task that the platform keeps; `TaskExchange` alone has it."""
         self.keep_alive = request.keep_alive and not request.upgrade
@@ -80,56 +77,42 @@ class Exchange(Sending):
 
     # The caller's side
 
-    def take_tunnel(self, data: bytes) -> None:
-        """Bytes of a caller that asked for another protocol; they wait for the replica's 101."""
-        if self.front is None:
-            return
-        if self.upstream is not None and self.upstream.tunnel:
-            self.upstream.write(data)
-        else:
-            self._body.append(data)
-            self.buffered += len(data)
-
     def caller_left(self) -> None:
-        self.front = None
+        self.caller = None
         self.left = self.answered
         if not self.answered:
-            self.server.counters.caller_left()
-        self.server.told(self, self.server.loop.time())
+            self.context.counters.caller_left()
+        self.note_end(self.context.loop.time())
         self._give_up()
 
     def fail(self, error: GatewayError) -> None:
         """Ends it for the caller: with the error, or by a cut if an answer has begun."""
-        front, self.front = self.front, None
-        if front is not None:
+        caller, self.caller = self.caller, None
+        if caller is not None:
             self._give_up()
-            self._tell(front, error)
+            self._end_with(caller, error)
+
+    def note_end(self, now: float) -> None:
+        """The caller has its answer, or nothing more of it: it left, or was cut off."""
+        total_s = now - self.begun_at
+        if self.answered:
+            self.context.counters.totals.add(total_s)
+        if self.context.access_log is not None:
+            self._log(total_s)
 
     # The replica's side
 
     @property
     def says_of_replica(self) -> bool:
-        """Whether its time tells how much its replica has to do: not where it failed, was refused,
-        or lasted as long as its caller liked."""
+        """Not where it failed, was refused, or lasted as long as its caller liked."""
         status = self.status
         return not self.left and status != SWITCHED and (status < 500 and status != REFUSED)
 
-    @property
-    def size_bytes(self) -> int:
-        return self.buffered + len(self.request.target)
-
-    def enter_anew(self, due_at: float) -> None:
-        self.due_at = min(self.due_at, due_at)
-        self.server.begin(self, self.server.loop.time())
-
-    def granted(self, replica: Destination, now: float) -> None:
-        replica.dispatch(self, now)
-
     def on_head(self, head: ResponseHead) -> None:
-        front = self.front
-        if front is None:
+        caller = self.caller
+        if caller is None:
             return
-        keep_alive = self.keep_alive and self.request_done and not front.parting
+        keep_alive = self.keep_alive and self.request_done and not caller.parting
         data, self.chunked_out, self.keep_alive = head.to_caller(
             self.request, self.request_id, keep_alive=keep_alive
         )
@@ -138,13 +121,15 @@ class Exchange(Sending):
             self._drop_body()
         self.left_bytes = head.answer_bytes
         # As in BentoML, the time limit is one to the first byte: a stream may last.
-        self.server.unbound(self)
+        self.dispatcher.response_began(self)
         self._out.append(data)
         self.status = head.status
-        self.server.answering(self)
+        counters = self.context.counters
+        counters.answered(head.status)
+        counters.first_bytes.add(self.context.loop.time() - self.begun_at)
 
     def on_body(self, data: bytes) -> None:
-        if self.front is None:
+        if self.caller is None:
             return
         self.sent_bytes += len(data)
         if self.left_bytes is not None:
@@ -158,10 +143,10 @@ class Exchange(Sending):
         """Passes on what has come of the answer, and slows the replica if the caller is slow."""
         if not self._out:
             return
-        front = self.front
-        if front is not None:
-            front.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
-            if front.write_paused and self.upstream is not None:
+        caller = self.caller
+        if caller is not None:
+            caller.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+            if caller.write_paused and self.upstream is not None:
                 self.upstream.pause_reading()
         self._out.clear()
         if self.left_bytes == 0:
@@ -170,42 +155,42 @@ class Exchange(Sending):
     def on_end(self, trailers: Sequence[Field] = ()) -> None:
         """The replica's answer has ended, and with it the slot's use."""
         self.upstream = None
-        front, self.front = self.front, None
-        if front is not None:
+        caller, self.caller = self.caller, None
+        if caller is not None:
             if self.chunked_out:
                 self._out.append(last_chunk(trailers))
             if self._out:
-                front.write(b"".join(self._out))
-            self._told(front)
+                caller.write(b"".join(self._out))
+            self._answered(caller)
         self._ended()
 
     def on_response(self, head: ResponseHead, body: bytes, now: float) -> None:
-        """What most answers come to, by the shortest way: as `on_head`, `on_body` and `on_end`
-        would. The head says how long the body is."""
+        """What most answers come to, by the shortest way."""
         self.upstream = None
         self.forget_body()
-        server = self.server
-        front, self.front = self.front, None
-        if front is not None:
-            keep_alive = self.keep_alive and self.request_done and not front.parting
+        caller, self.caller = self.caller, None
+        if caller is not None:
+            keep_alive = self.keep_alive and self.request_done and not caller.parting
             data, _, self.keep_alive = head.to_caller(
                 self.request, self.request_id, keep_alive=keep_alive
             )
             self.phase = ANSWERED
             self.status = head.status
             self.sent_bytes = len(body)
-            server.told_whole(self, now)
-            front.write(data + body)
-            front.finished(self, now)
+            total_s = now - self.begun_at
+            self.context.counters.answered_at_once(head.status, total_s)
+            if self.context.access_log is not None:
+                self._log(total_s)
+            caller.write(data + body)
+            caller.finished(now)
         elif self.request.upgrade:
-            server.hangups.ended(self)
-        server.finished(self, now)
+            self.context.hangups.ended(self)
+        self.dispatcher.release(self, now)
 
     def open_tunnel(self, first: bytes) -> None:
-        """The replica has changed the protocol; `first` are its first bytes in it."""
-        front, upstream = self.front, self.upstream
+        caller, upstream = self.caller, self.upstream
         assert upstream is not None, "only a connected exchange is answered"
-        if front is None:
+        if caller is None:
             upstream.half_close()
             self._hang_up(upstream)
             return
@@ -215,35 +200,28 @@ class Exchange(Sending):
         if self._body:
             upstream.write(b"".join(self._body))
             self._drop_body()
-        self.server.unbound(self)
-        front.tunnel_opened()
+        self.dispatcher.response_began(self)
+        caller.tunnel_opened()
 
     def on_tunnel(self, data: bytes) -> None:
-        if self.front is not None:
+        if self.caller is not None:
             self._out.append(data)
             self.flush()
 
     def tunnel_closed(self) -> None:
         self.upstream = None
-        front, self.front = self.front, None
-        if front is not None:
-            front.close()
+        caller, self.caller = self.caller, None
+        if caller is not None:
+            caller.close()
         self._ended()
 
-    def unreachable(self) -> None:
-        """The replica took no connection: nothing was sent."""
-        if self.ticket is not None:
-            self.server.repeat(self)
-
     def lost(self, *, unread: bool, silent: bool) -> None:
-        """The replica's connection ended before its answer did; `unread`: and before it can have
-        read any of the request; `silent`: and what it said last may not have come."""
         address = self._disconnect()
         if unread:
             self.phase = UNSENT
         elif silent and self.phase == SENT:
             self.phase = STARTED
-        if self.front is None:
+        if self.caller is None:
             self._ended()
             return
         why_not = why_not_again(
@@ -259,71 +237,49 @@ class Exchange(Sending):
             )
         else:
             self.buffered = self.received
-            self.server.repeat(self)
+            self.dispatcher.repeat(self)
 
     def on_nonsense(self, what: str) -> None:
         address = self._disconnect()
         self._end_badly(f"the replica at {address} answered what is not HTTP/1.1 ({what}).")
 
-    def log_entry(self, total_s: float) -> Entry:
-        """What the access log says of it once its caller has the response, or nothing more."""
-        request, ticket = self.request, self.ticket
-        replica = None if ticket is None else ticket.replica
-        return Entry(
-            route=self.server.route.name,
-            caller=request.peer,
-            request_id=self.request_id,
-            method=request.method,
-            path=request.path,
-            status=self.status,
-            size_bytes=self.sent_bytes,
-            wait_s=ticket.granted_at - ticket.arrived_at if ticket and replica else None,
-            total_s=total_s,
-            replica=replica.id if replica else "",
-        )
-
     # Inside
 
-    def _disconnect(self) -> str:
-        """Parts from its upstream, which has ended; the replica's address."""
-        upstream, self.upstream = self.upstream, None
-        return "?" if upstream is None else upstream.address
-
     def _end_badly(self, what: str) -> None:
-        front, self.front = self.front, None
-        if front is not None:
+        caller, self.caller = self.caller, None
+        if caller is not None:
             self.forget_body()
-            self._tell(front, ReplicaFailed(f"{self.server.route.name}: {what}"))
+            self._end_with(caller, ReplicaFailed(f"{self.dispatcher.route.name}: {what}"))
         self._ended()
 
     def _part(self) -> None:
         """The caller has the answer; its handler goes on, and with it the slot's use."""
-        front, self.front = self.front, None
-        if front is not None:
+        caller, self.caller = self.caller, None
+        if caller is not None:
             self._let_go()
-            self._told(front)
+            self._answered(caller)
 
     def _ended(self) -> None:
         """The replica is done with it."""
         self.forget_body()  # its ticket may be kept for a while (`deadlines.py`)
         if self.request.upgrade:
-            self.server.hangups.ended(self)
-        self.server.finished(self, self.server.loop.time())
+            self.context.hangups.ended(self)
+        self.dispatcher.release(self, self.context.loop.time())
 
-    def _told(self, front: Front) -> None:
+    def _answered(self, caller: Caller) -> None:
         """The caller has the whole answer."""
-        now = self.server.loop.time()
-        self.server.told(self, now)
-        front.finished(self, now)
+        now = self.context.loop.time()
+        self.note_end(now)
+        caller.finished(now)
 
-    def _tell(self, front: Front, error: GatewayError) -> None:
-        self.server.counters.refused(error.code)
+    def _end_with(self, caller: Caller, error: GatewayError) -> None:
+        self.context.counters.refused(error.code)
         if self.answered:
-            self.server.told(self, self.server.loop.time())
-            front.cut()
+            self.note_end(self.context.loop.time())
+            caller.cut()
         else:
             self.keep_alive = self.keep_alive and self.request_done
-            front.answer_error(self, error)
+            caller.answer_error(error)
 
     def _give_up(self) -> None:
         """Nobody waits for the answer any more. What was sent keeps its slot until the replica has
@@ -344,7 +300,7 @@ class Exchange(Sending):
         self._out.clear()
         upstream = self.upstream
         if upstream is None:
-            self.server.withdraw(self)
+            self.dispatcher.withdraw(self)
         elif upstream.relays:
             upstream.leave()
         else:
@@ -360,4 +316,25 @@ class Exchange(Sending):
         a plain handler began."""
         asked_for = upstream.worker and self.request.upgrade == WEBSOCKET and not self.plain
         if upstream.tunnel or asked_for:
-            self.server.hangups.left(self)
+            self.context.hangups.caller_gone(self)
+
+    def _log(self, total_s: float) -> None:
+        """Writes the line of the access log; another gateway's callers are in that one's log."""
+        log, request, ticket = self.context.access_log, self.request, self.ticket
+        if log is None or not request.peer:
+            return
+        replica = None if ticket is None else ticket.replica
+        log.note(
+            Entry(
+                self.dispatcher.route.name,
+                request.peer,
+                request_id=self.request_id,
+                method=request.method,
+                path=request.path,
+                status=self.status,
+                size_bytes=self.sent_bytes,
+                wait_s=ticket.granted_at - ticket.arrived_at if ticket and replica else None,
+                total_s=total_s,
+                replica="" if replica is None else replica.id,
+            )
+        )

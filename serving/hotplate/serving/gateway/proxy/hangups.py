@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from hotplate.serving.gateway.protocol.routes import Change
 from hotplate.serving.gateway.proxy.abandoned import Abandoned
 from hotplate.serving.gateway.proxy.alarm import Alarm
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.proxy.exchange import Exchange
-    from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
+from hotplate.serving.gateway.replicas.call import Waiter
 
 
 class Hangups:
-    """Of one route; `Abandoned` decides. `changed`: there are fewer abandoned handlers."""
+    """Takes the slots of one route's abandoned WebSockets back in time; `Abandoned` decides."""
 
-    def __init__(self, server: RouteServer, changed: Callable[[], None]) -> None:
-        self._server = server
-        self._changed = changed
-        self._abandoned: Abandoned[Exchange] = Abandoned()
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._abandoned: Abandoned[Waiter] = Abandoned()
         self._alarm = Alarm(self._ring)
 
     @property
@@ -27,19 +24,19 @@ class Hangups:
         """Handlers that go on though their slots have been given again; absent = none."""
         return self._abandoned.by_replica
 
-    def left(self, exchange: Exchange) -> None:
+    def caller_gone(self, call: Waiter) -> None:
         """Its caller has gone, and the replica was told."""
-        server, ticket = self._server, exchange.ticket
+        dispatcher, ticket = self._dispatcher, call.ticket
         if ticket is None or ticket.replica is None:
             return
-        now, after_s = server.loop.time(), server.limits.abandon_s
-        self._abandoned.left(exchange, ticket.replica.id, now, after_s)
+        now, after_s = dispatcher.loop.time(), dispatcher.limits.abandon_s
+        self._abandoned.caller_gone(call, ticket.replica.id, now, after_s)
         self._watch()
 
-    def ended(self, exchange: Exchange) -> None:
+    def ended(self, call: Waiter) -> None:
         """The replica is done with it."""
-        if self._abandoned.ended(exchange):
-            self._changed()
+        if self._abandoned.ended(call):
+            self._dispatcher.changed(Change.COUNTS)
 
     def stop(self) -> None:
         self._alarm.cancel()
@@ -52,6 +49,6 @@ class Hangups:
             self._alarm.set(at)
 
     def _ring(self) -> None:
-        for exchange in self._abandoned.due(self._server.loop.time()):
-            self._server.withdraw(exchange)
+        for call in self._abandoned.due(self._dispatcher.loop.time()):
+            self._dispatcher.withdraw(call)
         self._watch()

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
+from hotplate.serving.gateway.admission.terms import Terms
 from hotplate.serving.gateway.errors import GatewayError, ShareFull
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead
 from hotplate.serving.gateway.protocol.frames import framed
+from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.exchange import Exchange
+from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.response_source import Tap
 from hotplate.serving.gateway.tasks.frame_heads import framed_response, run_head
 from hotplate.serving.gateway.tasks.submission import submission
 
 if TYPE_CHECKING:
-    from hotplate.serving.gateway.admission.terms import Terms
-    from hotplate.serving.gateway.callers.downstream import Front
-    from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 
@@ -30,13 +30,13 @@ class TaskExchange(Exchange):
 
     def __init__(
         self,
-        front: Front,
-        server: RouteServer,
+        caller: Caller,
+        context: RouteContext,
         request: RequestHead,
         task: TaskCall,
         desk: TaskDesk,
     ) -> None:
-        super().__init__(front, server, request)
+        super().__init__(caller, context, request)
         self.task = self._call = task
         self._desk = desk
         self._more = asyncio.Event()
@@ -80,9 +80,9 @@ class TaskExchange(Exchange):
 
     def begin_submission(self) -> bytes:
         """The frame's beginning, as soon as the body may come."""
-        front, route = self.front, self.server.route
-        if front is not None and self.request.expects_continue and not self.received:
-            front.go_on()
+        caller, route = self.caller, self.dispatcher.route
+        if caller is not None and self.request.expects_continue and not self.received:
+            caller.go_on()
         return framed(
             run_head(
                 self.request,
@@ -98,8 +98,8 @@ class TaskExchange(Exchange):
             self._more.clear()
             pieces = list(self._body)
             self._drop_body()
-            if not self.request_done and self.front is not None:
-                self.front.balance()
+            if not self.request_done and self.caller is not None:
+                self.caller.balance()
             if pieces or self.request_done:
                 return pieces
             await self._more.wait()
@@ -108,8 +108,13 @@ class TaskExchange(Exchange):
 
     def _serve(self, terms: Terms) -> None:
         """Its turn has come; the terms are those of a request like it."""
-        if self._call.starts and (full := self._desk.full(self.server)):
-            self.fail(ShareFull(full, retry_after_s=self.server.retry_after_s()))
+        if self._call.starts and (full := self._desk.full(self.dispatcher)):
+            self.fail(
+                ShareFull(
+                    full,
+                    retry_after_s=self.dispatcher.queue.retry_after_s(self.context.loop.time()),
+                )
+            )
             return
         turn = {}
         if self._call.verb == "submit":
@@ -122,20 +127,20 @@ class TaskExchange(Exchange):
 
     async def _ask(self, turn: Mapping[str, str]) -> None:
         body = submission(self) if self._call.verb == "submit" else None
-        route = self.server.route.name
+        route = self.dispatcher.route.name
         try:
             async with self._desk.asked(route, self._call, body, **turn) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
-            if self._call.verb == DOCS and not self.answered and self.front is not None:
+            if self._call.verb == DOCS and not self.answered and self.caller is not None:
                 self.asked = True
-                self.server.begin(self, self.server.loop.time())
+                self.caller.begin_again(self.context.loop.time())
             else:
                 self.fail(error)
 
     async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
         answer = framed_response(head, size_bytes)
-        cors = self.server.route.cors
+        cors = self.dispatcher.route.cors
         if cors is not None:
             # The handler's were for the page that submitted the task.
             own = [line for line in answer.kept if not line.lower().startswith(b"access-control-")]
@@ -148,11 +153,11 @@ class TaskExchange(Exchange):
             if self.request.method != b"HEAD":
                 self.on_body(piece)
             self.flush()
-            if self.front is None:
+            if self.caller is None:
                 return
             await tap.open.wait()
         self.flush()
-        if self.front is not None:
+        if self.caller is not None:
             self.on_end()
 
 

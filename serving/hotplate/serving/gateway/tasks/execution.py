@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
+from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.replicas.call import Destination, Waiter
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
 from hotplate.serving.gateway.tasks.result import TaskResult
 
 if TYPE_CHECKING:
-    from hotplate.serving.gateway.route_server import RouteServer
     from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class TaskRun(Waiter):
         """Another gateway had started it and is gone."""
         self.organization = organization
         self.priority = priority
-        self.server: RouteServer | None = None
+        self.dispatcher: Dispatcher | None = None
         """Where it waits or runs."""
         self._desk = desk
         self._tries = 0
@@ -78,12 +78,12 @@ class TaskRun(Waiter):
 
     # For the route
 
-    def enter(self, server: RouteServer) -> bool:
+    def enter(self, dispatcher: Dispatcher) -> bool:
         """Has it wait for a slot of the route; False = not here, or not now."""
-        self.server = server
-        if server.enter(self, self.organization, self.priority):
+        self.dispatcher = dispatcher
+        if dispatcher.submit_task(self, self.organization, self.priority):
             return True
-        self.server = None
+        self.dispatcher = None
         return False
 
     def granted(self, replica: Destination, now: float) -> None:
@@ -92,14 +92,14 @@ class TaskRun(Waiter):
 
     def enter_anew(self, due_at: float) -> None:
         """This gateway owns its route no more. A task has all the time."""
-        self.server = None
+        self.dispatcher = None
         self._desk.leave_outside(self)
 
     def fail(self, error: GatewayError) -> None:
         """It has lost its place in the queue, and waits outside until it can have one again."""
-        if self.server is not None:
-            self.server.withdraw(self)
-            self.server = None
+        if self.dispatcher is not None:
+            self.dispatcher.withdraw(self)
+            self.dispatcher = None
         self._desk.leave_outside(self)
 
     def cut(self) -> None:
@@ -116,36 +116,36 @@ class TaskRun(Waiter):
             raise error  # a bug; the loop logs it
 
     async def _run(self, destination: Destination) -> None:
-        server = self.server
-        assert server is not None, "who has a slot has a server"
+        dispatcher = self.dispatcher
+        assert dispatcher is not None, "what has a slot got it from a dispatcher"
         try:
             replica = await ReplicaCall.to(
-                destination.address, server.limits.connect_s, worker=destination.worker
+                destination.address, dispatcher.limits.connect_s, worker=destination.worker
             )
         except OSError as error:
             self._running = None
             destination.refused(error)
-            server.repeat(self)
+            dispatcher.repeat(self)
             return
         try:
-            result = await self._ask(server, replica, destination.shown)
+            result = await self._ask(dispatcher, replica, destination.shown)
         except NotWanted:
-            server.withdraw(self)
+            dispatcher.withdraw(self)
             self._desk.forget(self)
         except (ControlPlaneAway, NotRun) as error:
             log.info("task %s: %s; it will be sent again", self.id, error)
-            server.withdraw(self)
+            dispatcher.withdraw(self)
             self._desk.leave_outside(self)
         else:
-            server.finished(self, asyncio.get_running_loop().time())
+            dispatcher.release(self, asyncio.get_running_loop().time())
             self._desk.deliver(self, result)
         finally:
             replica.close()
 
-    async def _ask(self, server: RouteServer, replica: ReplicaCall, address: str) -> TaskResult:
+    async def _ask(self, dispatcher: Dispatcher, replica: ReplicaCall, address: str) -> TaskResult:
         """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
         result = TaskResult(self._desk.folder, self.id, self._desk.id)
-        limit, trouble = server.route.body_limit_bytes, ""
+        limit, trouble = dispatcher.route.body_limit_bytes, ""
 
         async def take(head: ResponseHead, piece: bytes) -> None:
             # Whatever becomes of its answer, the slot is the handler's until the answer's end.
@@ -164,7 +164,7 @@ class TaskRun(Waiter):
         except ReplicaLeft as error:
             self._tries += 1
             trouble = f"the replica at {address} {error}"
-            if not replica.begun or (server.route.may_run_twice and self._tries < TRIES):
+            if not replica.begun or (dispatcher.route.may_run_twice and self._tries < TRIES):
                 result.drop()
                 raise NotRun(trouble) from error
         if not trouble:

@@ -25,13 +25,15 @@ from hotplate.serving.gateway.protocol.frames import LENGTH_BYTES, frame_head
 from hotplate.serving.gateway.protocol.headers import TASK_ID
 from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.protocol.routes import TASKS
+from hotplate.serving.gateway.proxy.caller import Caller
+from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
+from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange
 from hotplate.serving.gateway.tasks.execution import ControlPlaneAway, NotWanted, TaskRun
 from hotplate.serving.gateway.tasks.result import ResultFolder, TaskResult
 
 if TYPE_CHECKING:
     from hotplate.serving.gateway.all_routes import Gateway
-    from hotplate.serving.gateway.callers.downstream import Front
     from hotplate.serving.gateway.route_server import RouteServer
 
 log = logging.getLogger(__name__)
@@ -126,18 +128,19 @@ class TaskDesk:
     # For callers
 
     def exchange(
-        self, front: Front, server: RouteServer, request: RequestHead
+        self, caller: Caller, context: RouteContext, request: RequestHead
     ) -> TaskExchange | None:
         """What moves the request, if it is a call of a task that is kept, or asks for the page that
         documents them."""
-        call = task_call(server.route, request)
-        return None if call is None else TaskExchange(front, server, request, call, self)
+        call = task_call(context.dispatcher.route, request)
+        return None if call is None else TaskExchange(caller, context, request, call, self)
 
-    def full(self, server: RouteServer) -> str:
+    def full(self, dispatcher: Dispatcher) -> str:
         """Why no task more is taken for a route; empty = there is room."""
-        route = server.route
-        line = self._server_of(route.name) or server
-        waiting = line.queue.queued + len(self._outside.get(route.name, ()))
+        route = dispatcher.route
+        server = self._server_of(route.name)
+        queue = dispatcher.queue if server is None else server.queue
+        waiting = queue.queued + len(self._outside.get(route.name, ()))
         if waiting < route.queue_limit:
             return ""
         return f"{route.name}: {waiting} wait (queue_limit={route.queue_limit}); come back later."
@@ -241,8 +244,8 @@ class TaskDesk:
     def _take_away(self, run: TaskRun) -> None:
         self.forget(run)
         self._outside.get(run.route, {}).pop(run.id, None)
-        if run.server is not None:
-            run.server.withdraw(run)
+        if run.dispatcher is not None:
+            run.dispatcher.withdraw(run)
 
     # Inside: the queue
 
@@ -255,7 +258,7 @@ class TaskDesk:
             what = "the gateway that had started it ended while it ran"
             self.deliver(run, self.no_answer(run, what))
             return True
-        return run.enter(server)
+        return run.enter(server.dispatcher)
 
     def _server_of(self, route: str) -> RouteServer | None:
         """Where tasks of a route wait for slots: for their own, where they have any."""

@@ -1,0 +1,36 @@
+"""A route, as far as its callers' connections mind."""
+
+from __future__ import annotations
+
+from hotplate.serving.gateway.http1.head_cache import HeadCache
+from hotplate.serving.gateway.http1.request_head import RequestHead
+from hotplate.serving.gateway.proxy.caller import Caller
+from hotplate.serving.gateway.proxy.exchange import Exchange
+from hotplate.serving.gateway.proxy.route_context import RouteContext
+
+
+class Host:
+    """Lets requests in, and says when nobody is to stay."""
+
+    context: RouteContext
+    """What all the requests share."""
+    heads: HeadCache[RequestHead]
+    """Of requests that came before."""
+
+    @property
+    def parting(self) -> bool:
+        """Whether it is to have no callers any longer."""
+        raise NotImplementedError
+
+    def exchange(self, caller: Caller, request: RequestHead) -> Exchange:
+        """What moves the request."""
+        raise NotImplementedError
+
+    def begin(self, exchange: Exchange, now: float) -> None:
+        """A request's turn on its connection has come."""
+        raise NotImplementedError
+
+    def waits_for_body(self, exchange: Exchange) -> bool:
+        """Whether a request whose body is not here is to wait for it: not where it is refused
+        whatever comes, or goes for no slot."""
+        raise NotImplementedError

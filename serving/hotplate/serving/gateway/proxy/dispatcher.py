@@ -1,0 +1,294 @@
+"""Who waits, who has a slot, and where those go: a route's queue, its replicas and their clock.
+
+    submit ──► waits ──► granted ──► release          its response has ended
+                 │          ├──────► repeat           its replica did not serve it: it goes first
+                 │          └──────► withdraw         nothing of it was sent, or nobody waits for it
+                 └──► fail                            the queue refused it, or its time is over
+
+The queue decides and does nothing (`queue/discipline.py`); here its decisions are carried out, and
+it is told of replicas that fail and of time that passes. What waits is known as a `Waiter` only: a
+caller's exchange and a task are alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from hotplate.serving.gateway.errors import GatewayError, RouteClosed, RouteRefused
+from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.limits import Limits
+from hotplate.serving.gateway.protocol.routes import Change, Route
+from hotplate.serving.gateway.proxy.alarm import Alarm
+from hotplate.serving.gateway.queue.changes import NOTHING, Changes, End
+from hotplate.serving.gateway.queue.discipline import SlotQueue
+from hotplate.serving.gateway.queue.refusals import RefusalNews, refusal
+from hotplate.serving.gateway.queue.ticket import ENDED, WAITING, Ticket
+from hotplate.serving.gateway.replicas.call import Waiter
+from hotplate.serving.gateway.replicas.connection_pool import Pool
+from hotplate.serving.gateway.replicas.connection_pools import Pools
+from hotplate.serving.gateway.telemetry.counters import RouteCounters
+
+log = logging.getLogger(__name__)
+
+COUNTS: Final = Change.COUNTS
+BEGAN: Final = Change.BEGAN
+DRAINED: Final = Change.DRAINED
+"""Looked up once: a member of an enum costs more than a place in the queue."""
+
+
+class Dispatcher:
+    """The slots of one route, and those who want them."""
+
+    def __init__(
+        self,
+        route: Route,
+        limits: Limits,
+        *,
+        changed: Callable[[Change], None],
+        freed: Callable[[], None],
+        bequest: Bequest | None,
+    ) -> None:
+        """`changed` is called when there is another demand than when it was last read, `freed` when
+        a slot may be free. The `bequest` is for the next owner, if there may be one."""
+        self.route = route
+        """The orders in force."""
+        self.limits = limits
+        self.loop = asyncio.get_running_loop()
+        self.counters = RouteCounters()
+        self.queue: SlotQueue[Waiter] = SlotQueue(
+            route.queue_limit, route.queue_limit_bytes, now=self.loop.time()
+        )
+        self.closing = False
+        """Nothing new is taken."""
+        self.refused = 0
+        """Requests that the queue refused, or gave up."""
+        self._changed = changed
+        self._peak = 0
+        """The most requests that there were at once since the demand was read."""
+        self._notified = False
+        """The demand has changed since it was read, and that was said."""
+        self._freed = freed
+        self._news = RefusalNews()
+        self._pools = Pools(limits, self.replica_changed, bequest)
+        self._deadlines = Alarm(self._ring)
+
+    # The route
+
+    def follow(self, route: Route) -> None:
+        """Takes over new orders, without cutting what is running."""
+        turned = route.relayed != self.route.relayed
+        counted = self.queue.ready and not self.route.relayed
+        if route.tasks_apart and not self.route.tasks_apart:
+            self._part_with_tasks()
+        waiting = self.queue.clear() if turned else ()
+        self.route = route
+        self.closing = False
+        self.queue.set_limits(route.queue_limit, route.queue_limit_bytes, dict(route.weights))
+        self._follow_replicas()
+        for ticket in waiting:  # its terms are other ones here, and another gateway decides on them
+            ticket.holder.ticket = None
+            ticket.holder.enter_anew(ticket.ends_at if counted else inf)
+        if turned:
+            self.changed(BEGAN)
+        if route.refuse:
+            self._refuse_waiting(lambda: RouteRefused(route.refuse))
+
+    def close(self, message: str) -> None:
+        """Takes nothing new and refuses what waits; what runs goes on."""
+        self.closing = True
+        self._refuse_waiting(lambda: RouteClosed(message, retry_after_s=1))
+
+    def stop(self) -> None:
+        """Lets go of every connection that serves nothing, and of the clock."""
+        self._pools.keep(())
+        self._deadlines.cancel()
+
+    def pool(self, replica_id: str) -> Pool:
+        """The connections to a replica of the route."""
+        return self._pools.of(replica_id)
+
+    # The demand
+
+    def changed(self, change: Change) -> None:
+        """There is another demand than before."""
+        total = self.queue.in_flight + self.queue.queued
+        if total > self._peak:
+            self._peak = total
+        if not self._notified or change is not COUNTS:
+            self._notified = True
+            self._changed(change)
+
+    def read_peak(self) -> int:
+        """The most requests in flight and queued at once since it was read last; the demand is
+        being read now, so its next change is news."""
+        self._notified = False
+        peak, self._peak = self._peak, self.queue.in_flight + self.queue.queued
+        return peak
+
+    # Those who want a slot
+
+    def submit(self, ticket: Ticket[Waiter], now: float) -> None:
+        """A caller's request waits for a slot, or has one at once."""
+        queue = self.queue
+        first = not queue.in_flight and not queue.queued
+        changes = queue.submit(ticket, now)
+        self._deadlines.set(ticket.ends_at)
+        if ticket.place == WAITING:
+            self._rewatch()
+        if changes is not NOTHING:
+            self._take_up(changes, now)
+        self.changed(BEGAN if first else COUNTS)
+
+    def submit_task(self, task: Waiter, organization: str, priority: int) -> bool:
+        """A task waits for a slot, for as long as it takes; False = not here, or not now."""
+        route = self.route
+        if self.closing or route.refuse or route.relayed or route.tasks_apart:
+            return False
+        queue, now = self.queue, self.loop.time()
+        ticket: Ticket[Waiter] = Ticket(
+            task, now, inf, inf, organization=organization, priority=priority
+        )
+        first = not queue.in_flight and not queue.queued
+        task.ticket = ticket
+        granted, ended = queue.submit(ticket, now)
+        self._take_up(Changes(granted, [each for each in ended if each[0] is not ticket]), now)
+        if ticket.place == ENDED:
+            task.ticket = None
+            return False
+        self.changed(BEGAN if first else COUNTS)
+        return True
+
+    def grew(self, waiter: Waiter, size_bytes: int) -> None:
+        """More of a waiting request's body has come."""
+        assert waiter.ticket is not None
+        self._take_up(self.queue.grow(waiter.ticket, size_bytes), self.loop.time())
+
+    def response_began(self, waiter: Waiter) -> None:
+        """It may last: its response has begun, or it has become a tunnel."""
+        if waiter.ticket is not None:
+            self.queue.answered(waiter.ticket, self.loop.time())
+
+    def release(self, waiter: Waiter, now: float) -> None:
+        """The replica is done with it: its slot is free."""
+        ticket, waiter.ticket = waiter.ticket, None
+        if ticket is None:
+            return
+        ticket.teaches = ticket.expired or waiter.says_of_replica
+        changes = self.queue.release(ticket, now)
+        if changes is not NOTHING:
+            self._take_up(changes, now)
+        self._slot_freed(ticket)
+
+    def withdraw(self, waiter: Waiter) -> None:
+        """It is over before anything of it was sent, or its slot is not waited for."""
+        ticket, waiter.ticket = waiter.ticket, None
+        if ticket is None:
+            return
+        if ticket.replica is None:
+            self.queue.cancel(ticket)
+            self.changed(COUNTS)
+        else:
+            now = self.loop.time()
+            self._take_up(self.queue.withdraw(ticket, now), now)
+            self._slot_freed(ticket)
+
+    def repeat(self, waiter: Waiter) -> None:
+        """Another replica, or this one once more, may have it: it goes first in line."""
+        ticket = waiter.ticket
+        assert ticket is not None and ticket.replica is not None
+        if self.closing:
+            waiter.fail(RouteClosed(f"{self.route.name} is no longer served."))
+            return
+        self.counters.repeats += 1
+        now = self.loop.time()
+        if waiter.relayed != self.route.relayed:
+            self.withdraw(waiter)
+            waiter.enter_anew(inf if waiter.relayed else ticket.ends_at)
+            return
+        ticket.size_bytes = waiter.size_bytes
+        self._take_up(self.queue.give_back(ticket, now), now)
+        self._rewatch()
+        self.changed(COUNTS)
+
+    # Replicas
+
+    def replica_changed(self, pool: Pool) -> None:
+        """A replica is out, for another reason than before, or in again."""
+        reason, was = pool.health.reason, self.queue.why_out(pool.id)
+        if reason:
+            log.warning("%s: replica %s is out: %s", self.route.name, pool.id, reason)
+            self.queue.put_out(pool.id, reason)
+        elif was:
+            log.warning("%s: replica %s is in again", self.route.name, pool.id)
+            now = self.loop.time()
+            self._take_up(self.queue.let_in(pool.id, now), now)
+            self.changed(COUNTS)
+
+    # Inside
+
+    def _follow_replicas(self) -> None:
+        self._pools.follow(self.route)
+        now = self.loop.time()
+        self._take_up(self.queue.set_replicas(self.route.replicas, now), now)
+        self._pools.keep({replica.id for replica in self.queue.replicas})
+        self._rewatch()
+
+    def _take_up(self, changes: Changes[Waiter], now: float) -> None:
+        """Sends and refuses what the queue says."""
+        for ticket in changes.granted:
+            self._send(ticket, now)
+        for ticket, end in changes.ended:
+            if end is not End.RUNNING:
+                self.refused += 1
+                ticket.holder.ticket = None
+            if end is End.PUSHED_OUT:
+                self.counters.pushed_out += 1
+            error = refusal(self.route, self.queue, ticket, end, now)
+            if news := self._news.tell(error, now):
+                log.warning(news)
+            ticket.holder.fail(error)
+
+    def _send(self, ticket: Ticket[Waiter], now: float) -> None:
+        assert ticket.replica is not None
+        if ticket.needs_slot:
+            self.counters.waited(now - ticket.arrived_at)
+        ticket.holder.granted(self._pools.of(ticket.replica.id), now)
+
+    def _slot_freed(self, ticket: Ticket[Waiter]) -> None:
+        replica = ticket.replica
+        assert replica is not None
+        drained = replica.draining and not replica.taken
+        if drained and replica.gone:  # unless another of that id has come since
+            self._pools.keep({each.id for each in self.queue.replicas})
+        self.changed(DRAINED if drained else COUNTS)
+        self._freed()
+
+    def _part_with_tasks(self) -> None:
+        """From now on they have slots of their own: none of them waits here any longer."""
+        for ticket in list(self.queue.waiting):
+            if ticket.holder.is_task:
+                self.withdraw(ticket.holder)
+                ticket.holder.enter_anew(inf)
+
+    def _refuse_waiting(self, make_error: Callable[[], GatewayError]) -> None:
+        for ticket in self.queue.clear():
+            self.refused += 1
+            ticket.holder.ticket = None
+            ticket.holder.fail(make_error())
+
+    def _rewatch(self) -> None:
+        due = min(self.queue.next_event_at() or inf, self.queue.stalls_at(self.loop.time()))
+        if due < inf:
+            self._deadlines.set(due)
+
+    def _ring(self) -> None:
+        now = self.loop.time()
+        changes = self.queue.advance(now)
+        self._take_up(changes, now)
+        if changes.ended or changes.granted:
+            self.changed(COUNTS)
+        self._rewatch()

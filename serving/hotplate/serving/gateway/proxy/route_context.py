@@ -1,0 +1,34 @@
+"""What all the requests of a route share on their way."""
+
+from __future__ import annotations
+
+import secrets
+
+from hotplate.serving.gateway.proxy.body_gate import BodyGate
+from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
+from hotplate.serving.gateway.proxy.hangups import Hangups
+from hotplate.serving.gateway.telemetry.access_log import AccessLog
+
+
+class RouteContext:
+    """One route's queue and replicas, its two looks at slow and gone callers, and its log."""
+
+    def __init__(self, dispatcher: Dispatcher, access_log: AccessLog | None) -> None:
+        self.dispatcher = dispatcher
+        self.counters = dispatcher.counters
+        self.loop = dispatcher.loop
+        self.bodies = BodyGate(dispatcher)
+        self.hangups = Hangups(dispatcher)
+        self.access_log = access_log
+        self._id_prefix = secrets.token_hex(6).encode()
+        self._ids = 0
+
+    def new_id(self) -> bytes:
+        """For a request that brought none."""
+        self._ids += 1
+        return b"%b-%x" % (self._id_prefix, self._ids)
+
+    def stop(self) -> None:
+        """Nobody is looked after any longer."""
+        self.bodies.stop()
+        self.hangups.stop()
