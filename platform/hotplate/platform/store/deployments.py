@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.platform.errors import Conflict, NotFound
-from hotplate.platform.spec.system_packages import skipped
 from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.history import add_event_row
@@ -295,13 +294,10 @@ def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
 
 
 def _begun(session: Session, row: DeploymentRow, events: Iterable[tuple[str, str]]) -> Deployment:
-    """Keep that a revision was asked for, and what of it nobody does."""
+    """The deployment whose new revision was asked for, with these events."""
     for event in events:
         add_event_row(session, row.id, *event)
-    deployment = deployment_record(session, row)
-    if said := skipped(deployment.latest.bento.manifest):
-        add_event_row(session, row.id, "SystemSkipped", said)
-    return deployment
+    return deployment_record(session, row)
 
 
 def _add_revision(

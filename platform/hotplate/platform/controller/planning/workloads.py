@@ -17,6 +17,7 @@ from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.bento_manifest import entry_service
 from hotplate.platform.spec.service_config import merged
+from hotplate.platform.spec.system_packages import skipped
 from hotplate.platform.store.records import Artifact, Deployment, Revision
 from hotplate.serving.replica.inside.patches.siblings import calling_url
 from hotplate.serving.replica.slots import slots
@@ -175,18 +176,20 @@ def least_amounts(
 def notes(
     manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
 ) -> list[tuple[str, str]]:
-    """What is to be told of a revision's services: kinds of event, and sentences.
+    """What the owner should know of a revision: kinds of event, and sentences.
 
     Raises Invalid where a replica of one could never run.
     """
-    told = []
+    events = []
     for name, asked, resources in _sizes(manifest, config, rules):
         if why := rules.ceiling.refusal(resources, rules.instance_types):
             field = "instance_type" if asked.get("instance_type") else "config.resources"
             raise Invalid(f"services.{name}.{field}: {why}")
         if capped := rules.ceiling.capped(resources):
-            told.append(("CpusCapped", f"service {name!r} {capped}"))
-    return told
+            events.append(("CpusCapped", f"service {name!r} {capped}"))
+    if packages := skipped(manifest):
+        events.append(("SystemSkipped", packages))
+    return events
 
 
 def _sizes(
