@@ -390,6 +390,29 @@ async def test_a_start_that_fails_half_way_says_why_and_leaves_nothing_behind(
         assert (await client.tree(bench.first.digest, wait="all")).complete
 
 
+@pytest.mark.parametrize(
+    ("head", "sentence"),
+    [
+        (b"PUT /v1/pulls?url=" + b"x" * 9000 + b" HTTP/1.1\r\nHost: localhost", "too long"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 9000, "too long"),
+        (b"no request at all", "not a request in HTTP/1.1"),
+    ],
+)
+async def test_bytes_that_are_no_request_are_refused_in_a_sentence_and_no_traceback_is_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture, head: bytes, sentence: str
+) -> None:
+    settings = AgentSettings(bench.folder / "data", bench.server.url)
+    async with run(settings) as url, asyncio.timeout(PATIENCE_S):
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head + b"\r\n\r\n")
+        answer = (await reader.read()).decode()
+        writer.close()
+        await writer.wait_closed()
+    assert " 400 Bad Request" in answer.partition("\r\n")[0] and sentence in answer
+    assert caplog.text == ""
+
+
 async def test_a_list_of_peers_that_does_not_come_holds_up_a_start_for_a_while_only(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -48,6 +49,7 @@ from hotplate.cache.tiers.arena import Arena, huge_mount, memory_limit_bytes
 from hotplate.cache.tiers.disk import DiskTier
 from hotplate.machine import descriptors
 from hotplate.machine.access.own_hosts import OwnHosts
+from hotplate.machine.access.quiet_connection import QuietConnection
 from hotplate.machine.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -196,7 +198,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME, gossip)
         own = OwnHosts(settings.host, settings.hosts)
         app = application(control, settings.token, own, settings.metrics_token)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        runner = web.AppRunner(app, shutdown_timeout=1)
         # Requests that wait for files end with these, so the files go first.
         stack.push_async_callback(runner.cleanup)
         stack.push_async_callback(node.close, settings.flush_s)
@@ -206,9 +208,15 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         stack.callback(server.close)
         await runner.setup()
         assert runner.server is not None  # set up
+        answering = partial(
+            QuietConnection,
+            runner.server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # its documented way to have none
+        )
         stack.push_async_callback(view.close)
         await view.start()
-        door = Port(listener, server, runner.server)
+        door = Port(listener, server, answering)
         stack.push_async_callback(door.close)
         tasks = BackgroundTasks()
         stack.push_async_callback(tasks.cancel)

@@ -9,10 +9,11 @@ from aiohttp.typedefs import Middleware
 
 from hotplate.cache.errors import CacheError
 from hotplate.deploy.errors import DeployError
+from hotplate.machine.access.quiet_connection import CALLERS_FAULT
 from hotplate.platform.api.bentocloud import views
 from hotplate.platform.api.bentocloud.not_implemented import WITHOUT_TOKEN
 from hotplate.platform.api.web import http_errors
-from hotplate.platform.api.web.connection import CALLERS_FAULT, malformed
+from hotplate.platform.api.web.connection import malformed
 from hotplate.platform.api.web.requests import CALLER, Handler, caller, organization
 from hotplate.platform.errors import Forbidden, PlatformError, Unauthorized
 from hotplate.platform.store.identities import API, ENDPOINT, Identities

@@ -1,7 +1,6 @@
 """A caller's connection to the API: quiet about bytes that are no request, and never held for ever.
 
-aiohttp logs a traceback for every malformed request and every caller that leaves, answers in plain
-text, and waits without end for a caller that does not read its answer.
+aiohttp waits without end for a caller that does not read its answer.
 """
 
 from __future__ import annotations
@@ -9,15 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import LineTooLong
 
+from hotplate.machine.access.quiet_connection import QuietConnection, why_malformed
 from hotplate.platform.api.web import http_errors
-
-CALLERS_FAULT = (ConnectionError, HttpProcessingError, web.RequestPayloadError)
-"""What a caller can bring about by what it sends, or by leaving."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class ConnectionLimits:
     closing on unread bytes would take the answer away again."""
 
 
-class ApiConnection(web.RequestHandler):
+class ApiConnection(QuietConnection):
     """One connection, as `web.Server` makes them."""
 
     __slots__ = ("_gone", "_limits", "_refused", "_watch")
@@ -56,22 +52,10 @@ class ApiConnection(web.RequestHandler):
         self._gone = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The answer to what is no request, or to a handler's bug."""
-        if isinstance(exc, ConnectionError):
-            raise exc
-        if not isinstance(exc, CALLERS_FAULT):
-            return super().handle_error(request, status, exc, message)
+    def malformed(self, exc: BaseException) -> web.Response:
+        """What is answered to bytes that are no request: nothing after them can be read."""
         self._refused = True
-        answer = malformed(exc)
-        answer.force_close()
-        return answer
+        return malformed(exc)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -85,11 +69,6 @@ class ApiConnection(web.RequestHandler):
                 async with asyncio.timeout(self._limits.linger_s):
                     await self._gone.wait()
         return done
-
-    def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Logs what is a bug of ours."""
-        if not isinstance(kw.get("exc_info"), CALLERS_FAULT):
-            super().log_exception(*args, **kw)
 
     # asyncio.Protocol
 
@@ -135,8 +114,5 @@ class ApiConnection(web.RequestHandler):
 def malformed(exc: BaseException | None) -> web.Response:
     """What is answered to bytes that cannot be read as HTTP/1.1."""
     if isinstance(exc, LineTooLong):
-        message = "the request's target or one of its headers is too long; send less"
-        return http_errors.response(431, "head_too_large", message)
-    said = getattr(exc, "message", "") or str(exc)
-    reason = said.partition("\n")[0].rstrip(": .")
-    return http_errors.response(400, "bad_request", f"this is not a request in HTTP/1.1: {reason}")
+        return http_errors.response(431, "head_too_large", why_malformed(exc))
+    return http_errors.response(400, "bad_request", why_malformed(exc))
