@@ -20,7 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.cache.client import AgentClient
-from hotplate.cache.file_view.agent_side import VIEWS
+from hotplate.cache.file_view.view_folders import VIEWS
 from hotplate.cache.origins.hubs import Hubs, own_hub
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.local.engine import LocalEngine

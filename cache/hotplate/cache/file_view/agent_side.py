@@ -20,13 +20,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-from blake3 import blake3
 
 from hotplate.cache.catalog.pulls import Pulls
 from hotplate.cache.catalog.trees import Node
@@ -34,23 +33,19 @@ from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.copies.cached_blob import Holding
 from hotplate.cache.errors import CacheError, VersionChanged
 from hotplate.cache.file_view import mounting as view_mount
+from hotplate.cache.file_view import view_folders
 from hotplate.cache.file_view.daemon import PACKET_BYTES
+from hotplate.cache.file_view.view_folders import VIEWS, default_mount
 from hotplate.cache.origins.locations import Version
 
 log = logging.getLogger(__name__)
 
-VIEWS = Path("/run/hotplate")
 _START_S = 30.0
 _RESTART_S = 1.0
 """After a daemon that was killed: its readers have their errors, new ones want a new one."""
 _CHUNKS_PER_PACKET = 8192
 _URLS_PER_PACKET = 32
 """A packet holds so many numbers of chunks, or the longest of URLs."""
-
-
-def default_mount(data: Path) -> Path:
-    """Where an agent mounts that was not told, by its data folder."""
-    return VIEWS / blake3(bytes(data.resolve())).hexdigest()[:16]
 
 
 class View:
@@ -76,6 +71,7 @@ class View:
         self._settled = asyncio.Event()
         self._place = place
         self._running: asyncio.Task[None] | None = None
+        self._held = -1  # a descriptor of the folder, where other agents sweep
 
     def tree_root(self, digest: str) -> Path | None:
         """Where a tree is seen, if there is a view."""
@@ -105,9 +101,10 @@ class View:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        if self.mount.parent == VIEWS:
+        if self._held >= 0:
             with contextlib.suppress(OSError):
                 self.mount.rmdir()
+            self._release()
 
     async def _run(self) -> None:
         while True:
@@ -166,18 +163,25 @@ class View:
 
     def _prepare(self) -> None:
         """Makes the folder, and removes what killed agents left mounted: of this data folder, and
-        of any other whose daemon has died too."""
+        of any other whose daemon has died too. Raises OSError."""
         view_mount.unmount(self._source)
-        for left in map(Path, view_mount.sweep()):
-            if left.parent == VIEWS:
-                with contextlib.suppress(OSError):  # it is mounted there again
-                    left.rmdir()
+        self._release()
+        view_folders.sweep()
         for one in view_mount.mounted_at(self.mount):
             raise OSError(0, f"{one.source} is mounted there")
-        self.mount.mkdir(parents=True, exist_ok=True)
+        if self.mount.parent == VIEWS:
+            self._held = view_folders.hold(self.mount)
+        else:
+            self.mount.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # it is mounted right there
             self._link.unlink(missing_ok=True)
             self._link.symlink_to(self.mount)
+
+    def _release(self) -> None:
+        """From now on other agents may sweep the folder."""
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
 
 class _Leases:

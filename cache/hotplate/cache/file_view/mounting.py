@@ -53,20 +53,18 @@ def unmount(source: str) -> None:
     """
     ours = [one for one in mounts() if (one.file_system, one.source) == (FILE_SYSTEM, source)]
     for one in reversed(ours):
-        if _libc.umount2(os.fsencode(one.folder), _MNT_DETACH) != 0:
-            raise _failure(f"{one.folder} cannot be unmounted")
+        _detach(one.folder)
 
 
-def sweep() -> list[str]:
-    """Unmounts views whose daemons have died with their agents, whosever they were; the folders.
+def sweep() -> None:
+    """Unmounts views whose daemons have died with their agents, whosever they were.
 
-    Raises OSError.
+    What this user may not unmount stays.
     """
-    views = [one for one in mounts() if one.file_system == FILE_SYSTEM]
-    dead = [one for one in views if _is_dead(one.folder)]
-    for source in {one.source for one in dead}:
-        unmount(source)
-    return [one.folder for one in dead]
+    for one in reversed(mounts()):
+        if one.file_system == FILE_SYSTEM and _is_dead(one.folder):
+            with contextlib.suppress(OSError):
+                _detach(one.folder)
 
 
 def mounts() -> list[Mount]:
@@ -78,8 +76,14 @@ def mounted_at(folder: Path) -> list[Mount]:
     return [one for one in mounts() if one.folder == str(folder)]
 
 
+def _detach(folder: str) -> None:
+    """Raises OSError."""
+    if _libc.umount2(os.fsencode(folder), _MNT_DETACH) != 0:
+        raise _failure(f"{folder} cannot be unmounted")
+
+
 def _is_dead(folder: str) -> bool:
-    """Whether nobody serves it any more; who does not answer at once counts as alive."""
+    """Whether its daemon has ended; one that does not answer at once counts as alive."""
     errors: list[int | None] = []
 
     def ask() -> None:

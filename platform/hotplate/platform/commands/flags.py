@@ -77,7 +77,7 @@ def is_address(text: str, *, any_port: bool = False) -> bool:
 
 
 def mount_of(arguments: argparse.Namespace) -> Path | None:
-    from hotplate.cache.file_view.agent_side import default_mount
+    from hotplate.cache.file_view.view_folders import default_mount
 
     if arguments.mount == "no":
         return None
