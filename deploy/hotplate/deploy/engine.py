@@ -88,6 +88,20 @@ class Node(NamedTuple):
     """Those that there are."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """What there is for replicas in all: limits and instance types are made of it."""
+
+    most: Resources
+    """The most that one replica may ask for."""
+    cpus_shared: bool = False
+    """Whether CPUs are promised more than once."""
+    memory_note: str = ""
+    """What stands behind the memory that there is; "" where nothing else has any."""
+    gpu_names: tuple[str, ...] = ()
+    """The name of each GPU."""
+
+
 class Engine(Protocol):
     """Level-triggered: calls state what should be; `replicas()` says what is."""
 

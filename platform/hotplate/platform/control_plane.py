@@ -23,16 +23,11 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.file_view.view_folders import VIEWS
 from hotplate.cache.origins.hubs import Hubs, own_hub
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.deploy.local.engine import LocalEngine
-from hotplate.deploy.local.host import host_in
-from hotplate.deploy.local.machine import Machine, arena_bytes, detect
-from hotplate.deploy.local.settings import LocalSettings
+from hotplate.deploy.engine import Supply
+from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.quantities import resources_of
-from hotplate.deploy.sandbox.builds import Builds
-from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.standbys import StandbySettings
-from hotplate.deploy.workload import Resources
 from hotplate.machine import descriptors
 from hotplate.machine.access.bearer import bears
 from hotplate.machine.access.own_hosts import OwnHosts
@@ -105,31 +100,22 @@ async def serve(
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
-    machine = replace(
-        detect(visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES")),
-        arena_bytes=arena_bytes(settings.arena_bytes),
-        cpu_overcommit=settings.cpu_overcommit if settings.cpus is Cpus.SHARE else None,
-    )
     # A store of this machine alone has no other node to build for, and would hold a second copy.
     shelf = Shelf(blobs, agent) if settings.blobs_url else None
-    walls = Walls(
-        _hidden(settings, data), reads=settings.replica_reads, writes=settings.replica_writes
-    )
+    local = await assemble(_local_settings(settings, standby, data))
+    walls, supply = local.isolation, local.supply
     if walls.missing:
         data.events.add("WallsRefused", _unwalled(walls, settings))
-    build_bytes = settings.build_memory_bytes or machine.memory_bytes // 2
-    builds = Builds(walls, Cgroups(data.folder("environments"), build_bytes), build_bytes)
-    await builds.end_leftovers()
     environments = Environments(
         data.folder("environments"),
-        builds,
+        local.builds,
         _packages(settings, data),
         shared=settings.trust_organizations,
         disk_reserve_bytes=reserve_bytes,
         limit_s=settings.build_timeout_s,
         shelf=shelf,
     )
-    gpus = ", ".join(sorted({gpu.name for gpu in machine.gpus}))
+    gpus = ", ".join(sorted(set(supply.gpu_names)))
     compiled = CompiledCode(data.root / "compiled", blobs, agent, gpus)
     hubs = Hubs(settings.model_endpoints, own_hub(os.environ))
     bentos = BentoRuntime(
@@ -141,18 +127,13 @@ async def serve(
         hubs=hubs,
         shown=None if walls.refusal else _shown(settings),
     )
-    engine = LocalEngine(
-        host_in(data.visible_folder("engine"), machine, isolation=walls),
-        bentos,
-        machine,
-        LocalSettings(standby=standby),
-    )
-    desk = StandbyRoutes(store.learnt, engine.standbys, standby, machine.capacity.memory_bytes)
+    engine, standbys = local.engine(bentos)
+    desk = StandbyRoutes(store.learnt, standbys, standby, supply.most.memory_bytes)
     await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    registry.register(StandbyMetrics(engine.standbys.views))
+    registry.register(StandbyMetrics(standbys.views))
     prometheus = Prometheus(settings.prometheus_url)
     scheme = "https" if settings.tls_certificate else "http"
     shown = ApiSettings(
@@ -165,7 +146,7 @@ async def serve(
         store,
         engine,
         replace(
-            _rules(machine, shown, data.secret("cluster-token")),
+            _rules(supply, shown, data.secret("cluster-token")),
             tenancy=tenancy_of(walls, settings),
         ),
         _addresses(settings),
@@ -218,7 +199,7 @@ async def serve(
     watching = asyncio.create_task(health.run(), name="health")
     try:
         await listener.start(settings.host, settings.port)
-        log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, machine)
+        log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, local.machine)
         await _until(stopped, controller.run(), sweeper.run())
         await listener.stop()
         await lines.close()
@@ -229,7 +210,7 @@ async def serve(
         await prometheus.close()
         await engine.close()
         await bentos.close()
-        builds.close()
+        local.close()
         await agent.close()
         store.close()
 
@@ -261,6 +242,23 @@ def _unwalled(walls: Walls, settings: PlatformSettings) -> str:
     return (
         f"{means} ({walls.missing}); deployments of {served} are served: 'hotplate doctor' says "
         "what is open, and what to allow"
+    )
+
+
+def _local_settings(
+    settings: PlatformSettings, standby: StandbySettings, data: DataDir
+) -> AssemblySettings:
+    return AssemblySettings(
+        engine_folder=data.visible_folder("engine"),
+        environments_folder=data.folder("environments"),
+        hidden=_hidden(settings, data),
+        reads=settings.replica_reads,
+        writes=settings.replica_writes,
+        visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        arena_bytes=settings.arena_bytes,
+        cpu_overcommit=settings.cpu_overcommit if settings.cpus is Cpus.SHARE else None,
+        build_memory_bytes=settings.build_memory_bytes,
+        standby=standby,
     )
 
 
@@ -321,18 +319,15 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
         raise CannotStart(str(error)) from error
 
 
-def _rules(machine: Machine, shown: ApiSettings, key: str) -> Rules:
+def _rules(supply: Supply, shown: ApiSettings, key: str) -> Rules:
     """`key` is the installation's: what is derived from it need not be kept."""
-    capacity = machine.capacity
-    whole = Resources(capacity.cpus, capacity.memory_bytes, len(capacity.gpus))
-    ceiling = Ceiling(whole, machine.cpu_overcommit is not None, capacity.arena_note)
     return Rules(
         resources=resources_of,
         policy=policy_from,
-        instance_types=sizes(whole, machine.gpus[0].name if machine.gpus else ""),
+        instance_types=sizes(supply.most, next(iter(supply.gpu_names), "")),
         namespace=shown.cluster,
         url=lambda deployment: public_url(deployment, shown),
-        ceiling=ceiling,
+        ceiling=Ceiling(supply.most, supply.cpus_shared, supply.memory_note),
         secret=lambda revision: hmac.digest(
             key.encode(), f"services of revision {revision.uid}".encode(), "sha256"
         ).hex(),
