@@ -22,6 +22,7 @@ class ScalingInvalid(AutoscalerError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
         self.path = path
+        self.problem = problem
 
 
 class MemoryInvalid(AutoscalerError):

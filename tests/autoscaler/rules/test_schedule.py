@@ -42,9 +42,15 @@ def test_steps_lists_dates_and_rare_days_are_as_in_cron() -> None:
     )
     leap = Schedule("0 0 29 feb *=1", BERLIN).floor(at("2026-01-02T12:00"))
     assert leap.until == at("2028-02-29T00:00")
-    assert Schedule("0 0 30 feb *=1", BERLIN).floor(at("2026-01-02T12:00")).until is None
     same = Schedule("0 8 * * *=2; 0 8 * * *=3", BERLIN)
     assert same.floor(at("2026-01-02T08:00")).replicas == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["0 0 29 feb *=1", "0 0 31 feb-mar *=1", "0 0 31 2 mon=1", "0 0 28,31 2 *=1"]
+)
+def test_a_schedule_that_comes_in_some_year_is_taken(text: str) -> None:
+    assert Schedule(text, BERLIN).floor(at("2026-01-02T12:00")).until is not None
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,9 @@ def test_steps_lists_dates_and_rare_days_are_as_in_cron() -> None:
         ("0 8 * * fri-mon=1", "'fri-mon' runs backwards"),
         ("*/0 8 * * *=1", "'0' in '*/0' is no step"),
         ("0 8 * foo *=1", "'foo' in 'foo' is not 1 to 12"),
+        ("0 0 31 2 *=1", "'0 0 31 2 *=1' never comes: no month that it names has 31 days"),
+        ("0 8 * * *=2; 0 0 30 feb *=1", "'0 0 30 feb *=1' never comes"),
+        ("0 0 31 feb,apr,jun,sep,nov *=1", "no month that it names has 31 days"),
     ],
 )
 def test_a_wrong_schedule_is_refused_with_the_word(text: str, complaint: str) -> None:

@@ -18,6 +18,8 @@ DAYS_AROUND = 8 * 366
 MOST_REPLICAS = 1000
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of each month, the 29th of February among them."""
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
@@ -103,6 +105,12 @@ def _rule(text: str, path: str) -> _Rule:
     )
     either = not fields[2].startswith("*") and not fields[4].startswith("*")
     weekdays = frozenset(day % 7 for day in weekdays)
+    if not either and min(days) > max(_LONGEST[month - 1] for month in months):
+        raise ScalingInvalid(
+            path,
+            f"'{text}' never comes: no month that it names has {min(days)} days; "
+            "write another day of the month, or take the rule out",
+        )
     return _Rule(text, minutes, hours, days, months, weekdays, either, int(count))
 
 

@@ -81,11 +81,15 @@ def _seconds(text: str) -> int | None:
 
 
 def _schedule(text: str) -> str | None:
+    return None if _fault_of_schedule(text) else text
+
+
+def _fault_of_schedule(text: str) -> str:
     try:
         Schedule(text, UTC)
-    except ScalingInvalid:
-        return None
-    return text
+    except ScalingInvalid as error:
+        return error.problem
+    return ""
 
 
 def _time_zone(text: str) -> str | None:
@@ -117,6 +121,8 @@ class _Setting(NamedTuple):
     read: Callable[[str], Any]
     """None = it is nothing of the kind."""
     kind: str
+    fault: Callable[[str], str] | None = None
+    """Says what is wrong with a value, where the kind alone would not."""
 
 
 _SETTINGS = {
@@ -127,7 +133,12 @@ _SETTINGS = {
         _Setting("priority_header", _flag, "'true' or 'false'"),
         _Setting("binary_window_s", _seconds, f"a number of seconds from 0 to {LONGEST_S}"),
         _Setting("binary_target", _matchers, 'label matchers, as in job="rabbitmq"'),
-        _Setting("schedule", _schedule, "e.g. '0 8 * * mon-fri=2; 0 18 * * mon-fri=0'"),
+        _Setting(
+            "schedule",
+            _schedule,
+            "e.g. '0 8 * * mon-fri=2; 0 18 * * mon-fri=0'",
+            _fault_of_schedule,
+        ),
         _Setting("time_zone", _time_zone, "a time zone, e.g. 'Europe/Berlin'"),
         _Setting("priority", _priority, "a number from 0 (first) to 7 (last)"),
         _Setting("price", _price, "a number of GPU-seconds from 0 on"),
@@ -151,4 +162,7 @@ def check_label_settings(labels: Sequence[Mapping[str, str]], path: str) -> None
                 f"{path}[{index}].key: there is no setting {key!r}{suggestion(key, _SETTINGS)}"
             )
         if setting.read(value) is None:
-            raise Invalid(f"{path}[{index}].value: {key} is {setting.kind}, not {value!r:.80}")
+            fault = f"; {setting.fault(value)}" if setting.fault else ""
+            raise Invalid(
+                f"{path}[{index}].value: {key} is {setting.kind}, not {value!r:.80}{fault}"
+            )

@@ -193,6 +193,11 @@ async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
             "hotplate/price is a number of GPU-seconds from 0 on, not '-1'",
         ),
         (
+            "hotplate/schedule",
+            "0 8 31 2 *=1",
+            "'0 8 31 2 .=1' never comes: no month that it names has 31 days",
+        ),
+        (
             "hotplate/organization-header",
             "X Organization",
             "hotplate/organization-header is the name of a header field, not 'X Organization'",
