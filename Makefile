@@ -1,6 +1,6 @@
 # Everything works in .venv at the root, made by whichever target comes first.
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit compiled wheel demo test check bench bench-gateway bench-cache bench-gpu gpu fix
+.PHONY: help install lock audit compiled wheel demo test check mutation bench bench-gateway bench-cache bench-gpu gpu fix
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -65,6 +65,9 @@ check: .venv/installed  ## what a change has to pass: format, lint, types, contr
 	@$(BIN)/coverage run -m pytest $(SUITE)
 	@$(BIN)/coverage combine -q
 	@$(BIN)/coverage report --skip-covered
+
+mutation: .venv/installed  ## which small faults in the pure parts no test notices; PARTS="rules queue", FLAGS="--share 0.1"
+	@nice $(BIN)/python -m tests.mutation $(PARTS) $(FLAGS)
 
 bench: install .venv/demo-model  ## the benchmarks, as a table
 	@$(BIN)/python loadtests/bench.py
