@@ -33,10 +33,12 @@ class Decided:
     recorder: EventRecorder
 
     async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
-        wish = self.scaling.wish(service(revision, least=1), 1, demand, Replicas(1), now, None)
+        recommendation = self.scaling.recommend(
+            service(revision, least=1), 1, demand, Replicas(1), now, None
+        )
         wall = datetime.now(UTC).timestamp()
-        self.state.demands.note(wish.key, demand, wish.replicas, wall)
-        await self.recorder.decided(self.state, [wish], now)
+        self.state.demands.note(recommendation.key, demand, recommendation.replicas, wall)
+        await self.recorder.decided(self.state, [recommendation], now)
 
     @property
     def records(self) -> list[DecisionRecord]:

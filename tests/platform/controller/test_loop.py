@@ -242,7 +242,7 @@ async def test_nothing_is_kept_of_past_revisions_and_deleted_deployments(world: 
         world.update(made, version)
         await until(replaced)
     await until(lambda: set(world.state(made).services) == {5})
-    assert {key.revision for key in world.state(made).wishes} == {5}
+    assert {key.revision for key in world.state(made).recommended} == {5}
     await until(lambda: {key.revision for key in controller.states.scaling.known()} == {5})
     learnt = world.state(made).memory_key("Echo")
     assert world.store.learnt.get(learnt) is not None

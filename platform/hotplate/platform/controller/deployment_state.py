@@ -14,7 +14,7 @@ from hotplate.platform.controller.planning.plan import ended_attempts
 from hotplate.platform.controller.planning.routing import Addresses, public_name, routes_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
-from hotplate.platform.controller.scaling.deciders import Wish
+from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.controller.scaling.demand_log import DemandLog
 from hotplate.platform.spec.label_settings import LabelSettings
 from hotplate.platform.store.records import NO_TOKENS, Deployment, EndpointTokens, Revision, Wanted
@@ -54,7 +54,7 @@ class DeploymentState:
     """When each of these began to, loop seconds."""
     tasks: Mapping[str, int] = field(default_factory=dict)
     """Kept tasks that run on each of these."""
-    wishes: dict[WorkloadKey, Wish] = field(default_factory=dict)
+    recommended: dict[WorkloadKey, Recommendation] = field(default_factory=dict)
     """The last decision per service that answers."""
     demands: DemandLog = field(default_factory=DemandLog)
     """What their deciders were told."""

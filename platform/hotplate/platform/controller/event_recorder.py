@@ -16,7 +16,7 @@ from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.pending_writes import PendingWrites
 from hotplate.platform.controller.planning import messages as sentences
-from hotplate.platform.controller.scaling.deciders import Scaling, Wish
+from hotplate.platform.controller.scaling.deciders import Recommendation, Scaling
 from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
 from hotplate.platform.log_format import events
@@ -39,39 +39,41 @@ class EventRecorder:
         self._scaling = scaling
         self._metrics = metrics
 
-    async def decided(self, state: DeploymentState, wishes: Sequence[Wish], now: float) -> None:
+    async def decided(
+        self, state: DeploymentState, recommended: Sequence[Recommendation], now: float
+    ) -> None:
         """Keep the decisions that differ from the ones before them, and what deciders learn."""
-        before, state.wishes = state.wishes, {wish.key: wish for wish in wishes}
-        over = [wish for key, wish in before.items() if key not in state.wishes]
+        before, state.recommended = state.recommended, {each.key: each for each in recommended}
+        over = [each for key, each in before.items() if key not in state.recommended]
         changed = []
-        for wish in over:
-            self._metrics.desired.labels(*_labels(wish)).set(0)
-        for wish in wishes:
-            self._metrics.desired.labels(*_labels(wish)).set(wish.decision.desired)
-            last = before.get(wish.key)
-            if last is None or last.outline != wish.outline:
-                changed.append(wish)
-            if last is not None and last.decision.desired != wish.decision.desired:
+        for each in over:
+            self._metrics.desired.labels(*_labels(each)).set(0)
+        for each in recommended:
+            self._metrics.desired.labels(*_labels(each)).set(each.decision.desired)
+            last = before.get(each.key)
+            if last is None or last.outline != each.outline:
+                changed.append(each)
+            if last is not None and last.decision.desired != each.decision.desired:
                 said = sentences.scaled(
-                    wish.key.service, last.decision.desired, wish.decision.desired, wish.reason
+                    each.key.service, last.decision.desired, each.decision.desired, each.reason
                 )
                 events.info("%s: %s", state.deployment.name, said)
         if over or changed:
-            ends = [_end_record(wish, state.deployment) for wish in over]
-            records = ends + [_decision_record(wish) for wish in changed]
+            ends = [_end_record(each, state.deployment) for each in over]
+            records = ends + [_decision_record(each) for each in changed]
             await self._pending.write(
                 self._store.history.add_decisions, state.deployment.id, records
             )
         await self._demand(state, bool(changed), now)
-        for wish in wishes:
-            written_at = state.learnt_at.get(wish.key, -math.inf)
+        for each in recommended:
+            written_at = state.learnt_at.get(each.key, -math.inf)
             due = now >= written_at + LEARNT_EVERY_S
-            if due or wish in changed or not state.slots.is_kept(wish.key):
-                state.learnt_at[wish.key] = now
+            if due or each in changed or not state.slots.is_kept(each.key):
+                state.learnt_at[each.key] = now
                 wall = datetime.now(UTC).timestamp()
-                memory = self._scaling.memory(wish.key, now, wall, state.deployment.id)
-                memory["slots"] = state.slots.memory(wish.key)
-                name = state.memory_key(wish.key.service)
+                memory = self._scaling.memory(each.key, now, wall, state.deployment.id)
+                memory["slots"] = state.slots.memory(each.key)
+                name = state.memory_key(each.key.service)
                 await self._pending.write(self._store.learnt.put, name, memory)
 
     async def _demand(self, state: DeploymentState, decided: bool, now: float) -> None:
@@ -205,28 +207,28 @@ def repeatable_s(replica: Replica) -> float:
     return max(0.1, replica.cold_start_s - once_s)
 
 
-def _decision_record(wish: Wish) -> DecisionRecord:
+def _decision_record(made: Recommendation) -> DecisionRecord:
     return DecisionRecord(
         at=datetime.now(UTC),
-        revision=wish.key.revision,
-        service=wish.key.service,
-        replicas=wish.replicas.live,
-        desired=wish.decision.desired,
-        demand=wish.demand.total,
-        reason=wish.reason,
+        revision=made.key.revision,
+        service=made.key.service,
+        replicas=made.replicas.live,
+        desired=made.decision.desired,
+        demand=made.demand.total,
+        reason=made.reason,
         inputs={
-            "in_flight": wish.demand.in_flight,
-            "queued": wish.demand.queued,
-            "service_s": wish.demand.service_s,
-            "ready": wish.replicas.ready,
-            "starting": len(wish.replicas.starting_at),
-            "heard": wish.decision.cause is not Cause.NO_REPORT,
-            "slots": wish.slots,
+            "in_flight": made.demand.in_flight,
+            "queued": made.demand.queued,
+            "service_s": made.demand.service_s,
+            "ready": made.replicas.ready,
+            "starting": len(made.replicas.starting_at),
+            "heard": made.decision.cause is not Cause.NO_REPORT,
+            "slots": made.slots,
         },
     )
 
 
-def _end_record(last: Wish, deployment: Deployment) -> DecisionRecord:
+def _end_record(last: Recommendation, deployment: Deployment) -> DecisionRecord:
     """That a service's last decision is none any more, for nothing decides on it now."""
     why = "nothing of the deployment serves"
     if deployment.wanted is not Wanted.RUNNING:
@@ -237,8 +239,9 @@ def _end_record(last: Wish, deployment: Deployment) -> DecisionRecord:
     return replace(record, desired=0, reason=f"{record.replicas} of 0: {why}")
 
 
-def _labels(wish: Wish) -> tuple[str, str]:
-    return f"{wish.key.organization}/{wish.key.deployment}", wish.key.service
+def _labels(recommendation: Recommendation) -> tuple[str, str]:
+    key = recommendation.key
+    return f"{key.organization}/{key.deployment}", key.service
 
 
 def _cold_start(replica: Replica) -> ColdStart:

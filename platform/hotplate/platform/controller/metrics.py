@@ -49,7 +49,7 @@ class ControllerMetrics:
         )
         self.desired = Gauge(
             "hotplate_controller_desired_replicas_count",
-            "Replicas that the autoscaler wishes",
+            "Replicas that the autoscaler wants",
             ["deployment", "service"],
             registry=registry,
         )

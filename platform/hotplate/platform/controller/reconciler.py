@@ -29,7 +29,7 @@ from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import Rules, Service
 from hotplate.platform.controller.resource_requests import asks
-from hotplate.platform.controller.scaling.deciders import Wish, counts
+from hotplate.platform.controller.scaling.deciders import Recommendation, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import binary_of
@@ -107,49 +107,51 @@ class Reconciler:
         await self._recorder.cut(state, overdue)
         # A grant holds for the instant that it was made from, because the engine makes and stops
         # replicas meanwhile: between the two nothing is awaited, what happened is written later.
-        wishes, granted, step = self._decide(state, overdue)
+        recommended, granted, step = self._decide(state, overdue)
         for scale in step.scales:
             if service := state.find(scale.key):
                 self._allocations.told(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
         await self._recorder.granted(state, granted)
-        await self._recorder.decided(state, wishes, now)
+        await self._recorder.decided(state, recommended, now)
         await self._conclude(state, step)
 
     def foresee(self, deployment_ids: Iterable[int]) -> bool:
         """Have what is scarce shared once among all that have their turn now, as far as it is
-        known here what they will ask for: else each step with another wish would share it anew.
-        Whether anything is scarce."""
+        known here what they will ask for: else each step that asks for another number would share
+        it anew. Whether anything is scarce."""
         if not self._allocations.scarce:
             return False
         for deployment_id in deployment_ids:
             state = self._states.get(deployment_id)
             if state is not None and not self._states.is_stale(deployment_id):
                 with suppress(Exception):  # its step has the same trouble, and tells of it
-                    wishes, observed = self._wish(state, frozenset())
-                    self._allocations.request(deployment_id, asks(state, observed, wishes))
+                    recommended, observed = self._recommend(state, frozenset())
+                    self._allocations.request(deployment_id, asks(state, observed, recommended))
         self._allocations.share()
         return True
 
     def _decide(
         self, state: DeploymentState, overdue: frozenset[str]
-    ) -> tuple[list[Wish], Mapping[WorkloadKey, Grant], NextStep]:
-        """What is wished for, what of it is granted, and what to do now."""
-        wishes, observed = self._wish(state, overdue)
+    ) -> tuple[list[Recommendation], Mapping[WorkloadKey, Grant], NextStep]:
+        """What is recommended, what of it is granted, and what to do now."""
+        recommended, observed = self._recommend(state, overdue)
         granted = self._allocations.grant(
-            state.deployment.id, asks(state, observed, wishes), self._engine.replicas()
+            state.deployment.id, asks(state, observed, recommended), self._engine.replicas()
         )
-        wishes = [replace(wish, grant=granted.get(wish.key)) for wish in wishes]
+        recommended = [replace(each, grant=granted.get(each.key)) for each in recommended]
         step = plan(replace(observed, granted=granted))
         state.drain(step.draining, asyncio.get_running_loop().time())
         self._count_tasks(state)
-        return wishes, granted, step
+        return recommended, granted, step
 
-    def _wish(self, state: DeploymentState, overdue: frozenset[str]) -> tuple[list[Wish], Observed]:
-        """What is wished for, and how the deployment stands."""
+    def _recommend(
+        self, state: DeploymentState, overdue: frozenset[str]
+    ) -> tuple[list[Recommendation], Observed]:
+        """What is recommended, and what was observed of the deployment."""
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC).timestamp()
         replicas = state.mine(self._engine.replicas())
-        wishes: list[Wish] = []
+        recommended: list[Recommendation] = []
         settings = LabelSettings.of(state.deployment.labels)
         floor = self._floor(settings, now)
         for service in state.answering():
@@ -162,16 +164,16 @@ class Reconciler:
             )
             memory = state.memories.get(service.name)
             state.demands.note(key, demand, there, wall)
-            wish = self._scaling.wish(
+            recommendation = self._scaling.recommend(
                 service, slots, demand, there, now, memory, floor, settings.price
             )
-            wish = replace(wish, slots=state.slots.of(service).told())
-            wishes.append(self._switched(state, service, wish, own, now))
-            state.look_by(wishes[-1].decision.next_at)
-        return wishes, Observed(
+            recommendation = replace(recommendation, slots=state.slots.of(service).told())
+            recommended.append(self._switched(state, service, recommendation, own, now))
+            state.look_by(recommended[-1].decision.next_at)
+        return recommended, Observed(
             deployment=state.deployment,
             services=state.services,
-            desired={wish.key: wish.decision.desired for wish in wishes},
+            desired={each.key: each.decision.desired for each in recommended},
             replicas=replicas,
             draining=state.draining,
             idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
@@ -201,25 +203,27 @@ class Reconciler:
         self,
         state: DeploymentState,
         service: Service,
-        wish: Wish,
+        recommendation: Recommendation,
         own: Sequence[Replica],
         now: float,
-    ) -> Wish:
-        """The wish of an entry service whose deployment has queries decide."""
+    ) -> Recommendation:
+        """What is recommended for an entry service whose deployment lets queries decide."""
         deployment = state.deployment
         binary = binary_of(deployment.labels)
         if not service.workload.entry:
-            return wish
+            return recommendation
         readings = self._queries.follow(deployment.id, binary)
         if binary is None:
             self._scaling.unswitch(deployment.id)
-            return wish
+            return recommendation
         # While no gateway says what runs where, a job may run on each.
         known = self._gateways.connected
         busy = sum(not known or self._gateways.busy(replica.id) > 0 for replica in own)
         memory = state.memories.get(service.name) or {}
         wall = datetime.now(UTC).timestamp()
-        return self._scaling.switch(deployment.id, binary, readings, busy, wish, now, memory, wall)
+        return self._scaling.switch(
+            deployment.id, binary, readings, busy, recommendation, now, memory, wall
+        )
 
     async def _hear(self, state: DeploymentState, replicas: Sequence[Replica], now: float) -> None:
         """While a route has no owner, nobody can say who is out."""

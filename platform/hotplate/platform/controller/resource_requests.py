@@ -10,19 +10,19 @@ from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.observed import Observed
 from hotplate.platform.controller.planning.plan import held_by, wanted
 from hotplate.platform.controller.planning.workloads import amounts_of
-from hotplate.platform.controller.scaling.deciders import Wish
+from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.spec.label_settings import LabelSettings
 
 
 def asks(
-    state: DeploymentState, observed: Observed, wishes: Iterable[Wish]
+    state: DeploymentState, observed: Observed, recommended: Iterable[Recommendation]
 ) -> list[Ask[WorkloadKey]]:
-    """One for each workload that is to have replicas, as the situation and the wishes have it."""
+    """One for each workload that is to have replicas, from what was observed and recommended."""
     deployment = observed.deployment
     serving = deployment.serving
     replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
     priority = LabelSettings.of(deployment.labels).priority
-    kept = {wish.key: wish.decision.kept for wish in wishes}
+    kept = {each.key: each.decision.kept for each in recommended}
     counts = wanted(observed)
     held = held_by(observed, counts)
     return [

@@ -9,7 +9,7 @@ from typing import Any
 from hotplate.deploy.engine import Replica
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning import messages as sentences
-from hotplate.platform.controller.scaling.deciders import Wish
+from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.spec.annotations import binary_of
 
 
@@ -34,7 +34,9 @@ def live_json(state: DeploymentState, replicas: Sequence[Replica]) -> dict[str, 
             about["unserved"] = state.traffic.unserved.get(route, "")
             refusals = state.traffic.refusals.get(route)
             about["refused"] = dict(refusals.counts) if refusals else {}
-            services.append(about | _wish(state.wishes.get(service.workload.key)))
+            services.append(
+                about | _recommendation_json(state.recommended.get(service.workload.key))
+            )
     ordered = sorted(replicas, key=lambda r: (r.key, r.created_at))
     return {
         "services": services,
@@ -81,15 +83,15 @@ def phases_json(replica: Replica) -> list[dict[str, Any]]:
     return [dict(vars(phase)) for phase in replica.phases]
 
 
-def _wish(wish: Wish | None) -> dict[str, Any]:
-    if wish is None:
+def _recommendation_json(recommendation: Recommendation | None) -> dict[str, Any]:
+    if recommendation is None:
         return {"desired": None, "granted": None, "reason": "", "in_flight": 0, "queued": 0}
     return {
-        "desired": wish.decision.desired,
-        "granted": wish.granted,
-        "reason": wish.reason,
-        "in_flight": wish.demand.in_flight,
-        "queued": wish.demand.queued,
+        "desired": recommendation.decision.desired,
+        "granted": recommendation.granted,
+        "reason": recommendation.reason,
+        "in_flight": recommendation.demand.in_flight,
+        "queued": recommendation.demand.queued,
     }
 
 

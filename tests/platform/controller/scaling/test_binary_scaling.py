@@ -21,7 +21,7 @@ from hotplate.autoscaler.policy import Cause, Decision, Demand, Replicas
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller import event_recorder as recorder
 from hotplate.platform.controller.scaling import query_watch
-from hotplate.platform.controller.scaling.deciders import Scaling, Wish
+from hotplate.platform.controller.scaling.deciders import Recommendation, Scaling
 from hotplate.platform.controller.scaling.prometheus import MOST_BYTES, Prometheus
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import check_label_settings
@@ -283,13 +283,17 @@ def test_queries_that_are_taken_away_and_come_back_do_not_go_on_with_their_silen
     assert switched(scaling, {}, live=1, now=9000.0).decision.desired == 1
 
 
-def switched(scaling: Scaling, memory: dict[str, Any], live: int = 0, now: float = 0.0) -> Wish:
-    """The wish while the query says 0."""
+def switched(
+    scaling: Scaling, memory: dict[str, Any], live: int = 0, now: float = 0.0
+) -> Recommendation:
+    """What is recommended while the query says 0."""
     key = WorkloadKey("acme", "train", 1, "Train")
     binary = binary_of(labels(**{"autoscaling/queries": "x"}))
     assert binary is not None
-    wish = Wish(key, Decision(live, lambda: "", Cause.KEPT, None), Demand(), Replicas(live))
-    return scaling.switch(1, binary, [Reading(0.0, at=now)], 0, wish, now, memory, 1e9)
+    recommendation = Recommendation(
+        key, Decision(live, lambda: "", Cause.KEPT, None), Demand(), Replicas(live)
+    )
+    return scaling.switch(1, binary, [Reading(0.0, at=now)], 0, recommendation, now, memory, 1e9)
 
 
 class Silent(Prometheus):

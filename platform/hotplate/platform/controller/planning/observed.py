@@ -20,7 +20,7 @@ class Observed:
     services: Mapping[int, tuple[Service, ...]]
     """Per revision number: latest and serving ones, and those that still have replicas."""
     desired: Mapping[WorkloadKey, int]
-    """What the autoscaler wishes."""
+    """What the autoscaler recommends."""
     replicas: Sequence[Replica]
     draining: frozenset[str]
     """Replicas that were told to finish."""

@@ -49,10 +49,10 @@ def plan(observed: Observed) -> NextStep:
     if deployment.wanted is not Wanted.RUNNING:
         return _torn_down(observed)
     verdict = _verdict(observed)
-    wishes = _targets(observed, verdict)
-    targets = {key: observed.most(key, count) for key, count in wishes.items()}
+    wanted_counts = _targets(observed, verdict)
+    targets = {key: observed.most(key, count) for key, count in wanted_counts.items()}
     scales, draining = _steps(observed, targets)
-    status, reason = status_of(observed, verdict, wishes)
+    status, reason = status_of(observed, verdict, wanted_counts)
     return NextStep(scales, draining, status, reason, verdict, targets=targets)
 
 
@@ -63,15 +63,15 @@ def wanted(observed: Observed) -> dict[WorkloadKey, int]:
     return _targets(observed, _verdict(observed))
 
 
-def held_by(observed: Observed, wishes: Mapping[WorkloadKey, int]) -> dict[WorkloadKey, int]:
+def held_by(observed: Observed, wanted_counts: Mapping[WorkloadKey, int]) -> dict[WorkloadKey, int]:
     """What each workload has already. A new revision takes over what it wants of what there is of
-    the one that serves, until that is gone: at a full quota it could not start else."""
+    the one that serves, until that is gone: at a full quota it could not start otherwise."""
     held = {
         key: sum(replica.id not in observed.draining for replica in observed.of(key))
-        for key in wishes
+        for key in wanted_counts
     }
     latest, serving = observed.deployment.latest, observed.deployment.serving
-    for key, count in wishes.items():
+    for key, count in wanted_counts.items():
         if serving is None or key.revision != latest.number or serving.number == latest.number:
             continue
         before = replace(key, revision=serving.number)
@@ -150,18 +150,18 @@ def _targets(observed: Observed, verdict: Verdict | None) -> dict[WorkloadKey, i
     targets: dict[WorkloadKey, int] = {}
     for revision in _kept(latest, serving):
         services = observed.services[revision.number]
-        wishes = {s.name: observed.desired.get(s.workload.key, 0) for s in services}
+        wanted_counts = {s.name: observed.desired.get(s.workload.key, 0) for s in services}
         if revision == latest and latest.outcome is RolloutOutcome.DEPLOYING:
             if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
-                wishes = {}
+                wanted_counts = {}
             else:
-                wishes = {s.name: _rollout_size(observed, s) for s in services}
+                wanted_counts = {s.name: _rollout_size(observed, s) for s in services}
         elif revision == latest and latest.outcome is RolloutOutcome.FAILED:
-            wishes = {}
+            wanted_counts = {}
         # What a running service calls is up whenever it is, so that they start side by side.
-        for name in called_by(services, _any_of(wishes)):
-            wishes[name] = max(1, wishes.get(name, 0))
-        targets |= {s.workload.key: wishes.get(s.name, 0) for s in services}
+        for name in called_by(services, _any_of(wanted_counts)):
+            wanted_counts[name] = max(1, wanted_counts.get(name, 0))
+        targets |= {s.workload.key: wanted_counts.get(s.name, 0) for s in services}
     return targets
 
 

@@ -17,9 +17,9 @@ _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
 
 
 def status_of(
-    observed: Observed, verdict: Verdict | None, wishes: Mapping[WorkloadKey, int]
+    observed: Observed, verdict: Verdict | None, wanted_counts: Mapping[WorkloadKey, int]
 ) -> tuple[str, str]:
-    """`wishes` are how many replicas each workload would have if all were granted."""
+    """`wanted_counts` say how many replicas each workload would have if all were granted."""
     deployment = observed.deployment
     latest = deployment.latest
     if verdict is not None and verdict.outcome is RolloutOutcome.FAILED:
@@ -30,7 +30,7 @@ def status_of(
         return "deploying", _waiting_for(observed, latest)
     if observed.unserved:
         return "unhealthy", f"it cannot be called: {observed.unserved}"
-    return _steady(observed, wishes)
+    return _steady(observed, wanted_counts)
 
 
 def _waiting_for(observed: Observed, revision: Revision) -> str:
@@ -47,7 +47,7 @@ def _waiting_for(observed: Observed, revision: Revision) -> str:
     return f"revision {revision.number} is starting"
 
 
-def _steady(observed: Observed, wishes: Mapping[WorkloadKey, int]) -> tuple[str, str]:
+def _steady(observed: Observed, wanted_counts: Mapping[WorkloadKey, int]) -> tuple[str, str]:
     """The status of a revision that has stood once."""
     number = observed.deployment.latest.number
     mine = [r for r in observed.replicas if r.key.revision == number and r.state not in _DOWN]
@@ -55,9 +55,10 @@ def _steady(observed: Observed, wishes: Mapping[WorkloadKey, int]) -> tuple[str,
     unanswered = [
         key
         for key in keys
-        if wishes.get(key) and not any(r.key == key and r.state is ReplicaState.READY for r in mine)
+        if wanted_counts.get(key)
+        and not any(r.key == key and r.state is ReplicaState.READY for r in mine)
     ]
-    if not mine and not any(wishes.get(key) for key in keys):
+    if not mine and not any(wanted_counts.get(key) for key in keys):
         switched = binary_of(observed.deployment.labels) is not None
         return "scaled-to-zero", "its queries keep it off" if switched else NO_REQUESTS
     unwell = [r for r in observed.replicas if r.key in unanswered and _is_ill(r)]

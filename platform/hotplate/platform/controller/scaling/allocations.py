@@ -42,7 +42,7 @@ class Allocations:
 
     @property
     def scarce(self) -> bool:
-        """Whether more is wished for than there may be."""
+        """Whether more is asked for than there may be."""
         return self._shares.scarce
 
     def request(self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]]) -> None:

@@ -27,7 +27,7 @@ _COMING = (ReplicaState.PENDING, ReplicaState.STARTING, ReplicaState.BACKOFF)
 
 
 @dataclass(frozen=True)
-class Wish:
+class Recommendation:
     """One decision with what it was made from."""
 
     key: WorkloadKey
@@ -56,7 +56,7 @@ class Wish:
 
     @property
     def reason(self) -> str:
-        """Why so many are wished for, and why no more of them are granted."""
+        """Why so many are wanted, and why no more of them are granted."""
         cut = self.grant.reason if self.grant else ""
         return f"{self.decision.reason}; {cut}" if cut else self.decision.reason
 
@@ -73,7 +73,7 @@ class Scaling:
         self._binaries: dict[int, tuple[Annotated, Binary]] = {}
         """By deployment: a new revision is as on or off as the one before."""
 
-    def wish(
+    def recommend(
         self,
         service: Service,
         slots: int,
@@ -83,7 +83,7 @@ class Scaling:
         memory: Mapping[str, Any] | None,
         floor: tuple[Floor, float] | None = None,
         price_gpu_s: float = Policy.price_gpu_s,
-    ) -> Wish:
+    ) -> Recommendation:
         """How many replicas the service should have; `demand` None = the gateway is not heard.
 
         `slots` is what a replica takes of it at a time.
@@ -109,7 +109,7 @@ class Scaling:
             decider.hold(floor[0].replicas, floor[0].rule, floor[1])
         else:
             decider.hold(0, "", math.inf)
-        return Wish(key, decider.decide(there, now), counted or Demand(), there)
+        return Recommendation(key, decider.decide(there, now), counted or Demand(), there)
 
     def switch(
         self,
@@ -117,21 +117,25 @@ class Scaling:
         said: Annotated,
         readings: Sequence[Reading],
         busy: int,
-        wish: Wish,
+        recommendation: Recommendation,
         now: float,
         memory: Mapping[str, Any],
         wall: float,
-    ) -> Wish:
-        """The wish of a deployment that queries turn on and off, in place of what demand says;
-        `busy` of its replicas have something to do. `memory` and `wall` (Unix seconds) as in
-        `memory`."""
+    ) -> Recommendation:
+        """What is recommended for a deployment that queries turn on and off, whatever its demand.
+
+        `busy` of its replicas have something to do. `memory` and `wall` (Unix seconds) are as in
+        `memory`.
+        """
         known, binary = self._binaries.get(deployment_id, (None, None))
-        live = wish.replicas.live
+        live = recommendation.replicas.live
         if binary is None or known != said:
             before, away_s = _before(memory, said, wall) if known is None else (None, 0.0)
             binary = Binary(said.policy, live, now, before, away_s)
             self._binaries[deployment_id] = said, binary
-        return replace(wish, decision=binary.decide(readings, busy=busy, live=live, now=now))
+        return replace(
+            recommendation, decision=binary.decide(readings, busy=busy, live=live, now=now)
+        )
 
     def unswitch(self, deployment_id: int) -> None:
         """It has no queries now: should it have some again, what they said is long past."""
