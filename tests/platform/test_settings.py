@@ -110,8 +110,8 @@ def test_every_setting_has_a_sentence() -> None:
     source = Path(module.__file__).read_text()
     body = source.split("class PlatformSettings:")[1].split("def __post_init__")[0]
     fields = [line for line in body.splitlines() if ": " in line and line.startswith("    ")]
-    sentences = [line for line in body.splitlines() if line.strip().startswith('"""')]
-    assert len([f for f in fields if " = " in f and '"""' not in f]) == len(sentences)
+    messages = [line for line in body.splitlines() if line.strip().startswith('"""')]
+    assert len([f for f in fields if " = " in f and '"""' not in f]) == len(messages)
 
 
 def test_every_setting_stands_in_the_readme_with_its_default() -> None:

@@ -15,7 +15,7 @@ from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.pending_writes import PendingWrites
-from hotplate.platform.controller.planning import messages as sentences
+from hotplate.platform.controller.planning import messages
 from hotplate.platform.controller.scaling.deciders import Recommendation, Scaling
 from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
@@ -54,7 +54,7 @@ class EventRecorder:
             if last is None or last.outline != each.outline:
                 changed.append(each)
             if last is not None and last.decision.desired != each.decision.desired:
-                said = sentences.scaled(
+                said = messages.scaled(
                     each.key.service, last.decision.desired, each.decision.desired, each.reason
                 )
                 events.info("%s: %s", state.deployment.name, said)
@@ -124,14 +124,14 @@ class EventRecorder:
         first_look = state.ended is None
         for replica in state.crashed(replicas):
             self._metrics.crashed(replica)
-            await self._event(state, "ReplicaCrashed", sentences.noticed(replica))
+            await self._event(state, "ReplicaCrashed", messages.noticed(replica))
         for replica in state.newly_unready(replicas):
-            await self._event(state, "ReplicaUnready", sentences.noticed(replica))
+            await self._event(state, "ReplicaUnready", messages.noticed(replica))
         for replica in state.ready_again(replicas):
-            await self._event(state, "ReplicaReady", sentences.ready_again(replica))
+            await self._event(state, "ReplicaReady", messages.ready_again(replica))
         for replica in state.newly_ready(replicas):
             self._metrics.started(replica)
-            events.info("%s: %s", state.deployment.name, sentences.became_ready(replica))
+            events.info("%s: %s", state.deployment.name, messages.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
                 self._scaling.ready_after(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
@@ -174,7 +174,7 @@ class EventRecorder:
         traffic.refused({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
             if counts := refusals.tell(now):
-                said = sentences.refused(state.deployment.name, counts)
+                said = messages.refused(state.deployment.name, counts)
                 await self._event(state, "RequestsRefused", f"{route} refused {said}")
             state.look_by(refusals.due_at)
 

@@ -28,7 +28,7 @@ from hotplate.platform.controller.planning.observed import Observed, Verdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import Rules, Service
-from hotplate.platform.controller.resource_requests import asks
+from hotplate.platform.controller.resource_requests import resource_requests
 from hotplate.platform.controller.scaling.deciders import Recommendation, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.log_format import events
@@ -127,7 +127,9 @@ class Reconciler:
             if state is not None and not self._states.is_stale(deployment_id):
                 with suppress(Exception):  # its step has the same trouble, and tells of it
                     recommended, observed = self._recommend(state, frozenset())
-                    self._allocations.request(deployment_id, asks(state, observed, recommended))
+                    self._allocations.request(
+                        deployment_id, resource_requests(state, observed, recommended)
+                    )
         self._allocations.share()
         return True
 
@@ -137,7 +139,9 @@ class Reconciler:
         """What is recommended, what of it is granted, and what to do now."""
         recommended, observed = self._recommend(state, overdue)
         granted = self._allocations.grant(
-            state.deployment.id, asks(state, observed, recommended), self._engine.replicas()
+            state.deployment.id,
+            resource_requests(state, observed, recommended),
+            self._engine.replicas(),
         )
         recommended = [replace(each, grant=granted.get(each.key)) for each in recommended]
         step = plan(replace(observed, granted=granted))

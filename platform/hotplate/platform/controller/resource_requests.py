@@ -14,7 +14,7 @@ from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.spec.label_settings import LabelSettings
 
 
-def asks(
+def resource_requests(
     state: DeploymentState, observed: Observed, recommended: Iterable[Recommendation]
 ) -> list[Ask[WorkloadKey]]:
     """One for each workload that is to have replicas, from what was observed and recommended."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotplate.deploy.engine import Replica
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.controller.planning import messages as sentences
+from hotplate.platform.controller.planning import messages
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.spec.annotations import binary_of
 
@@ -48,7 +48,7 @@ def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
     """A phase still under way has no end."""
     outage = state.traffic.outages.get(replica.id)
     tasks = state.tasks.get(replica.id)
-    waited_for = sentences.finishing(tasks, state.patience_s(replica)) if tasks else ""
+    waited_for = messages.finishing(tasks, state.patience_s(replica)) if tasks else ""
     return {
         "id": replica.id,
         "revision": replica.key.revision,

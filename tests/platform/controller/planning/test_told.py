@@ -18,7 +18,7 @@ from hotplate.deploy.workload import Resources
 from hotplate.machine.free_space import Room
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.gateways.route_links import RouteLinks
-from hotplate.platform.controller.planning import messages as sentences
+from hotplate.platform.controller.planning import messages
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Deployment, RolloutOutcome
@@ -135,7 +135,7 @@ def test_status_says_what_happened_and_what_to_do(fault: Fault) -> None:
     "fault", [f for f in FAULTS.values() if f.found.state is not PENDING], ids=lambda f: f.what[:30]
 )
 def test_the_event_says_it_too_and_where_the_log_is(fault: Fault) -> None:
-    said = sentences.noticed(fault.found)
+    said = messages.noticed(fault.found)
     assert said.startswith("replica echo-1: ")
     assert fault.found.reason in said
     assert said.endswith("'hotplate logs echo' shows what it printed")
@@ -208,4 +208,4 @@ def test_checks_that_fail_are_told_once_and_so_is_their_end() -> None:
     assert (state.newly_unready([unwell]), state.ready_again([unwell])) == ([], [])
     assert (state.newly_unready([well]), state.ready_again([well])) == ([], [well])
     assert (state.newly_unready([well]), state.ready_again([well])) == ([], [])
-    assert "it gets requests" in sentences.ready_again(well)
+    assert "it gets requests" in messages.ready_again(well)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from hotplate.platform.controller.planning import messages as sentences
+from hotplate.platform.controller.planning import messages
 
 EVERY_S = 60.0
 """How often at most an event says that requests of a route were refused."""
@@ -47,7 +47,7 @@ class Refusals:
         """A gateway that has started anew, or another one, counts from 0."""
         for code, count in counts.items():
             known = self.counts.get(code, 0)
-            if code in sentences.REFUSED and count != known:
+            if code in messages.REFUSED and count != known:
                 self.untold[code] += count - known if count > known else count
         self.counts = counts
 
@@ -84,12 +84,12 @@ class GatewayReports:
             if name in ready
         }
         fresh = [
-            ("ReplicaOut", sentences.put_out(name, outage.reason))
+            ("ReplicaOut", messages.put_out(name, outage.reason))
             for name, outage in self.outages.items()
             if name not in before
         ]
         back = [
-            ("ReplicaIn", sentences.let_in(name, wall - outage.since))
+            ("ReplicaIn", messages.let_in(name, wall - outage.since))
             for name, outage in before.items()
             if name in ready and name not in self.outages
         ]
