@@ -17,20 +17,22 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
 from hotplate.cache.origins.hubs import endpoint_place
 from hotplate.machine.access.own_hosts import is_host
+from hotplate.machine.nearest import nearest
 from hotplate.platform.errors import BadSetting
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 TABLES = ("platform", "standby")
+_KINDS = {int: "a whole number", float: "a number", str: "a text"}
 S = TypeVar("S", bound="DataclassInstance")
 
 
@@ -169,7 +171,6 @@ def load(
 
     Raises `BadSetting` for an unknown key (with the nearest one that exists) or a bad value.
     """
-    known = get_type_hints(cls)
     names = [field.name for field in fields(cls)]
     values: dict[str, Any] = {}
     for key, value in _file_table(file, table).items():
@@ -179,11 +180,24 @@ def load(
         if key.startswith(prefix):
             values[_known(key.removeprefix(prefix).lower(), names, key)] = value
     values |= {key: value for key, value in flags.items() if value is not None}
-    converted = {k: _converted(f"{table}.{k}", v, known[k]) for k, v in values.items()}
+    return overlaid(cls(), values, table)
+
+
+def overlaid(settings: S, values: Mapping[str, Any], where: str) -> S:
+    """`settings` with some values replaced, each of its setting's type or a text that says one.
+
+    Raises `BadSetting`, which begins with `where`.
+    """
+    kinds = get_type_hints(type(settings))
+    names = [field.name for field in fields(settings)]
+    converted = {
+        _known(key, names, f"{where}.{key}"): _converted(f"{where}.{key}", value, kinds[key])
+        for key, value in values.items()
+    }
     try:
-        return cls(**converted)
+        return replace(settings, **converted)
     except ValueError as error:
-        raise BadSetting(f"{table}: {error}") from error
+        raise BadSetting(f"{where}: {error}") from error
 
 
 def _file_table(file: Path, table: str) -> Mapping[str, Any]:
@@ -204,8 +218,8 @@ def _file_table(file: Path, table: str) -> Mapping[str, Any]:
 def _known(key: str, names: list[str], where: str) -> str:
     if key in names:
         return key
-    near = get_close_matches(key, names, 1)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+    near = nearest(key, names)
+    hint = f"did you mean '{near}'?" if near else f"known: {', '.join(names)}"
     raise BadSetting(f"{where}: no such setting; {hint}")
 
 
@@ -215,16 +229,18 @@ def _converted(where: str, value: Any, kind: Any) -> Any:
         if not isinstance(parts, list | tuple) or not all(isinstance(one, str) for one in parts):
             raise BadSetting(f'{where}: {value!r} is no list of texts; write ["one", "two"]')
         return tuple(filter(None, (one.strip() for one in parts)))
-    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
     if kind is bool:  # of a text, which would be true whatever it says
-        return _truth(where, value)
-    try:
+        return value if isinstance(value, bool) else _truth(where, value)
+    if issubclass(kind, StrEnum):
+        if value not in list(kind):
+            raise BadSetting(f"{where}: {value!r} is none of {', '.join(kind)}")
         return kind(value)
-    except (TypeError, ValueError) as error:
-        if issubclass(kind, StrEnum):
-            raise BadSetting(f"{where}: {value!r} is none of {', '.join(kind)}") from error
-        raise BadSetting(f"{where}: {value!r} is not a {kind.__name__}") from error
+    # True is an int to Python, and int(1.5) is 1.
+    fits = isinstance(value, str | kind | (int if kind is float else kind))
+    with suppress(ValueError):
+        if fits and not isinstance(value, bool):
+            return kind(value)
+    raise BadSetting(f"{where}: {value!r} is not {_KINDS[kind]}")
 
 
 def _truth(where: str, value: Any) -> bool:

@@ -8,7 +8,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from hotplate.autoscaler.simulator.logged_demand import read_log
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
 from hotplate.autoscaler.simulator.simulation import Decided
+from hotplate.machine.nearest import nearest
 from hotplate.platform.errors import BadSetting
 
 ALL = "all"
@@ -121,8 +121,8 @@ def _setup(arguments: argparse.Namespace) -> Setup:
 def _names(given: Sequence[str]) -> list[str]:
     for name in given:
         if name not in (*POLICIES, ALL):
-            nearest = get_close_matches(name.lower(), POLICIES, n=1, cutoff=0.4)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            near = nearest(name.lower(), POLICIES, likeness=0.4)
+            hint = f"; did you mean {near}?" if near else ""
             raise BadSetting(f"--policy {name} is not one of {', '.join(POLICIES)}, {ALL}{hint}")
     return list(POLICIES if ALL in given else dict.fromkeys(given))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from hotplate.machine.nearest import nearest
 from hotplate.platform.errors import Invalid
 
 SHOWN_MAX = 80
@@ -118,9 +118,9 @@ class Fields:
 
 def suggestion(value: str, choices: Collection[str]) -> str:
     """The end of a complaint: the nearest choice where there is one, else all of them."""
-    nearest = difflib.get_close_matches(value[:SHOWN_MAX], choices, 1)
+    near = nearest(value[:SHOWN_MAX], choices)
     known = ", ".join(sorted(choices)) or "none"
-    return f"; did you mean {nearest[0]!r}? (known: {known})" if nearest else f" (known: {known})"
+    return f"; did you mean {near!r}? (known: {known})" if near else f" (known: {known})"
 
 
 def _shown(value: object) -> str:

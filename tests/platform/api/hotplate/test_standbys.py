@@ -26,12 +26,13 @@ from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Walls
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from hotplate.platform.api.bentocloud.auth import answer_errors
-from hotplate.platform.api.hotplate.standbys import PATH, StandbyRoutes, overlaid
+from hotplate.platform.api.hotplate.standbys import PATH, StandbyRoutes
 from hotplate.platform.api.web.requests import BODY_S, CALLER
 from hotplate.platform.cli import parser
 from hotplate.platform.commands.standby import show_standbys, wish_of
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
-from hotplate.platform.errors import BadSetting, Invalid
+from hotplate.platform.errors import BadSetting
+from hotplate.platform.settings import overlaid
 from hotplate.platform.store.identities import ADMIN, ORGANIZATION
 from tests.support.control_plane.quick_store import QuickStore
 from tests.support.patience import PATIENCE_S
@@ -113,18 +114,18 @@ async def test_what_is_set_holds_at_once_and_after_a_restart_until_it_is_reset(
     ("settings", "said"),
     [
         ({"mod": "off"}, "settings.mod: no such setting; did you mean 'mode'?"),
-        ({"mode": "often"}, "settings: mode 'often' is none of off, automatic, fixed"),
-        ({"count": 1.5}, "settings.count: 1.5 is not a int"),
-        ({"count": True}, "settings.count: True is not a int"),
-        ({"memory_share": "much"}, "settings.memory_share: 'much' is not a float"),
+        ({"mode": "often"}, "settings.mode: 'often' is none of off, automatic, fixed"),
+        ({"count": 1.5}, "settings.count: 1.5 is not a whole number"),
+        ({"count": True}, "settings.count: True is not a whole number"),
+        ({"memory_share": "much"}, "settings.memory_share: 'much' is not a number"),
         ({"memory_share": 2}, "settings: memory_share 2 is not within 0 and 1"),
     ],
 )
 async def test_a_wrong_setting_is_a_sentence_and_changes_nothing(
     world: World, settings: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Invalid) as raised:
-        overlaid(CONFIGURED, settings)
+    with pytest.raises(BadSetting) as raised:
+        overlaid(CONFIGURED, settings, "settings")
     assert str(raised.value) == said
     client = await world.serve()
     status, _ = await put(client, {"settings": settings})

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
-from difflib import get_close_matches
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
 from aiohttp import web
 
 from hotplate.autoscaler.sharing.allocation import Quota
-from hotplate.deploy.standbys import StandbyMode, Standbys, StandbySettings
+from hotplate.deploy.standbys import Standbys, StandbySettings
 from hotplate.platform.api.web.requests import body, caller
-from hotplate.platform.errors import Forbidden, Invalid
+from hotplate.platform.errors import BadSetting, Forbidden, Invalid
+from hotplate.platform.settings import overlaid
 from hotplate.platform.store.identities import is_operator
 from hotplate.platform.store.learnt import LearntValues
 
@@ -91,28 +91,9 @@ class StandbyRoutes:
 
     def _follow(self, kept: Mapping[str, Any]) -> None:
         """Raises Invalid, with everything as before."""
-        settings = overlaid(self._configured, kept)
+        try:
+            settings = overlaid(self._configured, kept, "settings")
+        except BadSetting as error:
+            raise Invalid(str(error)) from error
         self._kept = kept
         self._standbys.set(settings)
-
-
-def overlaid(configured: StandbySettings, values: Mapping[str, Any]) -> StandbySettings:
-    """`configured` with some values replaced. Raises Invalid."""
-    kinds = {field.name: type(getattr(configured, field.name)) for field in fields(configured)}
-    taken: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in kinds:
-            near = get_close_matches(name, kinds, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(kinds)}"
-            raise Invalid(f"settings.{name}: no such setting; {hint}")
-        wanted = float if kinds[name] is float else int if kinds[name] is int else str
-        numeric = wanted is float and isinstance(value, int)
-        if isinstance(value, bool) or not (isinstance(value, wanted) or numeric):
-            raise Invalid(f"settings.{name}: {value!r} is not a {wanted.__name__}")
-        taken[name] = wanted(value)
-    if taken.get("mode") in list(StandbyMode):
-        taken["mode"] = StandbyMode(taken["mode"])
-    try:
-        return replace(configured, **taken)
-    except ValueError as error:
-        raise Invalid(f"settings: {error}") from error
