@@ -12,6 +12,7 @@ from hotplate.autoscaler.policy import Cause
 from hotplate.autoscaler.sharing.allocation import Grant
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
+from hotplate.platform import notices
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.pending_writes import PendingWrites
@@ -174,7 +175,7 @@ class EventRecorder:
         traffic.refused({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
             if counts := refusals.tell(now):
-                said = messages.refused(state.deployment.name, counts)
+                said = notices.refused(state.deployment.name, counts)
                 await self._event(state, "RequestsRefused", f"{route} refused {said}")
             state.look_by(refusals.due_at)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.platform.controller.planning import messages
+from hotplate.platform import notices
 from hotplate.platform.controller.planning.gateway_reports import EVERY_S, GatewayReports, Refusals
 from hotplate.serving.gateway.errors import GatewayError
 
@@ -61,10 +61,10 @@ def test_what_an_earlier_control_plane_has_told_is_not_told_again() -> None:
     assert traffic.refusals["acme/echo"].tell(0.0) == {"share_full": 1}
 
 
-@pytest.mark.parametrize("code", messages.REFUSED)
+@pytest.mark.parametrize("code", notices.REFUSED)
 def test_every_refusal_has_its_reason_and_what_to_do(code: str) -> None:
     assert code in {error.code for error in GatewayError.__subclasses__()}
-    said = messages.refused("chat", {code: 3})
+    said = notices.refused("chat", {code: 3})
     assert said.startswith(f"3 {code} (")
     assert "; " in said
     assert "{" not in said

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hotplate.platform import notices
 from hotplate.platform.commands.pages.printing import in_columns, say
-from hotplate.platform.controller.planning import messages
 
 BAR_CELLS = 40
 SHOWN_DECISIONS = 10
@@ -79,7 +79,7 @@ def _show_service(console: Console, deployment: str, service: dict[str, Any]) ->
     if service["unserved"]:
         say(console, f"it cannot be called: {escape(service['unserved'])}", "  ")
     if service["refused"]:
-        said = messages.refused(deployment, service["refused"])
+        said = notices.refused(deployment, service["refused"])
         say(console, f"refused since their gateway started: {escape(said)}", "  ")
 
 
@@ -90,10 +90,10 @@ def _show_replica(console: Console, replica: dict[str, Any]) -> None:
     if replica["reason"]:
         say(console, escape(replica["reason"]), "  ")
     if replica["out"]:
-        said = messages.out(replica["out"], moment(replica["out_since"]))
+        said = notices.out(replica["out"], moment(replica["out_since"]))
         say(console, escape(said), "  ")
     if replica["abandoned_handlers"]:
-        say(console, messages.abandoned(replica["abandoned_handlers"]), "  ")
+        say(console, notices.abandoned(replica["abandoned_handlers"]), "  ")
     _show_phases(console, replica["phases"])
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from hotplate.platform import notices
 from hotplate.platform.controller.planning import messages
 
 EVERY_S = 60.0
@@ -47,7 +48,7 @@ class Refusals:
         """A gateway that has started anew, or another one, counts from 0."""
         for code, count in counts.items():
             known = self.counts.get(code, 0)
-            if code in messages.REFUSED and count != known:
+            if code in notices.REFUSED and count != known:
                 self.untold[code] += count - known if count > known else count
         self.counts = counts
 

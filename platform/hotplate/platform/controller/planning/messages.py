@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from hotplate.deploy.engine import Replica, ReplicaState
+from hotplate.platform.notices import TRIED
 from hotplate.platform.store.records import Deployment
-from hotplate.serving.gateway.errors import (
-    DeadlineExceeded,
-    NoCapacity,
-    NotReady,
-    ReplicaFailed,
-    ShareFull,
-    TasksAway,
-    TooManyConnections,
-)
 
 _OUTPUT = re.compile(r"; its log ends with: .*", re.DOTALL)
 _FOLDERS = re.compile(r"(?:\bfile:/+|(?<![\w:/.])/)(?:[^\s/'\",;()]+/)+")
@@ -26,24 +17,6 @@ _WHAT_NEXT = {
     ReplicaState.FAILED: "trying again would not help: mend that and deploy again",
     ReplicaState.UNREADY: "it gets no request until a check succeeds",
 }
-
-_TRIED = "it is tried every 5 s or oftener, and gets requests when it answers"
-
-_SERVE_MORE = "more replicas (scaling.max_replicas) or slots (traffic.concurrency) serve more"
-_SEE_EVENTS = "'hotplate events {name}' says what became of its replicas"
-REFUSED = {
-    ShareFull.code: ("no room in the queue", _SERVE_MORE),
-    NoCapacity.code: ("no answer in time to be expected", _SERVE_MORE),
-    DeadlineExceeded.code: ("out of time", _SERVE_MORE),
-    NotReady.code: ("no replica became ready in time", _SEE_EVENTS),
-    ReplicaFailed.code: ("their replica died", _SEE_EVENTS),
-    TooManyConnections.code: (
-        "too many connections",
-        "callers should keep theirs, or close what they do not use",
-    ),
-    TasksAway.code: ("tasks could not be kept", "'hotplate status' says what is short"),
-}
-"""Why requests were refused, and what to do, by error code; a caller's own faults are not here."""
 
 
 def ill(replica: Replica) -> str:
@@ -89,33 +62,12 @@ def finishing(tasks: int, patience_s: float) -> str:
 
 def put_out(replica: str, reason: str) -> str:
     """A gateway sends nothing to a replica that is ready by its own word."""
-    return f"replica {replica} gets no requests: {reason}; {_TRIED}"
+    return f"replica {replica} gets no requests: {reason}; {TRIED}"
 
 
 def let_in(replica: str, out_s: float) -> str:
     """It does again."""
     return f"replica {replica} gets requests again, after {out_s:.1f} s"
-
-
-def out(reason: str, since: str) -> str:
-    """The same on a page, where the replica is named already."""
-    return f"no requests since {since}: {reason}; {_TRIED}"
-
-
-def abandoned(handlers: int) -> str:
-    """WebSockets of a replica whose slots have been given again."""
-    counted = "1 abandoned handler" if handlers == 1 else f"{handlers} abandoned handlers"
-    return f"{counted}: WebSockets that go on though their callers have gone"
-
-
-def refused(deployment: str, counts: Mapping[str, int]) -> str:
-    """How many requests of each error code a gateway refused, and what to do."""
-    each, advice = [], []
-    for code, count in sorted(counts.items(), key=lambda item: -item[1]):
-        why, what_next = REFUSED.get(code, ("", ""))
-        each.append(f"{count} {code} ({why})" if why else f"{count} {code}")
-        advice.append(what_next.format(name=deployment))
-    return "; ".join([f"{', '.join(each)}", *dict.fromkeys(filter(None, advice))])
 
 
 def to_callers(reason: str) -> str:
