@@ -101,7 +101,7 @@ def test_nothing_is_drawn_of_a_start_that_has_no_phase_yet() -> None:
         "refused since their gateway started: 7 share_full (no room in the queue), 2 no_capacity",
         "1 unauthorized; more replicas (scaling.max_replicas)",
         "2 abandoned handlers: WebSockets that go on",
-        "00:00: it takes no connection: refused; it is tried every 5 s or oftener",
+        "00:00: it takes no connection: refused; a gateway tries it at least every 5 s",
         "0 → 1  wake",
     ],
 )
