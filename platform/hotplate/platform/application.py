@@ -33,7 +33,7 @@ from hotplate.platform.api.hotplate.quotas import QuotaRoutes
 from hotplate.platform.api.web.requests import BODY_S
 from hotplate.platform.api.web.settings import ApiSettings
 from hotplate.platform.controller.interface import ControllerApi
-from hotplate.platform.dashboard.pages import Pages
+from hotplate.platform.dashboard.pages import DeploymentPages
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.records import Kind
 from hotplate.platform.store.store import Store
@@ -80,7 +80,7 @@ def make_app(
     app.add_routes(InstanceTypeRoutes(controller).routes())
     app.add_routes(QuotaRoutes(store.quotas, controller).routes())
     app.add_routes(DeploymentStatusRoutes(store, controller, settings).routes())
-    app.add_routes(Pages(store, auth, controller, settings).routes())
+    app.add_routes(DeploymentPages(store, auth, controller, settings).routes())
 
     async def uploads_under_way(_: web.Application) -> AsyncIterator[None]:
         sweep = asyncio.create_task(_drop_old_uploads(store, unpacking, settings))

@@ -62,8 +62,8 @@ from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, ORGANIZATION
 from hotplate.platform.store.store import Store
 from hotplate.platform.upkeep.checks import checks
-from hotplate.platform.upkeep.health import Health, disks_of
-from hotplate.platform.upkeep.origin_sweep import Origin
+from hotplate.platform.upkeep.health import HealthMonitor, disks_of
+from hotplate.platform.upkeep.origin_sweep import OriginSweep
 from hotplate.platform.upkeep.sweeper import Sweeper
 from hotplate.serving.gateway.fleet.discovery import MEETING, top
 from hotplate.serving.replica.compile_cache import CompiledCode
@@ -161,14 +161,14 @@ async def serve(
         lambda: _in_use(controller, compiled),
         agent,
         environments,
-        Origin(store.artifacts, blobs, app[UNPACKING], ours=not settings.blobs_url),
+        OriginSweep(store.artifacts, blobs, app[UNPACKING], ours=not settings.blobs_url),
         tasks,
         unused_files_s=settings.unused_files_s,
         spare_environments=settings.spare_environments,
     )
     folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
     rooms = [Room(folder, reserve_bytes) for folder in folders]
-    health = Health(checks(controller.gateways, agent, store, rooms), data.events)
+    health = HealthMonitor(checks(controller.gateways, agent, store, rooms), data.events)
     app.add_routes(
         OverviewRoutes(
             store.history,

@@ -10,7 +10,7 @@ from hotplate.platform.processes.role_watch import (
     ASKS,
     SILENT_S,
     START_S,
-    Hearing,
+    Liveness,
     until_silent,
 )
 
@@ -78,7 +78,7 @@ def test_one_that_starts_has_longer() -> None:
 
 def test_whoever_asks_may_have_slept() -> None:
     """`up` was stopped for an hour, and the first answer after it comes late."""
-    heard = Hearing(0.0).after(answered=True, now=1.0)
+    heard = Liveness(0.0).after(answered=True, now=1.0)
     for _ in range(ASKS - 1):
         heard = heard.after(answered=False, now=3600.0)
         assert not heard.silent_s(3600.0)

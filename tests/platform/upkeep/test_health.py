@@ -15,7 +15,7 @@ from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.event_log import EventLog
 from hotplate.platform.processes.role_state import ROLES, SUPERVISOR, RoleState
 from hotplate.platform.store.store import Store
-from hotplate.platform.upkeep.health import Check, Health, disks_of
+from hotplate.platform.upkeep.health import Check, HealthMonitor, disks_of
 
 GIB = 1 << 30
 
@@ -38,7 +38,7 @@ class Part:
 
 async def test_what_is_short_is_shown_at_once_and_told_when_it_lasts(tmp_path: Path) -> None:
     part, events = Part(), EventLog(tmp_path / "events.jsonl")
-    health = Health([part.check()], events)
+    health = HealthMonitor([part.check()], events)
     await health.look(0)
     assert health.short == []
     part.why_not = "the agent does not answer"
@@ -58,7 +58,7 @@ async def test_what_is_short_is_shown_at_once_and_told_when_it_lasts(tmp_path: P
 
 async def test_a_blink_is_no_event(tmp_path: Path) -> None:
     part, events = Part(), EventLog(tmp_path / "events.jsonl")
-    health = Health([part.check()], events)
+    health = HealthMonitor([part.check()], events)
     for now, why_not in enumerate(["", "gone", "", "gone", ""]):
         part.why_not = why_not
         await health.look(now)
@@ -68,7 +68,7 @@ async def test_a_blink_is_no_event(tmp_path: Path) -> None:
 async def test_a_check_with_a_bug_costs_no_other_check(tmp_path: Path) -> None:
     broken, part = Part(), Part()
     broken.broken, part.why_not = True, "gone"
-    health = Health([broken.check(), part.check()], EventLog(tmp_path / "events.jsonl"))
+    health = HealthMonitor([broken.check(), part.check()], EventLog(tmp_path / "events.jsonl"))
     await health.look(0)
     assert health.short == ["gone"]
 

@@ -17,7 +17,7 @@ from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Artifact, Kind
 from hotplate.platform.store.store import Store
-from hotplate.platform.upkeep.origin_sweep import Origin, unnamed
+from hotplate.platform.upkeep.origin_sweep import OriginSweep, unnamed
 from tests.support.control_plane.cloud import tar_of
 from tests.support.control_plane.quick_store import QuickStore
 from tests.support.patience import PATIENCE_S
@@ -43,7 +43,7 @@ class Place:
     store: Store
     blobs: Blobs
     unpacking: Unpacking
-    origin: Origin
+    origin: OriginSweep
 
     def begin(self, content: bytes) -> Artifact:
         """An upload of a model; its unpacking has begun."""
@@ -77,7 +77,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     store = QuickStore(tmp_path / "hotplate.db")
     blobs = Blobs(f"file://{tmp_path / 'blobs'}")
     unpacking = Unpacking(store, blobs, ArchiveLimits())
-    yield Place(store, blobs, unpacking, Origin(store.artifacts, blobs, unpacking, ours=True))
+    yield Place(store, blobs, unpacking, OriginSweep(store.artifacts, blobs, unpacking, ours=True))
     await unpacking.close()
     store.close()
 
@@ -147,7 +147,7 @@ async def test_an_upload_that_comes_during_a_sweep_waits_for_its_end(place: Plac
 async def test_nothing_goes_from_where_others_may_keep_their_files(place: Place) -> None:
     await place.push(b"old")
     await place.push(b"new")
-    origin = Origin(place.store.artifacts, place.blobs, place.unpacking, ours=False)
+    origin = OriginSweep(place.store.artifacts, place.blobs, place.unpacking, ours=False)
     before = place.blobs.digests()
     assert not await origin.sweep(frozenset())
     assert not await origin.sweep(frozenset())

@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class Stroke:
     points: Sequence[Point]
     colour: str
     fill: str | None = None
@@ -26,7 +26,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Words:
+class Label:
     at: Point
     """Of the baseline: its start, middle or end."""
     text: str
@@ -40,7 +40,7 @@ class Drawing:
 
     width: int
     height: int
-    shapes: Sequence[Line | Words]
+    shapes: Sequence[Stroke | Label]
 
 
 def svg(drawing: Drawing) -> bytes:
@@ -53,8 +53,8 @@ def svg(drawing: Drawing) -> bytes:
     return whole.encode()
 
 
-def _element(shape: Line | Words) -> str:
-    if isinstance(shape, Line):
+def _element(shape: Stroke | Label) -> str:
+    if isinstance(shape, Stroke):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in shape.points)
         fill = shape.fill or "none"
         return f'<polyline points="{points}" fill="{fill}" stroke="{shape.colour}"/>\n'
@@ -76,7 +76,7 @@ def png_painter() -> Callable[[Drawing], bytes]:
         image = Image.new("RGB", (drawing.width * scale, drawing.height * scale), "white")
         pen = ImageDraw.Draw(image)
         for shape in drawing.shapes:
-            if isinstance(shape, Words):
+            if isinstance(shape, Label):
                 x, y = shape.at
                 font = ImageFont.load_default(shape.size * scale)  # Pillow's own: any machine's
                 pen.text((x * scale, y * scale), shape.text, "black", font, anchors[shape.anchor])

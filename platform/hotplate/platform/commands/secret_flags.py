@@ -19,7 +19,7 @@ FILES = {"--admin-token": "--admin-token-file", "--token": "--token-file"}
 """Flags with a secret, and which flag names a file with it."""
 
 
-class Found(NamedTuple):
+class FoundSecret(NamedTuple):
     """A secret among arguments."""
 
     flag: str
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     """The arguments around it."""
 
 
-def find(argv: Sequence[str]) -> Found | None:
+def find(argv: Sequence[str]) -> FoundSecret | None:
     """The first flag with a secret that is not empty."""
     for at, word in enumerate(argv):
         flag, equals, value = word.partition("=")
@@ -37,7 +37,7 @@ def find(argv: Sequence[str]) -> Found | None:
         if flag in FILES and not equals and last < len(argv):
             value, last = argv[last], last + 1
         if flag in FILES and value:
-            return Found(flag, value, tuple(argv[:at]), tuple(argv[last:]))
+            return FoundSecret(flag, value, tuple(argv[:at]), tuple(argv[last:]))
     return None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotplate.autoscaler.simulator.fleet import Fleet
 from hotplate.autoscaler.simulator.timeline import timeline
-from hotplate.platform.commands.drawing import Drawing, Line, Words, png_painter, svg
+from hotplate.platform.commands.drawing import Drawing, Label, Stroke, png_painter, svg
 from hotplate.platform.errors import BadSetting
 
 WIDTH, HEIGHT = 900, 160
@@ -45,7 +45,7 @@ def drawn(policy: str, fleets: Sequence[Fleet]) -> Drawing:
     }
     requests = sum(len(fleet.waits_s) for fleet in fleets)
     title = f"{policy}: {_count(requests, 'request')} to {_count(len(fleets), 'deployment')}"
-    shapes: list[Line | Words] = [Words((LEFT, 26), title, size=16)]
+    shapes: list[Stroke | Label] = [Label((LEFT, 26), title, size=16)]
     for number, (name, values) in enumerate(curves.items()):
         top = ABOVE + number * (HEIGHT + BETWEEN)
         shapes += _curve(top, name, values)
@@ -54,37 +54,37 @@ def drawn(policy: str, fleets: Sequence[Fleet]) -> Drawing:
     return Drawing(LEFT + WIDTH + RIGHT, bottom + BELOW, shapes)
 
 
-def _curve(top: float, name: str, values: Sequence[float]) -> list[Line | Words]:
+def _curve(top: float, name: str, values: Sequence[float]) -> list[Stroke | Label]:
     """From 0 to the first mark that is not below its highest value."""
     bottom, right = top + HEIGHT, LEFT + WIDTH
     marks = _marks(max(values) or 1.0, 4)
-    shapes: list[Line | Words] = [Words((LEFT, top - 9), name)]
+    shapes: list[Stroke | Label] = [Label((LEFT, top - 9), name)]
     for mark in marks:
         height = bottom - HEIGHT * mark / marks[-1]
-        shapes.append(Line([(LEFT, height), (right, height)], "lightgrey"))
-        shapes.append(Words((LEFT - 6, height + 4), f"{mark:,.9g}", "end"))
+        shapes.append(Stroke([(LEFT, height), (right, height)], "lightgrey"))
+        shapes.append(Label((LEFT - 6, height + 4), f"{mark:,.9g}", "end"))
     points = [
         (LEFT + WIDTH * (place + 0.5) / len(values), bottom - HEIGHT * value / marks[-1])
         for place, value in enumerate(values)
     ]
     ends = (LEFT, bottom), (right, bottom)
-    shapes.append(Line([ends[0], *points, ends[1]], "steelblue", fill="lightsteelblue"))
+    shapes.append(Stroke([ends[0], *points, ends[1]], "steelblue", fill="lightsteelblue"))
     return shapes
 
 
-def _times(bottom: float, bin_s: float, bins: int) -> list[Line | Words]:
+def _times(bottom: float, bin_s: float, bins: int) -> list[Stroke | Label]:
     """The axis below all curves."""
     span_s = bins * bin_s
     unit = next((unit for unit, s in UNITS_S.items() if span_s >= LEAST * s), "seconds")
     whole = span_s / UNITS_S[unit]
-    shapes: list[Line | Words] = []
+    shapes: list[Stroke | Label] = []
     for mark in _marks(whole, 10):
         if mark <= whole:
             place = LEFT + WIDTH * mark / whole
-            shapes.append(Line([(place, bottom), (place, bottom + 5)], "black"))
-            shapes.append(Words((place, bottom + 18), f"{mark:,.9g}", "middle"))
+            shapes.append(Stroke([(place, bottom), (place, bottom + 5)], "black"))
+            shapes.append(Label((place, bottom + 18), f"{mark:,.9g}", "middle"))
     words = f"{unit} since the first request; each point is the mean of {_time(bin_s)}"
-    shapes.append(Words((LEFT + WIDTH / 2, bottom + 38), words, "middle"))
+    shapes.append(Label((LEFT + WIDTH / 2, bottom + 38), words, "middle"))
     return shapes
 
 

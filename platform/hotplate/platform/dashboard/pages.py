@@ -26,7 +26,7 @@ PASSING = ("deploying", "terminating")
 """Statuses that another one follows: the page is asked for again meanwhile."""
 
 
-class Pages:
+class DeploymentPages:
     def __init__(
         self, store: Store, auth: Auth, controller: ControllerApi, settings: ApiSettings
     ) -> None:

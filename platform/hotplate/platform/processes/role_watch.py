@@ -22,7 +22,7 @@ ASKS = 4
 
 
 @dataclass(frozen=True)
-class Hearing:
+class Liveness:
     """What was heard of one process, loop seconds."""
 
     since: float
@@ -30,10 +30,10 @@ class Hearing:
     answered: bool = False
     unanswered: int = 0
 
-    def after(self, answered: bool, now: float) -> Hearing:
+    def after(self, answered: bool, now: float) -> Liveness:
         """After one more question."""
         if answered:
-            return Hearing(now, answered=True)
+            return Liveness(now, answered=True)
         return replace(self, unanswered=self.unanswered + 1)
 
     def silent_s(self, now: float) -> float:
@@ -46,9 +46,9 @@ class Hearing:
 async def until_silent(ask: Callable[[], Awaitable[bool]]) -> float:
     """Returns when the process that `ask` asks has been silent for too long: for how many s."""
     now = asyncio.get_running_loop().time
-    hearing = Hearing(now())
+    liveness = Liveness(now())
     while True:
-        hearing = hearing.after(await ask(), now())
-        if silent_s := hearing.silent_s(now()):
+        liveness = liveness.after(await ask(), now())
+        if silent_s := liveness.silent_s(now()):
             return silent_s
         await asyncio.sleep(ASK_EVERY_S)

@@ -44,7 +44,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class News:
+class HealthChange:
     """What one look has to say of one check."""
 
     trouble: Trouble | None
@@ -52,21 +52,21 @@ class News:
     message: str = ""
 
 
-def news_of(check: Check, before: Trouble | None, why_not: str, now: float) -> News:
+def change_of(check: Check, before: Trouble | None, why_not: str, now: float) -> HealthChange:
     """What a look that found `why_not` means after `before`; `now` in any seconds."""
     if not why_not:
         if before is None or not before.told:
-            return News(None)
+            return HealthChange(None)
         lasted_s = now - before.since
-        return News(None, check.back, f"{check.name} is well again, after {lasted_s:.0f} s")
+        return HealthChange(None, check.back, f"{check.name} is well again, after {lasted_s:.0f} s")
     if before is None:
-        return News(Trouble(now, why_not))
+        return HealthChange(Trouble(now, why_not))
     if before.told:
-        return News(Trouble(before.since, why_not, told=True))
-    return News(Trouble(before.since, why_not, told=True), check.lost, why_not)
+        return HealthChange(Trouble(before.since, why_not, told=True))
+    return HealthChange(Trouble(before.since, why_not, told=True), check.lost, why_not)
 
 
-class Health:
+class HealthMonitor:
     """Looks at every check for ever."""
 
     def __init__(self, checks: Sequence[Check], events: EventLog) -> None:
@@ -92,13 +92,13 @@ class Health:
             except Exception:  # a check with a bug must cost no other check
                 log.exception("%s could not be checked", check.name)
                 continue
-            said = news_of(check, self._troubles.get(check.name), why_not, now)
-            if said.trouble is None:
+            change = change_of(check, self._troubles.get(check.name), why_not, now)
+            if change.trouble is None:
                 self._troubles.pop(check.name, None)
             else:
-                self._troubles[check.name] = said.trouble
-            if said.kind:
-                self._events.add(said.kind, said.message)
+                self._troubles[check.name] = change.trouble
+            if change.kind:
+                self._events.add(change.kind, change.message)
 
 
 def disks_of(folders: Sequence[Path]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from hotplate.platform.api.bentocloud.archives.unpacking import Unpacking
 from hotplate.platform.store.artifacts import Artifacts
 
 
-class Origin:
+class OriginSweep:
     """Swept from time to time, if it is `ours`: others may keep their files in a bucket too."""
 
     def __init__(

@@ -22,23 +22,23 @@ PERIOD_S = 60.0
 """How often it looks; more often where files may go sooner than that."""
 
 
-class Agent(Protocol):
+class SweptAgent(Protocol):
     async def idle_s(self) -> Mapping[str, float]: ...
 
     async def delete(self, manifest: str, idle_s: float) -> bool: ...
 
 
-class Environments(Protocol):
+class SweptEnvironments(Protocol):
     def manifests(self) -> Set[str]: ...
 
     async def sweep(self, wanted: Set[str], spare: int) -> Mapping[str, str]: ...
 
 
-class Origin(Protocol):
+class SweptOrigin(Protocol):
     async def sweep(self, wanted: Set[str]) -> Digests: ...
 
 
-class Tasks(Protocol):
+class SweptTasks(Protocol):
     async def sweep(self) -> None: ...
 
 
@@ -48,10 +48,10 @@ class Sweeper:
     def __init__(
         self,
         wanted: Callable[[], Set[str] | None],
-        agent: Agent,
-        environments: Environments,
-        origin: Origin,
-        tasks: Tasks,
+        agent: SweptAgent,
+        environments: SweptEnvironments,
+        origin: SweptOrigin,
+        tasks: SweptTasks,
         *,
         unused_files_s: float,
         spare_environments: int,
