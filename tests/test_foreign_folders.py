@@ -96,7 +96,7 @@ OURS = {
     "deploy/sandbox/escape_attempts.py": INSIDE,
     "deploy/sandbox/cgroups.py": KERNEL,
     "deploy/sandbox/process_scope.py": KERNEL,
-    "deploy/sandbox/launch.py": Ours("a pipe to the entrance", {"Entering.entered_now": "open"}),
+    "deploy/sandbox/launch.py": Ours("a pipe to the entrance", {"Launch.entered_now": "open"}),
     "deploy/sandbox/launcher/privileges.py": INSIDE,
     "deploy/sandbox/launcher/devices.py": INSIDE,
     "deploy/sandbox/launcher/bootstrap.py": INSIDE,
@@ -155,8 +155,8 @@ OURS = {
         "whether a path is there; the folder `work` itself; a log, which lies beside it; folders "
         "for layers, before anything runs there",
         {
-            "Walls._lines": ".exists",
-            "Walls.claim": "os.chown",
+            "Isolation._lines": ".exists",
+            "Isolation.claim": "os.chown",
             "_about": ".lstat",
             "_furnish": ".mkdir os.open",
         },

@@ -16,7 +16,7 @@ from hotplate.deploy.local.standby.process import StandbyProcess, gpu_variables
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.runtime import Command
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
 from hotplate.deploy.workload import Resources
 from loadtests.gpu.finding import Finding, ensure
@@ -74,7 +74,7 @@ async def _warm(folder: Path, program: Program, gpu: int) -> tuple[float, dict[s
     command = program.command(workload(1.0), work_folder)
     cgroups = Cgroups(folder, machine().usable_bytes)
     gpus = (gpu,)
-    host = ProcessHost(records=records, cgroups=cgroups, isolation=Walls())
+    host = ProcessHost(records=records, cgroups=cgroups, isolation=Isolation())
     standby = await StandbyProcess.start("standby", program.warm(folder), gpus, host)
     try:
         await standby.until_warm()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.process.logfile import MAX_BYTES
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from tests.support.deploy.fake_runtime import outside, pid_of, runs
 from tests.support.end_to_end.platform_process import Platform, until
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -96,7 +96,7 @@ async def test_each_ends_with_its_sentence_and_leaves_nothing(
     await until(cut)
     assert log.stat().st_size <= MAX_BYTES
     url = await platform.url_of("shout-and-fork")
-    if not Walls([platform.data]).refusal:
+    if not Isolation([platform.data]).refusal:
         theirs = await call(f"{url}/peek", folder=str(platform.data))
         assert set(theirs) <= {"agent", "engine", "environments", "parts"}, "no secret, no store"
         assert await call(f"{url}/peek", folder=str(platform.data / "agent")) == ["trees"]

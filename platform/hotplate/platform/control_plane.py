@@ -26,7 +26,7 @@ from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Supply
 from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.quantities import resources_of
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine import descriptors
 from hotplate.machine.access.bearer import bears
@@ -103,9 +103,9 @@ async def serve(
     # A store of this machine alone has no other node to build for, and would hold a second copy.
     shelf = Shelf(blobs, agent) if settings.blobs_url else None
     local = await assemble(_local_settings(settings, standby, data))
-    walls, supply = local.isolation, local.supply
-    if walls.missing:
-        data.events.add("WallsRefused", _unwalled(walls, settings))
+    isolation, supply = local.isolation, local.supply
+    if isolation.missing:
+        data.events.add("WallsRefused", _unwalled(isolation, settings))
     environments = Environments(
         data.folder("environments"),
         local.builds,
@@ -125,7 +125,7 @@ async def serve(
         parts=data.folder("parts"),
         compiled=compiled,
         hubs=hubs,
-        shown=None if walls.refusal else _shown(settings),
+        shown=None if isolation.refusal else _shown(settings),
     )
     engine, standbys = local.engine(bentos)
     desk = StandbyRoutes(store.learnt, standbys, standby, supply.most.memory_bytes)
@@ -147,7 +147,7 @@ async def serve(
         engine,
         replace(
             _rules(supply, shown, data.secret("cluster-token")),
-            tenancy=tenancy_of(walls, settings),
+            tenancy=tenancy_of(isolation, settings),
         ),
         _addresses(settings),
         ControllerMetrics(registry),
@@ -177,7 +177,7 @@ async def serve(
             roles=lambda: [state.as_json() for state in role_states(data)],
             disks=lambda: disks_of(folders),
             short=lambda: health.short,
-            unwalled=walls.missing,
+            unwalled=isolation.missing,
         ).routes()
     )
     app.add_routes(desk.routes())
@@ -225,23 +225,23 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
     waiting.cancel()
 
 
-def tenancy_of(walls: Walls, settings: PlatformSettings) -> Tenancy:
+def tenancy_of(isolation: Isolation, settings: PlatformSettings) -> Tenancy:
     """Who may be served beside whom within these walls."""
-    return Tenancy("" if settings.trust_organizations else walls.missing)
+    return Tenancy("" if settings.trust_organizations else isolation.missing)
 
 
-def _unwalled(walls: Walls, settings: PlatformSettings) -> str:
+def _unwalled(isolation: Isolation, settings: PlatformSettings) -> str:
     """What it means that replicas are not kept apart."""
     served = "every organization" if settings.trust_organizations else "one organization"
     means = "not all walls around replicas can be put up here"
-    if walls.refusal:
+    if isolation.refusal:
         means = (
             "replicas can read and change the platform's own files and each other's, as programs "
             "of this user, because no walls can be put up here"
         )
     return (
-        f"{means} ({walls.missing}); deployments of {served} are served: 'hotplate doctor' says "
-        "what is open, and what to allow"
+        f"{means} ({isolation.missing}); deployments of {served} are served: 'hotplate doctor' "
+        "says what is open, and what to allow"
     )
 
 

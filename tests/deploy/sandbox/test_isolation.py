@@ -18,7 +18,7 @@ import pytest
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.process.procfs import marked
 from hotplate.deploy.sandbox.ids import BUILDS, SHARED, range_of
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.launcher.instructions import (
     CALLS,
     DEVICES,
@@ -27,8 +27,8 @@ from hotplate.deploy.sandbox.launcher.instructions import (
     PROCESSES,
     USERS,
 )
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Watched
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, WatchedScope
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from tests.deploy.sandbox.walled import ORDINARY_USER, Place, place
 
 S = ReplicaState
@@ -61,10 +61,10 @@ def test_walls_are_put_up_from_below_a_folder_that_they_hide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    before = Walls([tmp_path])
+    before = Isolation([tmp_path])
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    assert Walls([tmp_path]).up == before.up
+    assert Isolation([tmp_path]).up == before.up
 
 
 class TestFiles:
@@ -445,26 +445,26 @@ def test_where_no_namespace_may_be_made_a_sentence_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotplate.deploy.sandbox.isolation._LIMIT_S", 0.0)
-    refused = Walls([tmp_path])
+    refused = Isolation([tmp_path])
     assert "timed out" in refused.refusal
     assert refused.up == frozenset()
 
 
 async def test_a_start_that_is_given_up_twice_leaves_nothing(tmp_path: Path) -> None:
     """As the engine does that stops a replica in the middle of its start."""
-    walls, work = Walls([tmp_path]), tmp_path / "program" / "work"
+    isolation, work = Isolation([tmp_path]), tmp_path / "program" / "work"
     work.mkdir(parents=True)
-    walls.claim(work, [])
+    isolation.claim(work, [])
     given_up = 0
     for turns in range(12):
         starting = asyncio.create_task(
-            walls.spawn(
+            isolation.spawn(
                 ["/bin/sleep", "60"],
                 {REPLICA_DIR: str(work)},
                 work,
                 tmp_path / "log",
-                view=View(own=str(work)),
-                enclosure=Watched([work], 0),
+                view=VisibleFiles(own=str(work)),
+                scope=WatchedScope([work], 0),
             )
         )
         await asyncio.sleep(turns / 400)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.sandbox.escape_attempts import attempts
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.isolation_check import (
     _WALLS,
-    Finding,
-    State,
+    CheckResult,
+    CheckState,
     advice,
     inspect,
     memory,
@@ -21,14 +21,14 @@ from hotplate.deploy.sandbox.isolation_check import (
 from hotplate.deploy.sandbox.launcher import instructions as plan
 
 
-def inspected(folder: Path, walls: Walls) -> dict[str, Finding]:
-    return {finding.name: finding for finding in asyncio.run(inspect(folder, walls))}
+def inspected(folder: Path, isolation: Isolation) -> dict[str, CheckResult]:
+    return {finding.name: finding for finding in asyncio.run(inspect(folder, isolation))}
 
 
 def test_without_walls_every_way_through_is_found(tmp_path: Path) -> None:
-    found = inspected(tmp_path, Walls())
+    found = inspected(tmp_path, Isolation())
     for name in ("files", "processes", "ipc", "privileges", "calls"):
-        assert (found[name].state, found[name].tried) == (State.MISSING, True), name
+        assert (found[name].state, found[name].tried) == (CheckState.MISSING, True), name
         assert "nothing is to be hidden" in found[name].sentence
     assert "read the platform's files" in found["files"].sentence
     assert "call other replicas past the gateway" in found["files"].sentence
@@ -36,12 +36,12 @@ def test_without_walls_every_way_through_is_found(tmp_path: Path) -> None:
 
 
 def test_within_walls_none_is(tmp_path: Path) -> None:
-    walls = Walls([tmp_path])
-    if walls.missing:
-        pytest.skip(f"not all walls can be put up here: {walls.missing}")
-    found = inspected(tmp_path, walls)
+    isolation = Isolation([tmp_path])
+    if isolation.missing:
+        pytest.skip(f"not all walls can be put up here: {isolation.missing}")
+    found = inspected(tmp_path, isolation)
     states = {finding.state for name, finding in found.items() if name != "memory"}
-    assert states == {State.OK}, found
+    assert states == {CheckState.OK}, found
     assert ("ids" in found) == (os.geteuid() == 0)
 
 
@@ -58,13 +58,13 @@ def test_within_walls_none_is(tmp_path: Path) -> None:
 def test_a_wall_that_is_gone_is_found_among_those_that_stand(
     tmp_path: Path, gone: str, opens: set[str]
 ) -> None:
-    walls = Walls([tmp_path])
-    if walls.missing or gone not in walls.up:
-        pytest.skip(f"not all walls can be put up here: {walls.missing or gone}")
-    walls.up -= {gone}
-    walls.refusals = {gone: "taken away by a test"}
-    found = inspected(tmp_path, walls)
-    missing = {name for name, finding in found.items() if finding.state is State.MISSING}
+    isolation = Isolation([tmp_path])
+    if isolation.missing or gone not in isolation.up:
+        pytest.skip(f"not all walls can be put up here: {isolation.missing or gone}")
+    isolation.up -= {gone}
+    isolation.refusals = {gone: "taken away by a test"}
+    found = inspected(tmp_path, isolation)
+    missing = {name for name, finding in found.items() if finding.state is CheckState.MISSING}
     assert opens <= missing
     assert all("taken away by a test" in found[name].sentence for name in missing)
 
@@ -76,7 +76,7 @@ def test_nothing_is_left_of_an_inspection(tmp_path: Path) -> None:
 
     segments = Path("/proc/sysvipc/shm")
     before, shared = seen(), segments.read_text().count("\n")
-    inspected(tmp_path, Walls())
+    inspected(tmp_path, Isolation())
     assert (seen(), segments.read_text().count("\n")) == (before, shared)
 
 
@@ -111,10 +111,10 @@ def test_where_no_control_group_can_be_made_memory_is_watched(tmp_path: Path) ->
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/here\n")
     weak = memory(tmp_path)
-    assert weak.state is State.WEAK
+    assert weak.state is CheckState.WEAK
     assert "no memory controller" in weak.sentence
     home = tmp_path / "sys/fs/cgroup/here"
     home.mkdir(parents=True)
     (home / "cgroup.controllers").write_text("cpu memory pids\n")
-    assert memory(tmp_path).state is State.OK
+    assert memory(tmp_path).state is CheckState.OK
     assert os.listdir(home) == ["cgroup.controllers"]

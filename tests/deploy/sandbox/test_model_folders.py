@@ -18,10 +18,10 @@ import safetensors.numpy
 
 from hotplate.cache.client import Tree
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.launcher.instructions import PROCESSES, USERS
-from hotplate.deploy.sandbox.process_scope import entrance
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.process_scope import launcher_argv
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from tests.cache.file_view.test_agent_side import Bench, ask
 from tests.cache.file_view.test_agent_side import pytestmark as needs_mounts
 from tests.support.cache.fakes import AgentProcess, blob_of, publish
@@ -68,11 +68,11 @@ class Folder:
         assert not self.tree.complete
         self.weights = Path(self.tree.root, "model.safetensors")
         self._data = bench.folder / "data"
-        self._walls = Walls([self._data, bench.mount])
-        if self._walls.refusal:
-            pytest.skip(f"no namespaces here: {self._walls.refusal}")
+        self._isolation = Isolation([self._data, bench.mount])
+        if self._isolation.refusal:
+            pytest.skip(f"no namespaces here: {self._isolation.refusal}")
         # Of processes the first would have to be ended, and the agent's own door is for its user.
-        self._walls.up -= {PROCESSES, USERS}
+        self._isolation.up -= {PROCESSES, USERS}
         self.own = self._data / "program"
         (self.own / "tmp").mkdir(parents=True)
 
@@ -83,11 +83,11 @@ class Folder:
             "HOTPLATE_TREES": str(self._data / "trees"),
             "HOTPLATE_AGENT_SOCKET": self.agent.socket,
         }
-        view = View((*shown, *NEEDED), (self.agent.socket,), own=str(self.own))
-        entering = self._walls.entering(view, env)
-        argv = [*entrance((), 0), *entering.words()]
+        view = VisibleFiles((*shown, *NEEDED), (self.agent.socket,), own=str(self.own))
+        entering = self._isolation.entering(view, env)
+        argv = [*launcher_argv((), 0), *entering.words()]
         argv += map(str, command)
-        # The entrance ends, and the program is a child of ours beside it.
+        # The launcher ends, and the program is a child of ours beside it.
         fds = entering.descriptors
         started = subprocess.Popen(
             argv, env={}, stdout=subprocess.PIPE, text=True, pass_fds=fds, cwd=self.own, **options

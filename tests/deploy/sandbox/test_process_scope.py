@@ -19,7 +19,7 @@ from hotplate.deploy.process import logfile
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.sandbox.cgroups import PIDS_MAX, Cgroup, Cgroups, group_name
 from hotplate.deploy.sandbox.process_scope import over_capacity
-from hotplate.deploy.sandbox.resource_limits import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, Pace
+from hotplate.deploy.sandbox.resource_limits import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, UsagePace
 from hotplate.deploy.workload import Resources
 from tests.support.deploy.fake_runtime import (
     MACHINE,
@@ -304,7 +304,7 @@ def test_version_2_says_whose_limit_it_was(tmp_path: Path) -> None:
 
 
 def test_what_grows_fast_is_looked_at_more_often() -> None:
-    pace = Pace(MEMORY_PAUSE_S)
+    pace = UsagePace(MEMORY_PAUSE_S)
     assert pace.pause_s(0, 100, now=0.0) == MEMORY_PAUSE_S
     assert pace.pause_s(0, 100, now=1.0) == MEMORY_PAUSE_S
     assert pace.pause_s(20, 100, now=1.1) == pytest.approx(80 / 200 / 2)

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from hotplate.deploy.process.detached import Process
-from hotplate.deploy.sandbox.isolation import Walls
-from hotplate.deploy.sandbox.process_scope import Watched
+from hotplate.deploy.sandbox.isolation import Isolation
+from hotplate.deploy.sandbox.process_scope import WatchedScope
 from hotplate.deploy.sandbox.resource_limits import until_excess
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 
 ORDINARY_USER = 54_322
 CHECKOUT = Path(__file__).parents[3]
@@ -89,7 +89,7 @@ class Place:
 
     def look(self, code: str, *arguments: object, **shown: Any) -> Any:
         """What `code` tells, which may use the functions above."""
-        view = View(
+        view = VisibleFiles(
             reads=(*INTERPRETER, *shown.get("reads", ())),
             writes=shown.get("writes", ()),
             layers=shown.get("layers", ()),
@@ -156,34 +156,34 @@ async def main() -> None:
     job = json.load(sys.stdin)
     given = {name: value for name, value in job["view"].items()}
     lists = {name: tuple(map(tuple, given[name])) for name in ("layers",)}
-    view = View(
+    view = VisibleFiles(
         **given | {"reads": tuple(given["reads"]), "writes": tuple(given["writes"])} | lists
     )
-    walls = Walls([Path(job["data"])], writes=job["shared"])
-    if walls.refusals:
-        print(f"walls cannot be put up here: {walls.refusals}", file=sys.stderr)
+    isolation = Isolation([Path(job["data"])], writes=job["shared"])
+    if isolation.refusals:
+        print(f"walls cannot be put up here: {isolation.refusals}", file=sys.stderr)
         sys.exit(77)
-    walls.up -= set(job["without"])
+    isolation.up -= set(job["without"])
     own = Path(view.own)
-    walls.claim(own, [own])
+    isolation.claim(own, [own])
     env = {"HOTPLATE_REPLICA_DIR": view.own, "PATH": os.environ["PATH"], **job["env"]}
     with tempfile.NamedTemporaryFile(dir=own.parent) as log:
-        enclosure = Watched([Path(job["mark"])], job["limit_bytes"])
-        process = await walls.spawn(job["argv"], env, own, log.name, view=view, enclosure=enclosure)
+        scope = WatchedScope([Path(job["mark"])], job["limit_bytes"])
+        process = await isolation.spawn(job["argv"], env, own, log.name, view=view, scope=scope)
         if job["adopted"]:
             process.leave()
             adopted = Process.adopt(process.pid, process.start_time, process.others)
             assert adopted is not None
             process = adopted
         own.joinpath("go").touch()
-        watch = asyncio.create_task(_watch(process, enclosure, job["limit_bytes"]))
+        watch = asyncio.create_task(_watch(process, scope, job["limit_bytes"]))
         await process.wait()
         watch.cancel()
-        print(json.dumps(excess) if (excess := enclosure.excess()) else log.read().decode())
+        print(json.dumps(excess) if (excess := scope.excess()) else log.read().decode())
 
 
-async def _watch(process: Process, enclosure: Watched, limit_bytes: int) -> None:
-    await until_excess(enclosure, limit_bytes)
+async def _watch(process: Process, scope: WatchedScope, limit_bytes: int) -> None:
+    await until_excess(scope, limit_bytes)
     await process.terminate(0)
 
 

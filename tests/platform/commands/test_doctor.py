@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.deploy.process.procfs import start_time_of
-from hotplate.deploy.sandbox.isolation_check import State
+from hotplate.deploy.sandbox.isolation_check import CheckState
 from hotplate.platform.cli import main
 from hotplate.platform.commands.doctor import of_files, of_roles, of_settings
 from hotplate.platform.processes.data_dir import DataDir
@@ -26,9 +26,9 @@ def data(tmp_path: Path) -> DataDir:
 
 def test_a_data_directory_is_its_users_alone(data: DataDir) -> None:
     (finding,) = of_files(data, os.getuid())
-    assert finding.state is State.OK
+    assert finding.state is CheckState.OK
     (finding,) = of_files(DataDir.named("/nowhere/at/all"), os.getuid())
-    assert (finding.state, "none yet" in finding.sentence) == (State.OK, True)
+    assert (finding.state, "none yet" in finding.sentence) == (CheckState.OK, True)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_others_may_read_there_is_said(data: DataDir, name: str, mode: int,
     path.touch() if not path.exists() else None
     path.chmod(mode)
     (finding,) = of_files(data, os.getuid())
-    assert finding.state is State.MISSING
+    assert finding.state is CheckState.MISSING
     assert str(path) in finding.sentence and said in finding.sentence
 
 
@@ -50,9 +50,9 @@ def test_a_data_directory_of_another_user_is_for_that_one_to_inspect(data: DataD
 
 
 def test_what_the_settings_open_is_said() -> None:
-    assert {finding.state for finding in of_settings(PlatformSettings())} == {State.OK}
+    assert {finding.state for finding in of_settings(PlatformSettings())} == {CheckState.OK}
     everywhere, trusting = of_settings(PlatformSettings(host="0.0.0.0", trust_organizations=True))
-    assert (everywhere.state, trusting.state) == (State.WEAK, State.WEAK)
+    assert (everywhere.state, trusting.state) == (CheckState.WEAK, CheckState.WEAK)
     assert "plain HTTP" in everywhere.sentence
 
 
@@ -63,10 +63,10 @@ def test_a_platform_that_runs_makes_files_for_its_own_user_only(data: DataDir) -
     before = os.umask(0o022)
     try:
         (finding,) = of_roles(data)
-        assert (finding.state, "up (022)" in finding.sentence) == (State.MISSING, True)
+        assert (finding.state, "up (022)" in finding.sentence) == (CheckState.MISSING, True)
         os.umask(0o077)
         (finding,) = of_roles(data)
-        assert finding.state is State.OK
+        assert finding.state is CheckState.OK
     finally:
         os.umask(before)
 

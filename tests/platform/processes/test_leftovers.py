@@ -8,7 +8,7 @@ from pathlib import Path
 from hotplate.deploy.process.procfs import runs
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.leftovers import end_builds
 from tests.support.end_to_end.platform_process import until
@@ -23,9 +23,9 @@ async def test_builds_that_nobody_waits_for_are_ended_with_what_hides_from_us(
     data = DataDir.at(tmp_path / "data")
     own = data.folder("environments") / "default" / "digest" / "attempt"
     own.mkdir(parents=True)
-    walls = Walls([data.root])
+    isolation = Isolation([data.root])
     cgroups = Cgroups(data.folder("environments"), 4 << 30)
-    builds = Builds(walls, cgroups, 4 << 30)
+    builds = Builds(isolation, cgroups, 4 << 30)
     note = own / "note"
     command = ["/bin/sh", "-c", ESCAPES.format(note=note)]
     log = tmp_path / "log"
@@ -35,7 +35,7 @@ async def test_builds_that_nobody_waits_for_are_ended_with_what_hides_from_us(
         return note.exists()
 
     await until(escaped)
-    members = step._enclosure.members()
+    members = step._scope.members()
     assert len(members) >= 2 or not cgroups.enforced
     step._guard.cancel()
     await end_builds(data)  # as its successor does, who knows nothing of the step

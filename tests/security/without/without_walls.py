@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 
 
-def init(self: Walls, *_: Any, **__: Any) -> None:
+def init(self: Isolation, *_: Any, **__: Any) -> None:
     self.up = frozenset()
     self.refusals = {}
     self.refusal = "taken away by a test"
 
 
-INSTEAD = [(Walls, "__init__", init)]
+INSTEAD = [(Isolation, "__init__", init)]

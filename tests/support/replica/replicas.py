@@ -23,7 +23,7 @@ from hotplate.cache.origins.hubs import Hubs
 from hotplate.deploy.runtime import Command
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.machine.unix_address import listen
 from hotplate.serving.replica.compile_cache import CompiledCode
@@ -120,13 +120,15 @@ def model(name: str, version: str, manifest: str) -> Model:
     return Model(name, version, manifest)
 
 
-def environments_in(folder: Path, walls: Walls | None = None, **settings: Any) -> Environments:
+def environments_in(
+    folder: Path, isolation: Isolation | None = None, **settings: Any
+) -> Environments:
     """Those below `folder`, built without walls unless there are some, by a user who may make no
     control groups."""
     root = folder / "environments"
     memory_bytes = settings.pop("memory_bytes", 4 << 30)
     cgroups = Cgroups(root, memory_bytes, root=folder / "no-such-system")
-    builds = Builds(walls or Walls(), cgroups, memory_bytes)
+    builds = Builds(isolation or Isolation(), cgroups, memory_bytes)
     return Environments(root, builds, PACKAGES, **settings)
 
 

@@ -18,7 +18,7 @@ from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.runtime import Runtime
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import Standbys, StandbySettings
 from hotplate.deploy.workload import Resources
 
@@ -52,7 +52,7 @@ class LocalAssembly:
 
     def __init__(self, settings: AssemblySettings) -> None:
         self.machine = _machine(settings)
-        self.isolation = Walls(settings.hidden, reads=settings.reads, writes=settings.writes)
+        self.isolation = Isolation(settings.hidden, reads=settings.reads, writes=settings.writes)
         memory_bytes = settings.build_memory_bytes or self.machine.memory_bytes // 2
         cgroups = Cgroups(settings.environments_folder, memory_bytes)
         self.builds = Builds(self.isolation, cgroups, memory_bytes)

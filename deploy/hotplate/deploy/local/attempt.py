@@ -25,7 +25,7 @@ from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.exit_messages import ending
 from hotplate.deploy.runtime import Command, Runtime
 from hotplate.deploy.sandbox import resource_limits as guard
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope
 from hotplate.deploy.workload import Workload
 from hotplate.machine import foreign_folder
 from hotplate.machine.unix_address import address_of, listen
@@ -89,7 +89,7 @@ class Attempt:
         """All its phases, once it is ready."""
         self._served_until = 0.0
         """When a readiness check has succeeded last, Unix seconds."""
-        self._enclosure: Enclosure | None = None
+        self._scope: ProcessScope | None = None
         self._own: Sequence[Phase] = ()
         """The phases of which its process has told."""
         self.told: Mapping[str, Any] | None = None
@@ -101,12 +101,12 @@ class Attempt:
 
     @classmethod
     def adopt(
-        cls, record: Record, process: Process, enclosure: Enclosure, context: EngineContext
+        cls, record: Record, process: Process, scope: ProcessScope, context: EngineContext
     ) -> Attempt:
         """Go on with a process that an earlier engine has started."""
         attempt = cls(record.id, record.workload, context, PhaseLog(record.phases))
         attempt.process = process
-        attempt._enclosure = enclosure
+        attempt._scope = scope
         attempt.address = record.address
         attempt.ready_path = record.ready_path
         attempt.spawned_at = record.spawned_at
@@ -157,8 +157,8 @@ class Attempt:
             for watch in watches:
                 watch.cancel()
         await self._keep(ended=True)
-        assert self._enclosure is not None
-        self.verdict = self.verdict or self._enclosure.excess()
+        assert self._scope is not None
+        self.verdict = self.verdict or self._scope.excess()
         self._leave_nothing()
         self.ended_itself = not self.verdict and (code is None or code >= 0)
         return self.verdict or ending(code, unix_now() - self.spawned_at)
@@ -174,19 +174,19 @@ class Attempt:
         """Once its last process is gone."""
         with suppress(OSError):  # of a full disk, say
             logfile.trim(self._context.host.records.log_path(self._replica))
-        if self._enclosure is not None:
+        if self._scope is not None:
             try:
-                self._enclosure.remove()
+                self._scope.remove()
             except OSError as error:  # the next attempt or engine tries again
                 log.warning("replica %s: its control group stays: %s", self._replica, error)
 
-    async def _enclose(self) -> Enclosure:
+    async def _enclose(self) -> ProcessScope:
         records, cgroups = self._context.host.records, self._context.host.cgroups
         records.note_groups(self._replica, cgroups.folders(self._replica))
-        self._enclosure = await cgroups.make(
+        self._scope = await cgroups.make(
             self._replica, records.work(self._replica), self._workload.resources
         )
-        return self._enclosure
+        return self._scope
 
     async def _prepare(self, deadline: float, report: Report) -> Command:
         def building(log: str) -> None:
@@ -239,7 +239,7 @@ class Attempt:
             undo.callback(standbys.drop, standby)
             try:
                 await standby.show(self._replica, command)
-                self._enclosure = await standby.become(
+                self._scope = await standby.become(
                     self._replica, env, command.job, listener, resources
                 )
             except (StandbyRefused, OSError, ValueError) as error:
@@ -251,7 +251,7 @@ class Attempt:
     async def _spawn(
         self, command: Command, env: Mapping[str, str], listener: socket.socket
     ) -> Process:
-        enclosure = await self._enclose()
+        scope = await self._enclose()
         records = self._context.host.records
         work = records.work(self._replica)
         self._context.host.isolation.claim(work, records.works())
@@ -263,7 +263,7 @@ class Attempt:
                 command.cwd,
                 records.log_path(self._replica),
                 view=view_of(command, work),
-                enclosure=enclosure,
+                scope=scope,
                 stdin_json=command.job,
                 pass_fds=[listener.fileno()],
             )
@@ -313,9 +313,9 @@ class Attempt:
 
     async def _guard(self, process: Process) -> None:
         """End the process when it has used more than it may."""
-        assert self._enclosure is not None
+        assert self._scope is not None
         limit_bytes = self._workload.resources.memory_bytes
-        self.verdict = await guard.until_excess(self._enclosure, limit_bytes)
+        self.verdict = await guard.until_excess(self._scope, limit_bytes)
         await process.terminate(0)
 
     async def _keep_later(self) -> None:

@@ -144,13 +144,11 @@ class LocalEngine(Engine):
         ending: list[LocalReplica] = []
         for record in self._records.load():
             groups = self._records.groups(record.id)
-            enclosure = self._cgroups.adopt(
+            scope = self._cgroups.adopt(
                 groups, self._records.marks(record.id), record.workload.resources.memory_bytes
             )
-            if process := Process.adopt(record.pid, record.start_time, enclosure):
-                adopted = LocalReplica.adopt(
-                    record, process, enclosure, self._context, self._changed
-                )
+            if process := Process.adopt(record.pid, record.start_time, scope):
+                adopted = LocalReplica.adopt(record, process, scope, self._context, self._changed)
                 self._replicas[record.id] = adopted
                 unknown.discard(record.id)
                 kept.update(groups)

@@ -8,7 +8,7 @@ from pathlib import Path
 from hotplate.deploy.local.machine import Machine
 from hotplate.deploy.local.records import Records
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class ProcessHost:
 
     records: Records
     cgroups: Cgroups
-    isolation: Walls
+    isolation: Isolation
 
 
 def host_in(
@@ -26,12 +26,12 @@ def host_in(
     *,
     records: Records | None = None,
     cgroups: Cgroups | None = None,
-    isolation: Walls | None = None,
+    isolation: Isolation | None = None,
 ) -> ProcessHost:
     """With its state in a directory, over restarts too; isolated by nothing unless it is said."""
     shared_cpus = machine.cpus if machine.cpu_overcommit else 0.0
     return ProcessHost(
         records=records or Records(directory),
         cgroups=cgroups or Cgroups(directory, machine.usable_bytes, shared_cpus=shared_cpus),
-        isolation=isolation or Walls(),
+        isolation=isolation or Isolation(),
     )

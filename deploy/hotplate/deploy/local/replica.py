@@ -16,7 +16,7 @@ from hotplate.deploy.process import logfile
 from hotplate.deploy.process.backoff import Backoff
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.process.printable import printable
-from hotplate.deploy.sandbox.process_scope import Enclosure
+from hotplate.deploy.sandbox.process_scope import ProcessScope
 from hotplate.deploy.workload import Workload
 from hotplate.machine.free_space import full, is_full
 
@@ -70,7 +70,7 @@ class LocalReplica:
         cls,
         record: Record,
         process: Process,
-        enclosure: Enclosure,
+        scope: ProcessScope,
         context: EngineContext,
         changed: Callable[[], None],
     ) -> LocalReplica:
@@ -79,7 +79,7 @@ class LocalReplica:
         replica.created_at = record.created_at
         replica.place = record.place
         replica._restarts = record.restarts
-        replica._attempt = Attempt.adopt(record, process, enclosure, context)
+        replica._attempt = Attempt.adopt(record, process, scope, context)
         ready = record.ready_at is not None
         replica.state = ReplicaState.READY if ready else ReplicaState.STARTING
         return replica

@@ -30,7 +30,7 @@ _SWEEP_PAUSE_S = 0.005
 """First pause while killed processes vanish from /proc; nothing tells us when they have."""
 
 
-class Others(Protocol):
+class ProcessMembers(Protocol):
     """Processes that end with another one though they may be in no session of its."""
 
     def members(self) -> Collection[int]:
@@ -40,7 +40,7 @@ class Others(Protocol):
         """Let no more of them come into being, if that can be had."""
 
 
-class _Nobody:
+class _NoMembers:
     def members(self) -> Collection[int]:
         return ()
 
@@ -59,7 +59,7 @@ class Process:
         pid: int,
         start_time: str,
         pidfd: int,
-        others: Others | None = None,
+        others: ProcessMembers | None = None,
         beside: Collection[int] = (),
     ) -> None:
         """`others` names processes outside its session that end with it, and so do those `beside`
@@ -68,7 +68,7 @@ class Process:
         self.start_time = start_time
         """Ticks since boot and the boot's id: with `pid`, never the same for two processes."""
         self._pidfd = pidfd
-        self.others = others or _Nobody()
+        self.others = others or _NoMembers()
         self.beside = {pid: stat_of(pid).start_time for pid in beside}
         """By their process ids, when they started."""
         self._loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class Process:
         log_path: str | Path,
         stdin_json: Any = None,
         pass_fds: Collection[int] = (),
-        others: Others | None = None,
+        others: ProcessMembers | None = None,
     ) -> Process:
         """Start `argv` with exactly `env`, output appended to `log_path`.
 
@@ -96,13 +96,15 @@ class Process:
 
     @classmethod
     def of_child(
-        cls, pid: int, others: Others | None = None, beside: Collection[int] = ()
+        cls, pid: int, others: ProcessMembers | None = None, beside: Collection[int] = ()
     ) -> Process:
         """A child that nobody has reaped."""
         return cls(pid, stat_of(pid).start_time, os.pidfd_open(pid), others, beside)
 
     @classmethod
-    def adopt(cls, pid: int, start_time: str, others: Others | None = None) -> Process | None:
+    def adopt(
+        cls, pid: int, start_time: str, others: ProcessMembers | None = None
+    ) -> Process | None:
         """The process with this pid and start time; None if it is no more."""
         try:
             pidfd = os.pidfd_open(pid)

@@ -17,19 +17,19 @@ from hotplate.deploy.errors import DeployError
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.cgroups import Cgroups, end_groups
-from hotplate.deploy.sandbox.isolation import Walls
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.isolation import Isolation
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.deploy.workload import Resources
 
 
-class Step:
+class BuildProgram:
     """One program, with all that it has started."""
 
-    def __init__(self, process: Process, enclosure: Enclosure, limit_bytes: int) -> None:
+    def __init__(self, process: Process, scope: ProcessScope, limit_bytes: int) -> None:
         self.used_too_much = False
         self._process = process
-        self._enclosure = enclosure
+        self._scope = scope
         self._guard = asyncio.create_task(self._watch(limit_bytes))
         self._ended = asyncio.create_task(self._end())
 
@@ -43,30 +43,30 @@ class Step:
     async def _end(self) -> int | None:
         code = await self._process.wait()
         self._guard.cancel()
-        self.used_too_much = bool(self._enclosure.excess())
+        self.used_too_much = bool(self._scope.excess())
         with suppress(OSError):
-            self._enclosure.remove()
+            self._scope.remove()
         return code
 
     async def _watch(self, limit_bytes: int) -> None:
-        await guard.until_excess(self._enclosure, limit_bytes)
+        await guard.until_excess(self._scope, limit_bytes)
         await self._process.terminate(0)
 
 
 class Builds:
     """Those of one platform."""
 
-    def __init__(self, walls: Walls, cgroups: Cgroups, memory_bytes: int) -> None:
+    def __init__(self, isolation: Isolation, cgroups: Cgroups, memory_bytes: int) -> None:
         """Builds use `memory_bytes` at most together, in groups of `cgroups`, which are theirs."""
         self.memory_bytes = memory_bytes
-        self._walls = walls
+        self._isolation = isolation
         self._cgroups = cgroups
         self._numbers = itertools.count()
         self._prepared: set[Path] = set()
 
     @property
     def walled(self) -> bool:
-        return not self._walls.refusal
+        return not self._isolation.refusal
 
     async def end_leftovers(self) -> None:
         """End what was being built for a control plane that was killed. Raises OSError."""
@@ -75,12 +75,12 @@ class Builds:
     async def prepare(self, folder: Path) -> Path:
         if folder not in self._prepared:
             await asyncio.to_thread(folder.mkdir, mode=0o755, parents=True, exist_ok=True)
-            await self._walls.give_builds(folder)
+            await self._isolation.give_builds(folder)
             self._prepared.add(folder)
         return folder
 
     async def take(self, folder: Path) -> None:
-        await self._walls.take(folder)
+        await self._isolation.take(folder)
 
     async def start(
         self,
@@ -92,24 +92,22 @@ class Builds:
         own: Path,
         reads: Sequence[Path],
         writes: Sequence[Path],
-    ) -> Step:
+    ) -> BuildProgram:
         """As `BuildRunner` has it."""
         name = f"{own.name}-{os.getpid()}-{next(self._numbers)}"
-        enclosure = await self._cgroups.make(name, own, Resources(memory_bytes=self.memory_bytes))
-        view = View(tuple(map(str, reads)), tuple(map(str, writes)), own=str(own))
+        scope = await self._cgroups.make(name, own, Resources(memory_bytes=self.memory_bytes))
+        view = VisibleFiles(tuple(map(str, reads)), tuple(map(str, writes)), own=str(own))
         # By this variable they are found where there are no control groups, and by our successor.
         marked = {**env, REPLICA_DIR: str(own)}
         try:
-            process = await self._walls.spawn(
-                argv, marked, cwd, log, view=view, enclosure=enclosure
-            )
+            process = await self._isolation.spawn(argv, marked, cwd, log, view=view, scope=scope)
         except DeployError as error:
-            enclosure.remove()
+            scope.remove()
             raise OSError(str(error)) from error
         except BaseException:  # also when interrupted: cleaned up, and raised again
-            enclosure.remove()
+            scope.remove()
             raise
-        return Step(process, enclosure, self.memory_bytes)
+        return BuildProgram(process, scope, self.memory_bytes)
 
     def close(self) -> None:
         self._cgroups.close()

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from hotplate.deploy.process.detached import end_all
 from hotplate.deploy.sandbox.process_scope import (
-    Enclosure,
-    Watched,
-    entrance,
+    ProcessScope,
+    WatchedScope,
+    launcher_argv,
     over_capacity,
     over_limit,
 )
@@ -57,8 +57,8 @@ class Cgroup:
         self._capacity_bytes = capacity_bytes
 
     @property
-    def entrance(self) -> Sequence[str]:
-        return entrance(self.folders, self._limit_bytes)
+    def launcher_argv(self) -> Sequence[str]:
+        return launcher_argv(self.folders, self._limit_bytes)
 
     def members(self) -> Collection[int]:
         found: set[int] = set()
@@ -138,8 +138,8 @@ class Cgroups:
         """Where the groups of a replica are made; none without control groups."""
         return [parent / replica for parent in self._parents]
 
-    async def make(self, replica: str, mark: Path, resources: Resources) -> Enclosure:
-        """A new enclosure for an attempt of the replica whose marker is `mark`."""
+    async def make(self, replica: str, mark: Path, resources: Resources) -> ProcessScope:
+        """A new scope for an attempt of the replica whose marker is `mark`."""
         if self._parents:
             group = self._group(self.folders(replica), resources.memory_bytes)
             try:
@@ -149,16 +149,18 @@ class Cgroups:
                 return group
             except OSError as error:
                 self._give_up(error)
-        return Watched([mark], resources.memory_bytes)
+        return WatchedScope([mark], resources.memory_bytes)
 
-    def adopt(self, groups: Sequence[Path], marks: Sequence[Path], limit_bytes: int) -> Enclosure:
-        """The enclosure that an earlier engine made: `groups` are its folders, if it had any."""
-        return self._group(groups, limit_bytes) if groups else Watched(marks, limit_bytes)
+    def adopt(
+        self, groups: Sequence[Path], marks: Sequence[Path], limit_bytes: int
+    ) -> ProcessScope:
+        """The scope that an earlier engine made: `groups` are its folders, if it had any."""
+        return self._group(groups, limit_bytes) if groups else WatchedScope(marks, limit_bytes)
 
     def hand_over(
         self, groups: Sequence[Path], marks: Sequence[Path], resources: Resources
-    ) -> Enclosure:
-        """The enclosure of a standby, made without a limit, for the replica that it becomes.
+    ) -> ProcessScope:
+        """The scope of a standby, made without a limit, for the replica that it becomes.
 
         Raises OSError where more is used than the replica may.
         """

@@ -1,7 +1,7 @@
 """What keeps a program from the platform, from this machine and from other programs.
 
 A replica of an ordinary user's platform runs as that user, so namespaces of its own (Linux 5.14,
-and that this user may make some) are all that does. `entrance` puts the walls up.
+and that this user may make some) are all that does. `launcher` puts the walls up.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hotplate.deploy.errors import SpawnFailed
 from hotplate.deploy.process.detached import Process, launch, until_reaped
 from hotplate.deploy.sandbox import syscall_filter
 from hotplate.deploy.sandbox.ids import BUILDS, SHARED, free_range, give, range_of, take
-from hotplate.deploy.sandbox.launch import Entering
+from hotplate.deploy.sandbox.launch import Launch
 from hotplate.deploy.sandbox.launcher import instructions as plan
 from hotplate.deploy.sandbox.launcher.mount_helper import SHOWN
 from hotplate.deploy.sandbox.private_places import hidden_places, needed_of_them
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, entrance
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, ProcessScope, launcher_argv
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.machine.background import until_done
 from hotplate.machine.foreign_folder import ForeignFolder
 
@@ -38,7 +38,7 @@ _HARMLESS = ("/bin/sh", "-c", ":")
 _TEMPORARY = "tmp"
 
 
-class Walls:
+class Isolation:
     """Around each program of one engine."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Walls:
         self._reads, self._writes = list(reads), list(writes)
         self._rng = random.SystemRandom()
         self.up: frozenset[str] = frozenset()
-        """The walls that are put up, by their names (`entrance.plan.WALLS`)."""
+        """The walls that are put up, by their names (`launcher.instructions.WALLS`)."""
         self.refusals: dict[str, str] = {}
         """Why the others of those that this user could have are not, by their names."""
         self.refusal = "nothing is to be hidden"
@@ -73,9 +73,9 @@ class Walls:
             return self.refusal
         return "; ".join(f"{wall}: {why}" for wall, why in self.refusals.items())
 
-    def door(self) -> Door:
+    def mount_helper(self) -> MountHelper:
         """One to pass to `spawn`; where there are no walls, it leads nowhere."""
-        return Door(wanted=plan.FILES in self.up)
+        return MountHelper(wanted=plan.FILES in self.up)
 
     def claim(self, own: Path, others: Iterable[Path]) -> None:
         """Have ids that are nobody else's for the program with that folder, which becomes theirs;
@@ -107,49 +107,49 @@ class Walls:
         cwd: str | Path,
         log_path: str | Path,
         *,
-        view: View,
-        enclosure: Enclosure,
+        view: VisibleFiles,
+        scope: ProcessScope,
         stdin_json: Any = None,
         pass_fds: Collection[int] = (),
-        door: Door | None = None,
+        helper: MountHelper | None = None,
     ) -> Process:
-        """Start `argv` in the enclosure and within walls, as `Process.spawn` does.
+        """Start `argv` in the scope and within walls, as `Process.spawn` does.
 
-        `view.own` becomes the program's user's, with all that is in it. At the door it may be shown
-        more later. Raises `SpawnFailed` and OSError.
+        `view.own` becomes the program's user's, with all that is in it. Through the
+        helper it may be shown more later. Raises `SpawnFailed` and OSError.
         """
         if not self.up:
-            words = [*enclosure.entrance, "", "", "", *argv]
-            return Process.spawn(words, env, cwd, log_path, stdin_json, pass_fds, enclosure)
+            words = [*scope.launcher_argv, "", "", "", *argv]
+            return Process.spawn(words, env, cwd, log_path, stdin_json, pass_fds, scope)
         if view.own:
             layers = [Path(own) for _, own in view.layers]
             first = self._first_id(Path(view.own))
             await asyncio.to_thread(_furnish, Path(view.own), Path(log_path), layers, first)
         entering = self.entering(view, env)
-        at_door = door.descriptors if door is not None else []
+        at_helper = helper.descriptors if helper is not None else []
         try:
             us = launch(
-                [*enclosure.entrance, *entering.words(at_door), *argv],
+                [*scope.launcher_argv, *entering.words(at_helper), *argv],
                 {REPLICA_DIR: env[REPLICA_DIR]} if REPLICA_DIR in env else {},
                 cwd,
                 log_path,
                 stdin_json,
-                [*pass_fds, *at_door, *entering.descriptors],
+                [*pass_fds, *at_helper, *entering.descriptors],
             )
         finally:
             entering.begun()
-        through = asyncio.ensure_future(_through(us, entering, enclosure, door))
+        through = asyncio.ensure_future(_through(us, entering, scope, helper))
         try:
             return await asyncio.shield(through)
         except asyncio.CancelledError:
             await until_done(_end(through))
             raise
 
-    def entering(self, view: View, env: Mapping[str, str]) -> Entering:
+    def entering(self, view: VisibleFiles, env: Mapping[str, str]) -> Launch:
         """A way in for one program that sees this and has these variables."""
         variables = [(plan.VARIABLE, name, value) for name, value in env.items()]
         first = self._first_id(Path(view.own))
-        return Entering([*self._lines(view, first, self.up), *variables])
+        return Launch([*self._lines(view, first, self.up), *variables])
 
     def _first_id(self, own: Path) -> int:
         """Of the range that the folder's owner is in; 0 where programs are ourselves."""
@@ -158,7 +158,7 @@ class Walls:
         about = _about(own)
         return (about and range_of(about.st_uid)) or BUILDS
 
-    def _lines(self, view: View, first: int, up: Iterable[str]) -> list[plan.Line]:
+    def _lines(self, view: VisibleFiles, first: int, up: Iterable[str]) -> list[plan.Line]:
         places = hidden_places()
         ours = ((plan.READ, "", self._reads), (plan.WRITE, plan.SHARED, self._writes))
         lines = [(plan.WALL, wall, "") for wall in up]
@@ -202,9 +202,9 @@ class Walls:
         """Why these cannot be put up together; empty when they can."""
         if plan.FILES not in up and {plan.PROCESSES, plan.USERS, plan.DEVICES}.intersection(up):
             return self.refusals.get(plan.FILES, "")
-        entering = Entering(self._lines(View(), BUILDS, up))
+        entering = Launch(self._lines(VisibleFiles(), BUILDS, up))
         try:
-            argv = [*entrance((), 0), *entering.words(), *_HARMLESS]
+            argv = [*launcher_argv((), 0), *entering.words(), *_HARMLESS]
             fds = entering.descriptors
             # Where we are may be hidden, and a program without a folder of its own is nowhere else.
             tried = subprocess.Popen(argv, env={}, cwd="/", stderr=subprocess.PIPE, pass_fds=fds)
@@ -229,7 +229,7 @@ class Walls:
         return "" if ended_well else entered.why_not or said.partition("\n")[0]
 
 
-class Door:
+class MountHelper:
     """In the walls around one process: shows it more, once. Within the block, its other side too
     is open here, for the process to inherit."""
 
@@ -251,7 +251,7 @@ class Door:
             side.close()
 
     async def show(self, reads: Iterable[str], writes: Iterable[str]) -> None:
-        """Returns when nobody is at the door any more. Raises OSError."""
+        """Returns when the helper has ended. Raises OSError."""
         lines = [(plan.READ, path, "") for path in reads]
         lines += [(plan.WRITE, path, "") for path in writes]
         for side in self._sides[:1]:
@@ -260,7 +260,7 @@ class Door:
             await loop.sock_sendall(side, plan.written(lines))
             answer = await loop.sock_recv(side, _ANSWER_BYTES)
             if answer != SHOWN:
-                raise OSError(os.fsdecode(answer) or "nobody is at its door")
+                raise OSError(os.fsdecode(answer) or "its mount helper is gone")
             side.close()
             await until_reaped(self.waits)
             self.waits = 0
@@ -270,21 +270,23 @@ class Door:
             side.close()
 
 
-async def _through(us: int, entering: Entering, enclosure: Enclosure, door: Door | None) -> Process:
-    """The program that the entrance, which is the process `us`, has made. Raises `SpawnFailed`."""
+async def _through(
+    us: int, entering: Launch, scope: ProcessScope, helper: MountHelper | None
+) -> Process:
+    """The program that the launcher, which is the process `us`, has made. Raises `SpawnFailed`."""
     try:
         entered = await entering.entered()
     finally:
         await until_reaped(us)
-    beside = [pid for pid in (entered.first, entered.at_door) if pid]
+    beside = [pid for pid in (entered.first, entered.at_helper) if pid]
     if entered.why_not:
         for pid in beside:
             os.kill(pid, signal.SIGKILL)
             await until_reaped(pid)
         raise SpawnFailed(f"Its walls cannot be put up: {entered.why_not}.")
-    if door is not None:
-        door.waits = entered.at_door
-    return Process.of_child(entered.program, enclosure, beside)
+    if helper is not None:
+        helper.waits = entered.at_helper
+    return Process.of_child(entered.program, scope, beside)
 
 
 async def _end(through: asyncio.Future[Process]) -> None:

@@ -27,9 +27,9 @@ from typing import Any
 
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.sandbox.cgroups import PIDS_MAX, own_groups
-from hotplate.deploy.sandbox.isolation import Walls
-from hotplate.deploy.sandbox.process_scope import Watched
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.isolation import Isolation
+from hotplate.deploy.sandbox.process_scope import WatchedScope
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 
 _BURGLAR = Path(__file__).with_name("escape_attempts.py")
 _LIMIT_S = 30.0
@@ -39,7 +39,7 @@ _IPC_CREAT, _IPC_RMID = 0o1000, 0
 """From linux/ipc.h."""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     OK = "ok"
     WEAK = "weak"
     """There is something in its place that does less."""
@@ -47,11 +47,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What is to be said of one wall."""
 
     name: str
-    state: State
+    state: CheckState
     sentence: str
     tried: bool = True
     """Whether that was found by trying; else it was read somewhere."""
@@ -138,13 +138,13 @@ _LEFT = "left"
 """A file that it leaves in its own folder."""
 
 
-async def inspect(hidden: Path, walls: Walls) -> list[Finding]:
+async def inspect(hidden: Path, isolation: Isolation) -> list[CheckResult]:
     """Every wall, tried as this user; `hidden` is the folder that stands for a data directory, in
     which a folder is made for this and removed. Raises OSError and DeployError."""
     with _laid_out(hidden) as (own, outside):
-        got = await _sent(walls, own, outside)
+        got = await _sent(isolation, own, outside)
         owner = _owner(own / _LEFT)
-    why = _why(walls)
+    why = _why(isolation)
     findings = [_judged(wall, got, why) for wall in _WALLS]
     if os.geteuid() == 0:
         findings.append(_of_ids(owner, why))
@@ -176,26 +176,28 @@ def advice(root: Path = Path("/")) -> list[str]:
     return found
 
 
-def _judged(wall: _Wall, got: Mapping[str, str | None], why: str) -> Finding:
+def _judged(wall: _Wall, got: Mapping[str, str | None], why: str) -> CheckResult:
     """From why each attempt was refused: None = it was not."""
     untried = [name for name in wall.attempts if name not in got]
     if untried:
-        return Finding(wall.name, State.MISSING, f"it could not be tried{why}", tried=False)
+        return CheckResult(
+            wall.name, CheckState.MISSING, f"it could not be tried{why}", tried=False
+        )
     through = [said for name, said in wall.attempts.items() if got[name] is None]
     if not through:
-        return Finding(wall.name, State.OK, wall.stands)
-    return Finding(wall.name, State.MISSING, f"a replica can {_listed(through)}{why}")
+        return CheckResult(wall.name, CheckState.OK, wall.stands)
+    return CheckResult(wall.name, CheckState.MISSING, f"a replica can {_listed(through)}{why}")
 
 
-def _of_ids(owner: int, why: str) -> Finding:
+def _of_ids(owner: int, why: str) -> CheckResult:
     if owner:
-        return Finding(
-            _IDS, State.OK, "a replica's users are nobody outside, though the platform is root"
+        return CheckResult(
+            _IDS, CheckState.OK, "a replica's users are nobody outside, though the platform is root"
         )
-    return Finding(_IDS, State.MISSING, f"a replica of this platform is root outside{why}")
+    return CheckResult(_IDS, CheckState.MISSING, f"a replica of this platform is root outside{why}")
 
 
-def memory(root: Path = Path("/")) -> Finding:
+def memory(root: Path = Path("/")) -> CheckResult:
     """Whether the kernel can hold replicas to their memory, by a group made and removed."""
     name = f"hotplate-doctor-{os.getpid()}"
     try:
@@ -206,17 +208,17 @@ def memory(root: Path = Path("/")) -> Finding:
         (home / name).mkdir()
         (home / name).rmdir()
     except (OSError, KeyError) as error:
-        return Finding(
+        return CheckResult(
             "memory",
-            State.WEAK,
+            CheckState.WEAK,
             "limits of memory are watched and not held by the kernel, because no control group can "
             f"be made here ({error}); run the platform in one of its own, with Delegate=yes",
         )
-    return Finding("memory", State.OK, "the kernel holds each replica to its memory")
+    return CheckResult("memory", CheckState.OK, "the kernel holds each replica to its memory")
 
 
-def _why(walls: Walls) -> str:
-    return f" ({walls.missing})" if walls.missing else ""
+def _why(isolation: Isolation) -> str:
+    return f" ({isolation.missing})" if isolation.missing else ""
 
 
 @contextmanager
@@ -311,16 +313,18 @@ def _something_in(home: Path, needed: Sequence[Path]) -> str:
     return ""
 
 
-async def _sent(walls: Walls, own: Path, outside: Mapping[str, Any]) -> dict[str, str | None]:
+async def _sent(
+    isolation: Isolation, own: Path, outside: Mapping[str, Any]
+) -> dict[str, str | None]:
     """What became of each attempt."""
     said = own.parent / "said"
-    process = await walls.spawn(
+    process = await isolation.spawn(
         [sys.executable, "-I", "-S", str(own / _BURGLAR.name)],
         {"PATH": os.environ.get("PATH", os.defpath)},
         str(own),
         said,
-        view=View(reads=(sys.prefix, sys.base_prefix), own=str(own)),
-        enclosure=Watched([], 0),
+        view=VisibleFiles(reads=(sys.prefix, sys.base_prefix), own=str(own)),
+        scope=WatchedScope([], 0),
         stdin_json=dict(outside),
     )
     try:

@@ -1,4 +1,4 @@
-"""One way through the entrance: what it is told, and what it says of the processes it has made."""
+"""One way through the launcher: what it is told, and what it says of the processes it has made."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _REPORT_BYTES = 1 << 12
 
 
 @dataclass(frozen=True)
-class Entered:
+class LaunchReport:
     """Numbers of our new children; 0 for those that there are not."""
 
     program: int
     first: int
     """The first process of the program's namespace: what is in there ends with it."""
-    at_door: int
+    at_helper: int
     why_not: str
     """Why there is no program, if so."""
 
 
-class Entering:
-    """Used once. The sides that the entrance inherits are open until `begun`."""
+class Launch:
+    """Used once. The sides that the launcher inherits are open until `begun`."""
 
     def __init__(self, lines: list[Line]) -> None:
         self._plan = os.memfd_create("plan")
@@ -34,13 +34,13 @@ class Entering:
         os.lseek(self._plan, 0, os.SEEK_SET)
         self._heard, self._said = os.pipe()
 
-    def words(self, door: Sequence[int] = ()) -> list[str]:
-        """What stands between an enclosure's entrance and the program."""
-        return [str(self._plan), str(self._said), "".join(map(str, door))]
+    def words(self, helper: Sequence[int] = ()) -> list[str]:
+        """What stands between a scope's launcher and the program."""
+        return [str(self._plan), str(self._said), "".join(map(str, helper))]
 
     @property
     def descriptors(self) -> list[int]:
-        """What the entrance has to inherit."""
+        """What the launcher has to inherit."""
         return [self._plan, self._said]
 
     def begun(self) -> None:
@@ -48,7 +48,7 @@ class Entering:
         os.close(self._plan)
         os.close(self._said)
 
-    async def entered(self) -> Entered:
+    async def entered(self) -> LaunchReport:
         """As soon as the program runs, or cannot. Raises `SpawnFailed` where nothing is said."""
         loop = asyncio.get_running_loop()
         said = b""
@@ -59,7 +59,7 @@ class Entering:
             os.close(self._heard)
         return _entered(said)
 
-    def entered_now(self) -> Entered:
+    def entered_now(self) -> LaunchReport:
         """The same, for who may wait."""
         with open(self._heard, "rb") as file:
             return _entered(file.read())
@@ -80,8 +80,8 @@ async def _read(loop: asyncio.AbstractEventLoop, descriptor: int) -> bytes:
     return os.read(descriptor, _REPORT_BYTES)
 
 
-def _entered(said: bytes) -> Entered:
+def _entered(said: bytes) -> LaunchReport:
     if not said:
-        raise SpawnFailed("The entrance to a program's walls has ended without a word.")
-    program, first, at_door, why_not = os.fsdecode(said).split(" ", 3)
-    return Entered(int(program), int(first), int(at_door), why_not)
+        raise SpawnFailed("The launcher to a program's walls has ended without a word.")
+    program, first, at_helper, why_not = os.fsdecode(said).split(" ", 3)
+    return LaunchReport(int(program), int(first), int(at_helper), why_not)

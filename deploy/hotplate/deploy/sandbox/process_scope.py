@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hotplate.deploy.process.detached import Others
+from hotplate.deploy.process.detached import ProcessMembers
 from hotplate.deploy.process.procfs import marked, with_namespaces
 from hotplate.deploy.quantities import GIB
 
@@ -33,11 +33,11 @@ _IMPORTS = str(Path(__file__).parents[3])
 """Where that is found."""
 
 
-class Enclosure(Others, Protocol):
+class ProcessScope(ProcessMembers, Protocol):
     """Made before the first process of an attempt, removed after its last one."""
 
     @property
-    def entrance(self) -> Sequence[str]:
+    def launcher_argv(self) -> Sequence[str]:
         """What to put before a command so that it runs inside."""
 
     def used_bytes(self) -> int:
@@ -50,7 +50,7 @@ class Enclosure(Others, Protocol):
         """Give back what it takes, now that it is empty."""
 
 
-class Watched:
+class WatchedScope:
     """Without a control group: found by their environment, their memory added up."""
 
     def __init__(self, marks: Sequence[Path], limit_bytes: int) -> None:
@@ -60,8 +60,8 @@ class Watched:
         self._excess = ""
 
     @property
-    def entrance(self) -> Sequence[str]:
-        return entrance((), self._limit_bytes)
+    def launcher_argv(self) -> Sequence[str]:
+        return launcher_argv((), self._limit_bytes)
 
     def members(self) -> Collection[int]:
         return with_namespaces(marked(REPLICA_DIR, self._marks))
@@ -88,7 +88,7 @@ class Watched:
         pass
 
 
-def entrance(groups: Sequence[Path], limit_bytes: int) -> Sequence[str]:
+def launcher_argv(groups: Sequence[Path], limit_bytes: int) -> Sequence[str]:
     """The command that enters `groups` and, after three words, becomes what follows it."""
     score = str(oom_score(limit_bytes))
     python = (sys.executable, "-I", "-S", "-c", _ENTER, _IMPORTS)

@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 from hotplate.deploy.process import logfile
-from hotplate.deploy.sandbox.process_scope import Enclosure
+from hotplate.deploy.sandbox.process_scope import ProcessScope
 
 MEMORY_PAUSE_S = 0.5
 """Between two looks at a quiet replica: what can fill 1 GB in a second has used half of it."""
@@ -18,7 +18,7 @@ SHORTEST_PAUSE_S = 0.02
 """Between two looks at one that goes fast: a look costs well below a millisecond."""
 
 
-class Pace:
+class UsagePace:
     """How soon to look again at an amount that grows towards a limit; pure."""
 
     def __init__(self, longest_s: float) -> None:
@@ -37,7 +37,7 @@ class Pace:
 
 async def keep_short(log: Path) -> None:
     """Cut the log whenever it has grown too long, for ever."""
-    pace = Pace(LOG_PAUSE_S)
+    pace = UsagePace(LOG_PAUSE_S)
     while True:
         size_bytes = 0
         with contextlib.suppress(OSError):  # a full disk is no fault of this replica
@@ -46,15 +46,15 @@ async def keep_short(log: Path) -> None:
         await asyncio.sleep(pace.pause_s(size_bytes, logfile.MAX_BYTES, now))
 
 
-async def until_excess(enclosure: Enclosure, limit_bytes: int) -> str:
+async def until_excess(scope: ProcessScope, limit_bytes: int) -> str:
     """The sentence on why the replica has to be ended, once it has; `limit_bytes` 0 is none."""
-    pace = Pace(MEMORY_PAUSE_S)
-    while not (excess := enclosure.excess()):
+    pace = UsagePace(MEMORY_PAUSE_S)
+    while not (excess := scope.excess()):
         pause_s = MEMORY_PAUSE_S
         if limit_bytes:
-            used = enclosure.used_bytes()
+            used = scope.used_bytes()
             pause_s = pace.pause_s(used, limit_bytes, asyncio.get_running_loop().time())
-            if enclosure.excess():
+            if scope.excess():
                 continue
         await asyncio.sleep(pause_s)
     return excess

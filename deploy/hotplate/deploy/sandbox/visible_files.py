@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class View:
+class VisibleFiles:
     """Absolute paths; those of `reads` and `writes` may be files or folders."""
 
     reads: tuple[str, ...] = ()

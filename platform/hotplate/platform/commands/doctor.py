@@ -19,8 +19,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from hotplate.deploy.errors import DeployError
-from hotplate.deploy.sandbox.isolation import Walls
-from hotplate.deploy.sandbox.isolation_check import Finding, State, advice, inspect, kernel
+from hotplate.deploy.sandbox.isolation import Isolation
+from hotplate.deploy.sandbox.isolation_check import CheckResult, CheckState, advice, inspect, kernel
 from hotplate.platform.commands import flags
 from hotplate.platform.commands.pages.printing import page_console, say
 from hotplate.platform.errors import PlatformError
@@ -34,7 +34,7 @@ _SECRETS = (
     *("hotplate.db", "hotplate.db-wal"),
 )
 """Files of a data directory that nobody else may read."""
-_COLOURS = {State.OK: "green", State.WEAK: "yellow", State.MISSING: "red"}
+_COLOURS = {CheckState.OK: "green", CheckState.WEAK: "yellow", CheckState.MISSING: "red"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = flags.platform_settings(data)
     findings = [*_walls(data, settings), *of_files(data, os.geteuid()), *of_settings(settings)]
     findings += of_roles(data)
-    missing = any(finding.state is State.MISSING for finding in findings)
+    missing = any(finding.state is CheckState.MISSING for finding in findings)
     advised = advice() if missing else []
     if arguments.json:
         found = [asdict(finding) for finding in findings]
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(missing)
 
 
-def _walls(data: DataDir, settings: PlatformSettings) -> list[Finding]:
+def _walls(data: DataDir, settings: PlatformSettings) -> list[CheckResult]:
     """Tried in the data directory; where there is none of this user's, among temporary files."""
     with ExitStack() as stack:
         folder = data.root
@@ -68,23 +68,23 @@ def _walls(data: DataDir, settings: PlatformSettings) -> list[Finding]:
             folder = Path(stack.enter_context(temporary)).resolve()
         shown = {"reads": settings.replica_reads, "writes": settings.replica_writes}
         try:
-            return asyncio.run(inspect(folder, Walls([folder], **shown)))
+            return asyncio.run(inspect(folder, Isolation([folder], **shown)))
         except (OSError, DeployError) as error:
             raise PlatformError(f"the walls could not be tried: {error}") from error
 
 
-def of_files(data: DataDir, user: int) -> list[Finding]:
+def of_files(data: DataDir, user: int) -> list[CheckResult]:
     """Whether a data directory and its secrets are that user's alone."""
     if not data.root.is_dir():
-        return [_read_as("data directory", State.OK, f"there is none yet at {data.root}")]
+        return [_read_as("data directory", CheckState.OK, f"there is none yet at {data.root}")]
     wrong = [
         said
         for path, private in ((data.root, 0o700), *((data.root / n, 0o600) for n in _SECRETS))
         if (said := _foreign(path, private, user))
     ]
     if wrong:
-        return [_read_as("data directory", State.MISSING, "; ".join(wrong))]
-    return [_read_as("data directory", State.OK, f"{data.root} is its user's alone")]
+        return [_read_as("data directory", CheckState.MISSING, "; ".join(wrong))]
+    return [_read_as("data directory", CheckState.OK, f"{data.root} is its user's alone")]
 
 
 def _foreign(path: Path, private: int, user: int) -> str:
@@ -101,24 +101,26 @@ def _foreign(path: Path, private: int, user: int) -> str:
     return ""
 
 
-def of_settings(settings: PlatformSettings) -> list[Finding]:
+def of_settings(settings: PlatformSettings) -> list[CheckResult]:
     """What the settings let others do."""
     found = []
     if is_everywhere(settings.host) and not settings.tls_certificate:
         said = "every address of this machine is listened on, in plain HTTP"
-        found.append(_read_as("listeners", State.WEAK, f"{said}: put a proxy with TLS before it"))
+        found.append(
+            _read_as("listeners", CheckState.WEAK, f"{said}: put a proxy with TLS before it")
+        )
     elif is_everywhere(settings.host):
         said = "every address of this machine is listened on, by deployments with TLS"
-        found.append(_read_as("listeners", State.OK, said))
+        found.append(_read_as("listeners", CheckState.OK, said))
     else:
-        found.append(_read_as("listeners", State.OK, f"{settings.host} is listened on only"))
+        found.append(_read_as("listeners", CheckState.OK, f"{settings.host} is listened on only"))
     if settings.trust_organizations:
         said = "trust_organizations is true: organizations share what one of them could change"
-        found.append(_read_as("organizations", State.WEAK, said))
+        found.append(_read_as("organizations", CheckState.WEAK, said))
     return found
 
 
-def of_roles(data: DataDir) -> list[Finding]:
+def of_roles(data: DataDir) -> list[CheckResult]:
     """What the platform's own processes do to new files; none where none runs."""
     open_handed = []
     running = [state for state in role_states(data) if state.runs]
@@ -128,8 +130,10 @@ def of_roles(data: DataDir) -> list[Finding]:
             open_handed.append(f"{state.name} ({mask:03o})")
     if open_handed:
         said = f"files that these make may be others' too, by their umask: {', '.join(open_handed)}"
-        return [_read_as("umask", State.MISSING, f"{said}; it has to be 077")]
-    return [_read_as("umask", State.OK, "what the platform makes is its own")] if running else []
+        return [_read_as("umask", CheckState.MISSING, f"{said}; it has to be 077")]
+    return (
+        [_read_as("umask", CheckState.OK, "what the platform makes is its own")] if running else []
+    )
 
 
 def _umask(pid: int) -> int | None:
@@ -141,11 +145,11 @@ def _umask(pid: int) -> int | None:
     return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), None)
 
 
-def _read_as(name: str, state: State, sentence: str) -> Finding:
-    return Finding(name, state, sentence, tried=False)
+def _read_as(name: str, state: CheckState, sentence: str) -> CheckResult:
+    return CheckResult(name, state, sentence, tried=False)
 
 
-def _show(findings: Sequence[Finding], advised: Sequence[str]) -> None:
+def _show(findings: Sequence[CheckResult], advised: Sequence[str]) -> None:
     console = page_console()
     who = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
     console.print(f"Walls around replicas, tried as {who} on {kernel()}:", soft_wrap=True)
@@ -161,7 +165,7 @@ def _show(findings: Sequence[Finding], advised: Sequence[str]) -> None:
     console.print(table)
     for sentence in advised:
         say(console, escape(sentence))
-    missing = [finding.name for finding in findings if finding.state is State.MISSING]
+    missing = [finding.name for finding in findings if finding.state is CheckState.MISSING]
     if missing:
         say(console, f"Missing: {', '.join(missing)}. SECURITY.md says what that means.")
     else:

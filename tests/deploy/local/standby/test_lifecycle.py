@@ -13,7 +13,7 @@ from hotplate.deploy.local.standby.lifecycle import StandbyLives
 from hotplate.deploy.local.standby.pool import StandbyPool
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from tests.support.deploy.fake_runtime import runs
 from tests.support.patience import PATIENCE_S
 
@@ -23,7 +23,7 @@ DEAF = "trap '' TERM; echo $$ > pid.draft; mv pid.draft pid; exec sleep 600"
 async def test_one_that_is_cancelled_twice_on_its_way_leaves_nothing(tmp_path: Path) -> None:
     cgroups = Cgroups(tmp_path, 1 << 30, root=tmp_path / "no-such-root")
     records, changes = Records(tmp_path), asyncio.Event()
-    host = ProcessHost(records=records, cgroups=cgroups, isolation=Walls())
+    host = ProcessHost(records=records, cgroups=cgroups, isolation=Isolation())
     lives = StandbyLives(host, random.Random(1), changes.set)
     pool = StandbyPool(Warm("e", ("/bin/sh", "-c", DEAF), {"PATH": os.defpath}, {}), ())
     making = lives.make(pool, PATIENCE_S, lambda seconds: None)

@@ -1,4 +1,4 @@
-"""Walls around replicas that were standbys, and who waits at a standby's door."""
+"""Walls around replicas that were standbys, and who waits at a standby's mount helper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.host import host_in
 from hotplate.deploy.process.procfs import is_first, marked, session_members, stat_of
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from tests.deploy.local.standby.test_pools import idle_standby, pool, ready, warm
 from tests.support.deploy.fake_runtime import (
@@ -35,13 +35,13 @@ FORBIDDEN, REFUSED = "Permission denied", "Operation not permitted"
 
 async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_path: Path) -> None:
     root = tmp_path
-    walls = Walls([root])
-    if walls.refusal:
-        pytest.skip(f"no namespaces here: {walls.refusal}")
+    isolation = Isolation([root])
+    if isolation.refusal:
+        pytest.skip(f"no namespaces here: {isolation.refusal}")
     runtime = warm()
     settings = replace(QUICK, standby=StandbySettings(StandbyMode.FIXED, calm_s=0.0))
     engine = LocalEngine(
-        host_in(root, MACHINE, isolation=walls), runtime, MACHINE, settings, random.Random(1)
+        host_in(root, MACHINE, isolation=isolation), runtime, MACHINE, settings, random.Random(1)
     )
     await engine.start()
     try:
@@ -71,12 +71,12 @@ def at_the_door(directory: Path) -> tuple[int, int]:
 
 
 async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_path: Path) -> None:
-    walls = Walls([tmp_path])
-    if walls.refusal:
-        pytest.skip(f"no namespaces here: {walls.refusal}")
+    isolation = Isolation([tmp_path])
+    if isolation.refusal:
+        pytest.skip(f"no namespaces here: {isolation.refusal}")
     settings = replace(QUICK, standby=StandbySettings(StandbyMode.FIXED, calm_s=0.0))
     engine = LocalEngine(
-        host_in(tmp_path, MACHINE, isolation=walls), warm(), MACHINE, settings, random.Random(1)
+        host_in(tmp_path, MACHINE, isolation=isolation), warm(), MACHINE, settings, random.Random(1)
     )
     await engine.start()
     used = []
@@ -92,7 +92,7 @@ async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_p
             assert not runs(waits) and zombies() == []
         replicas = {pid_of(tmp_path, each.id) for each in engine.replicas()}
         assert set(used) < replicas, "both standbys have become replicas"
-        await pool(engine, ready(1))  # this one ends with somebody at its door
+        await pool(engine, ready(1))  # this one ends with its mount helper
         used.append(at_the_door(tmp_path)[0])
     finally:
         await engine.stop_all()

@@ -23,7 +23,7 @@ from hotplate.deploy.local.records import Records
 from hotplate.deploy.local.standby.pools import StandbyPools
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from hotplate.platform.api.bentocloud.auth import answer_errors
 from hotplate.platform.api.hotplate.standbys import PATH, StandbyRoutes
@@ -49,7 +49,7 @@ class World:
         self.news = asyncio.Event()
         cgroups = Cgroups(folder, GIB, root=folder / "none")
         self.standbys = StandbyPools(
-            ProcessHost(records=Records(folder / "engine"), cgroups=cgroups, isolation=Walls()),
+            ProcessHost(records=Records(folder / "engine"), cgroups=cgroups, isolation=Isolation()),
             CONFIGURED,
             machine_bytes=10 * GIB,
             rng=random.Random(1),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.deploy.sandbox.isolation import Walls
+from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.serving.replica.environments import build
 from hotplate.serving.replica.environments.builder import Environment
 from hotplate.serving.replica.environments.folder import (
@@ -42,23 +42,23 @@ def output_of(folder: Path, bento: Path) -> str:
 
 
 @pytest.fixture
-def walls(tmp_path: Path) -> Walls:
-    walls = Walls([tmp_path])
-    if walls.refusal:
-        pytest.skip(f"no walls here: {walls.refusal}")
-    return walls
+def isolation(tmp_path: Path) -> Isolation:
+    isolation = Isolation([tmp_path])
+    if isolation.refusal:
+        pytest.skip(f"no walls here: {isolation.refusal}")
+    return isolation
 
 
 @pytest.mark.parametrize("walled", [True, False], ids=["walls", "none"])
 async def test_a_build_sees_its_own_folder_and_no_file_of_the_platform(
-    tmp_path: Path, walls: Walls, walled: bool
+    tmp_path: Path, isolation: Isolation, walled: bool
 ) -> None:
     secret = tmp_path / "admin-token"
     secret.write_text("the operator's\n")
     mine = "test -w $HOME && test -w $VIRTUAL_ENV && echo mine"
     seen = f"cat {secret} 2>&1; ls {tmp_path}/environments/*/*; {mine}"
     bento = bento_with_wheel(tmp_path / "bento", image=commands(seen))
-    environments = environments_in(tmp_path, walls if walled else None)
+    environments = environments_in(tmp_path, isolation if walled else None)
     await ensure(environments, bento)
     said = output_of(tmp_path, bento)
     assert ("the operator's" in said) != walled
@@ -91,11 +91,13 @@ async def test_the_interpreter_is_ours_whatever_a_build_has_put_there(tmp_path: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's builds are other users'")
-async def test_an_environment_without_bottom_is_refused(tmp_path: Path, walls: Walls) -> None:
+async def test_an_environment_without_bottom_is_refused(
+    tmp_path: Path, isolation: Isolation
+) -> None:
     dig = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(1200)]"
     image = commands(f'cd $VIRTUAL_ENV && python -c "{dig}"')
     bento = bento_with_wheel(tmp_path / "bento", image=image)
-    environments = environments_in(tmp_path, walls)
+    environments = environments_in(tmp_path, isolation)
     with pytest.raises(EnvironmentFailed, match="folders below each other"):
         await ensure(environments, bento)
     assert not list((tmp_path / "environments").glob("*/*/*/venv")), "nothing of it is left"

@@ -22,9 +22,14 @@ from hotplate.deploy.process import logfile
 from hotplate.deploy.process.detached import Process, document
 from hotplate.deploy.process.printable import printable
 from hotplate.deploy.runtime import Command, Warm
-from hotplate.deploy.sandbox.isolation import Door
-from hotplate.deploy.sandbox.process_scope import REPLICA_DIR, Enclosure, oom_score, private_bytes
-from hotplate.deploy.sandbox.visible_files import View
+from hotplate.deploy.sandbox.isolation import MountHelper
+from hotplate.deploy.sandbox.process_scope import (
+    REPLICA_DIR,
+    ProcessScope,
+    oom_score,
+    private_bytes,
+)
+from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.deploy.workload import Resources
 from hotplate.machine import foreign_folder
 
@@ -48,8 +53,8 @@ class StandbyProcess:
         host: ProcessHost,
         *,
         channel: socket.socket,
-        enclosure: Enclosure,
-        door: Door,
+        scope: ProcessScope,
+        helper: MountHelper,
         takes_along: Mapping[str, str],
     ) -> None:
         self.id = standby
@@ -57,9 +62,9 @@ class StandbyProcess:
         self.watch: asyncio.Task[None] | None = None
         """Whoever waits for its end as a standby."""
         self._channel = channel
-        self._enclosure = enclosure
+        self._scope = scope
         self._host = host
-        self._door = door
+        self._helper = helper
         self._takes_along = takes_along
         self._said = b""
 
@@ -76,11 +81,11 @@ class StandbyProcess:
         work = folder / "work"
         work.mkdir(parents=True, mode=0o700)
         host.isolation.claim(work, host.records.works())
-        enclosure = await host.cgroups.make(standby, work, Resources())
+        scope = await host.cgroups.make(standby, work, Resources())
         ours, theirs = socket.socketpair()
-        door = host.isolation.door()
+        helper = host.isolation.mount_helper()
         try:
-            with theirs, door:
+            with theirs, helper:
                 env = {
                     **warm.env,
                     **gpu_variables(gpus),
@@ -93,15 +98,15 @@ class StandbyProcess:
                     work,
                     folder / "log",
                     view=view_of(warm, work),
-                    enclosure=enclosure,
+                    scope=scope,
                     stdin_json={**warm.job, "folder": str(work)},
                     pass_fds=[theirs.fileno()],
-                    door=door,
+                    helper=helper,
                 )
         except BaseException:  # also when interrupted: cleaned up, and raised again
             ours.close()
-            door.close()
-            enclosure.remove()
+            helper.close()
+            scope.remove()
             raise
         ours.setblocking(False)
         return cls(
@@ -109,8 +114,8 @@ class StandbyProcess:
             process,
             host,
             channel=ours,
-            enclosure=enclosure,
-            door=door,
+            scope=scope,
+            helper=helper,
             takes_along=warm.takes_along,
         )
 
@@ -129,12 +134,12 @@ class StandbyProcess:
         """
         records = self._host.records
         work = records.work(replica)
-        waits = self._door.waits
+        waits = self._helper.waits
         try:
             own = records.standby(self.id) / "work"
             await self._host.isolation.hand_over(work, records.log_path(replica), own)
             async with asyncio.timeout(ANSWER_S):
-                await self._door.show(command.reads, [*command.writes, str(work)])
+                await self._helper.show(command.reads, [*command.writes, str(work)])
             self.process.beside.pop(waits, None)
         except (OSError, TimeoutError) as error:
             raise StandbyRefused(f"its files cannot be shown to it: {error}") from error
@@ -146,7 +151,7 @@ class StandbyProcess:
         job: Mapping[str, Any],
         listener: socket.socket,
         resources: Resources,
-    ) -> Enclosure:
+    ) -> ProcessScope:
         """Make its process the replica's. When this fails or is cancelled, `end` it.
 
         Raises `StandbyRefused` and OSError.
@@ -157,8 +162,8 @@ class StandbyProcess:
         groups = cgroups.folders(self.id) if cgroups.enforced else ()
         records.note_birth(replica, self.id)
         records.note_groups(replica, groups)
-        self._enclosure = cgroups.hand_over(groups, records.marks(replica), resources)
-        self.process.others = self._enclosure
+        self._scope = cgroups.hand_over(groups, records.marks(replica), resources)
+        self.process.others = self._scope
         self.process.set_oom_score(oom_score(resources.memory_bytes))
         log_path = records.log_path(replica)
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -178,15 +183,15 @@ class StandbyProcess:
         self._channel.close()
         # Its folder stays until the replica's goes: what it has there of its own is in use.
         await foreign_folder.aside(records.take_along, self.id, replica, self._takes_along)
-        return self._enclosure
+        return self._scope
 
     async def end(self) -> None:
         """SIGKILL: it serves nobody; return when nothing of it is left."""
         await self.process.terminate(0)
         self._channel.close()
-        self._door.close()
+        self._helper.close()
         with suppress(OSError):
-            self._enclosure.remove()
+            self._scope.remove()
         await foreign_folder.aside_for_long(self._host.records.end_standby, self.id)
 
     def last_words(self) -> str:
@@ -217,10 +222,10 @@ class StandbyProcess:
         return answer
 
 
-def view_of(command: Command | Warm, work: Path) -> View:
+def view_of(command: Command | Warm, work: Path) -> VisibleFiles:
     """What its process sees, with this folder as its own."""
     layers = ((folder, str(work / LAYERS / str(n))) for n, folder in enumerate(command.layers))
-    return View(command.reads, command.writes, tuple(layers), str(work))
+    return VisibleFiles(command.reads, command.writes, tuple(layers), str(work))
 
 
 def gpu_variables(gpus: Sequence[int]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sys
 
-from hotplate.deploy.sandbox.launcher.instructions import FILES, LIMITS, PROCESSES, Plan
+from hotplate.deploy.sandbox.launcher.instructions import FILES, LIMITS, PROCESSES, Instructions
 from hotplate.deploy.sandbox.launcher.kernel import (
     NEWIPC,
     NEWNS,
@@ -31,7 +31,7 @@ from hotplate.deploy.sandbox.launcher.kernel import (
     Kernel,
 )
 from hotplate.deploy.sandbox.launcher.mount_helper import wait_at
-from hotplate.deploy.sandbox.launcher.mounts import Files
+from hotplate.deploy.sandbox.launcher.mounts import Mounts
 from hotplate.deploy.sandbox.launcher.privileges import confine, separate_users
 
 _SLEEPS = ("/bin/sleep", "/usr/bin/sleep", "/run/current-system/sw/bin/sleep")
@@ -42,7 +42,7 @@ def main() -> None:
     """Exits with 127 and a sentence when the program cannot be started."""
     split = sys.argv.index("--")
     score, *groups = sys.argv[1:split]
-    plan, report, door, *program = sys.argv[split + 1 :]
+    plan, report, helper, *program = sys.argv[split + 1 :]
     try:
         _write("/proc/self/oom_score_adj", score)  # raising one's own is always allowed
         for group in groups:
@@ -51,26 +51,26 @@ def main() -> None:
             _become(program, _environment())
     except OSError as error:
         _give_up(program, error)
-    walled = Walled(_told(int(plan)), int(door) if door else -1)
+    walled = IsolatedProgram(_told(int(plan)), int(helper) if helper else -1)
     os.set_inheritable(int(report), False)
     why = ""
     try:
         walled.start(program)
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
-    numbers = (walled.program, walled.first, walled.at_door)
+    numbers = (walled.program, walled.first, walled.at_helper)
     os.write(int(report), os.fsencode(f"{' '.join(map(str, numbers))} {why}"))
     os._exit(0)
 
 
-class Walled:
+class IsolatedProgram:
     """A program and those beside it, by the numbers of their processes; 0 = there is none."""
 
-    def __init__(self, plan: Plan, door: int) -> None:
-        """`door` is a descriptor, or -1."""
-        self.program = self.first = self.at_door = 0
+    def __init__(self, plan: Instructions, helper: int) -> None:
+        """`helper` is a descriptor, or -1."""
+        self.program = self.first = self.at_helper = 0
         self._plan = plan
-        self._door = door
+        self._helper = helper
         self._marks = _environment()
         self._kernel = Kernel()
         self._users = -1
@@ -101,14 +101,14 @@ class Walled:
         else:
             _leave_as_we_are(kernel)
         kernel.set_attributes("/", private=True)
-        files = Files(kernel, plan)
+        files = Mounts(kernel, plan)
         files.make(self._users, self._sharers())
         if PROCESSES not in plan.walls:  # processes change there what is theirs
             kernel.set_attributes("/proc", 0, READ_ONLY)
         os.chdir(here)  # else "..", from where we stood before, would lead behind the walls
         self._groups = files.groups
-        if self._door >= 0:
-            self._leave_at_door(files)
+        if self._helper >= 0:
+            self._leave_at_helper(files)
 
     def _sharers(self) -> int:
         """The namespace for what all programs write, a descriptor; -1 = there is none."""
@@ -120,12 +120,12 @@ class Walled:
         except OSError:
             return -1  # our own ids are too few: then what each has made is its own
 
-    def _leave_at_door(self, files: Files) -> None:
-        os.set_inheritable(self._door, False)
-        self.at_door = self._kernel.fork_sibling()
-        if self.at_door == 0:
+    def _leave_at_helper(self, files: Mounts) -> None:
+        os.set_inheritable(self._helper, False)
+        self.at_helper = self._kernel.fork_sibling()
+        if self.at_helper == 0:
             try:
-                wait_at(self._door, self._kernel, files)
+                wait_at(self._helper, self._kernel, files)
             finally:
                 os._exit(0)
 
@@ -171,9 +171,9 @@ def _leave_as_we_are(kernel: Kernel) -> None:
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def _told(descriptor: int) -> Plan:
+def _told(descriptor: int) -> Instructions:
     with open(descriptor, "rb") as file:
-        return Plan(file.read())
+        return Instructions(file.read())
 
 
 def _environment() -> dict[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""What the entrance is told of the program and its walls: on a descriptor, for everybody reads what
+"""What the launcher is told of the program and its walls: on a descriptor, for everybody reads what
 stands in an argument list, and what stands in our environment may change what we do.
 
 Lines of a verb, a path or another value, and for some a second one, each ended by a NUL.
@@ -42,7 +42,7 @@ def written(lines: list[Line]) -> bytes:
     return b"".join(os.fsencode(field) + b"\0" for line in lines for field in line)
 
 
-class Plan:
+class Instructions:
     """`lines` as one has written them; `paths` are the shown ones, outer ones first."""
 
     def __init__(self, text: bytes) -> None:

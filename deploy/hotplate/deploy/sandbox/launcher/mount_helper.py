@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import os
 
-from hotplate.deploy.sandbox.launcher.instructions import Plan
+from hotplate.deploy.sandbox.launcher.instructions import Instructions
 from hotplate.deploy.sandbox.launcher.kernel import PR_SET_DUMPABLE, Kernel
-from hotplate.deploy.sandbox.launcher.mounts import Files
+from hotplate.deploy.sandbox.launcher.mounts import Mounts
 
 SHOWN = b"shown "
-"""Said at the door when a request was carried out, and by which process, which ends then; anything
-else is why it was not."""
+"""Said by the helper when a request was carried out, and by which process, which ends then;
+anything else is why it was not."""
 _REQUEST_BYTES = 1 << 20
 _DESCRIPTORS_MAX = 1 << 20
 
 
-def wait_at(door: int, kernel: Kernel, files: Files) -> None:
+def wait_at(helper: int, kernel: Kernel, files: Mounts) -> None:
     """Show what is asked for there, once, and say so or why that could not be."""
     kernel.prctl(PR_SET_DUMPABLE, 0)
     last = -1
-    for kept in (*sorted([door, *files.descriptors]), _DESCRIPTORS_MAX):
+    for kept in (*sorted([helper, *files.descriptors]), _DESCRIPTORS_MAX):
         os.closerange(last + 1, kept)
         last = kept
-    request = os.read(door, _REQUEST_BYTES)
+    request = os.read(helper, _REQUEST_BYTES)
     if not request:
         return
     answer = SHOWN
     try:
-        files.show(Plan(request).shown)
+        files.show(Instructions(request).shown)
     except OSError as error:
         answer = os.fsencode(f"{error.filename}: {error.strerror}")
-    os.write(door, answer)
+    os.write(helper, answer)

@@ -6,7 +6,7 @@ import os
 import stat
 
 from hotplate.deploy.sandbox.launcher.devices import Devices
-from hotplate.deploy.sandbox.launcher.instructions import DEVICES, READ, WRITE, Plan
+from hotplate.deploy.sandbox.launcher.instructions import DEVICES, READ, WRITE, Instructions
 from hotplate.deploy.sandbox.launcher.kernel import (
     ID_MAPPED,
     NO_SUID,
@@ -20,10 +20,10 @@ _TEMPORARY = ("/tmp", "/var/tmp")
 _SMALL = "size=1m,mode=755"
 
 
-class Files:
+class Mounts:
     """Of one program: put together by `make`, and added to by `show`."""
 
-    def __init__(self, kernel: Kernel, plan: Plan) -> None:
+    def __init__(self, kernel: Kernel, plan: Instructions) -> None:
         """Opens what will be covered. Raises OSError, as all of it does."""
         self._kernel = kernel
         self._plan = plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import resource
 
-from hotplate.deploy.sandbox.launcher.instructions import LIMITS, PROCESSES, Plan
+from hotplate.deploy.sandbox.launcher.instructions import LIMITS, PROCESSES, Instructions
 from hotplate.deploy.sandbox.launcher.kernel import (
     NEWUSER,
     PR_SET_KEEPCAPS,
@@ -95,7 +95,7 @@ def _lines(first: int, shared: int | None) -> str:
 
 
 def confine(
-    kernel: Kernel, plan: Plan, users: int, groups: list[int], *, guards: bool = False
+    kernel: Kernel, plan: Instructions, users: int, groups: list[int], *, guards: bool = False
 ) -> None:
     """This process, before it becomes the program or, if it `guards`, what no program may trace.
 
