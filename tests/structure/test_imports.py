@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.structure import known
 from tests.structure.source_tree import (
     COMPONENTS,
     ROOT,
+    Graph,
     among,
     between_children,
     circles,
@@ -23,22 +25,27 @@ from tests.structure.source_tree import (
     syntax,
 )
 
-OURS = among([module_of(path) for path in sources(*COMPONENTS, "loadtests")], imports())
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
     "contracts"
 ]
 LAYERED = [contract for contract in CONTRACTS if contract["type"] == "layers"]
 
 
+@cache
+def ours() -> Graph:
+    """Without the tests. Read in a test: every worker of a test run imports this file."""
+    return among([module_of(path) for path in sources(*COMPONENTS, "loadtests")], imports())
+
+
 def test_no_files_import_one_another_in_a_circle() -> None:
-    assert [c for c in circles(OURS) if not set(c) <= known.FILES_IN_CIRCLES] == []
+    assert [c for c in circles(ours()) if not set(c) <= known.FILES_IN_CIRCLES] == []
 
 
 def test_no_folders_import_one_another_in_a_circle_at_any_level() -> None:
     found = [
         [f"{folder}.{child}" for child in circle]
-        for folder in folders(OURS)
-        for circle in circles(between_children(folder, OURS))
+        for folder in folders(ours())
+        for circle in circles(between_children(folder, ours()))
     ]
     assert [circle for circle in found if not set(circle) <= known.FOLDERS_IN_CIRCLES] == []
 
@@ -72,7 +79,7 @@ def test_no_import_runs_back_up(contract: dict[str, object]) -> None:
         )
 
     wrong = []
-    for module, others in OURS.items():
+    for module, others in ours().items():
         for other in others:
             here, there = place(module), place(other)
             if here and there and here[1] != there[1] and there[0] >= here[0]:
