@@ -9,7 +9,8 @@ LOCKED := $(BIN)/uv export --frozen --quiet --no-header --no-annotate --no-emit-
 INSTALL := $(BIN)/uv pip install --python $(BIN)/python --no-deps
 HASHED := --require-hashes --only-binary :all: --requirement
 # Four at a time, as tests/schedule.py says: most scenarios wait for processes rather than compute.
-SUITE := -q -n 4 --dist loadfile --no-loadscope-reorder
+# At its end it says what was skipped, and why.
+SUITE := -q -rfEs -n 4 --dist loadfile --no-loadscope-reorder
 COMPILE := $(BIN)/python -m hotplate.serving.gateway.compiler
 NO_PACKAGES := echo "cannot install packages; is there a package index that can be reached? (.venv/install.log has the details)"; exit 1
 export PYTHONDONTWRITEBYTECODE :=
