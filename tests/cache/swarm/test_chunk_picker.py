@@ -192,7 +192,7 @@ def test_what_a_stalled_owner_should_bring_is_taken_when_it_has_heard_so() -> No
     step = take(other)
     assert step.source == owner.me
     other.missed(step, Missed.LEFT, 2.0)
-    assert other.next(2.0, False, True) is None and other.claims == 1 and other.news
+    assert other.next(2.0, False, True) is None and other.claims.bits == 1 and other.news
     greet(other, owner, 3.0)
     assert take(other, 3.0).source == ORIGIN
     assert take(owner, 3.0).source == other.me
@@ -363,7 +363,7 @@ def test_no_chunk_is_lost_or_taken_twice_whatever_peers_do(
                 why = rng.choice(list(Missed))
                 banned |= {step.source} if why is Missed.LIED else set()
                 swarm.missed(step, why, now, 0.1)
-        assert bool(swarm.claims) == any(one.source == ORIGIN for one in under_way)
+        assert bool(swarm.claims.bits) == any(one.source == ORIGIN for one in under_way)
     for step in under_way:
         swarm.came(step, 0.1, now)
     for _ in range(100 * count):

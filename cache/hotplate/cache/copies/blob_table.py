@@ -16,19 +16,17 @@ import itertools
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
-from typing import Any
 
 from hotplate.cache.copies.arena_space import MemoryRoom
+from hotplate.cache.copies.arrival import fetch_into
 from hotplate.cache.copies.cached_blob import Holding
 from hotplate.cache.copies.disk_space import DiskRoom
 from hotplate.cache.copies.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.copies.write_behind import WriteBehind
 from hotplate.cache.errors import CacheError, ChunkCorrupt, Misled, NoSpace
 from hotplate.cache.fetching.contents import Contents
-from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.manifest import Blob, Content, Draft
 from hotplate.cache.origins.blob_source import Source
-from hotplate.cache.swarm.chunks import Chunks
 from hotplate.cache.tiers.arena import Arena, Region
 from hotplate.cache.tiers.disk import DiskTier
 
@@ -267,7 +265,7 @@ class Holdings:
         holding.notify()
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(self.memory_room.free_unless_lent, holding)
-            await self._fetch(holding, region, urgent=False, local=copy)
+            await fetch_into(holding, region, self._contents, stall_s=self._stall_s, local=copy)
             self._settle(holding)
             undo.pop_all()
         if not self._found(holding):
@@ -302,7 +300,12 @@ class Holdings:
             # Nobody may borrow a descriptor that is about to be closed, however this ends.
             undo.callback(setattr, holding, "place", None)
             if not holding.complete:
-                await self._fetch(holding, landing, urgent=urgent, local=landing.local)
+                await fetch_into(
+                    *(holding, landing, self._contents),
+                    stall_s=self._stall_s,
+                    local=landing.local,
+                    urgent=urgent,
+                )
             self._settle(holding)
             await asyncio.to_thread(landing.keep, holding.key)
             undo.pop_all()
@@ -330,64 +333,3 @@ class Holdings:
         """Complete: from now on it is known by its digest too."""
         holding.settle()
         self._held.setdefault(holding.key, holding)
-
-    async def _fetch(
-        self,
-        holding: Holding,
-        place: Region | DiskLanding,
-        urgent: bool,
-        local: DiskCopy | None,
-    ) -> None:
-        """Returns when every chunk is verified. Raises what the fetch failed with."""
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[None] = loop.create_future()
-
-        def arrived(index: int) -> None:
-            if holding.verified(index):
-                _call(loop, heard)
-
-        def heard() -> None:
-            holding.notify()
-            if holding.complete and not outcome.done():
-                outcome.set_result(None)
-
-        def failed(error: CacheError) -> None:
-            if not outcome.done():
-                outcome.set_exception(error)
-
-        chunks = Chunks(holding.name, len(holding.content.chunks), self._stall_s)
-        chunks.whole = holding.whole
-        order = FetchOrder(
-            key=holding.swarm,
-            content=holding.content,
-            origin=holding.origin,
-            chunks=chunks,
-            destination=place,
-            on_verified=arrived,
-            on_failed=lambda error: _call(loop, failed, error),
-            urgent=urgent,
-            local=local,
-            traffic=holding.traffic,
-        )
-        fetch = holding.fetch = self._contents.begin(order)
-        try:
-            while not outcome.done():
-                await asyncio.wait({outcome}, timeout=self._until_stall_s(fetch))
-                if not outcome.done() and (error := self._contents.stalled(fetch)) is not None:
-                    raise error
-            outcome.result()
-        finally:
-            self._contents.cancel(fetch)
-            holding.fetch = None
-
-    def _until_stall_s(self, fetch: Fetch) -> float:
-        at = fetch.stalls_at()
-        if at is None:
-            return self._stall_s
-        return max(0.0, at - asyncio.get_running_loop().time())
-
-
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
-    """Calls on the loop, from a thread; says nothing when the loop has ended."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, *arguments)

@@ -72,9 +72,11 @@ class Contents:
         """On the event loop."""
         with self._work:
             self._begun += 1
-            swarm = Swarm(order.key, order.chunks, self._me, self._scores, self._clock())
-            swarm.local = order.local is not None
-            swarm.settled = False
+            swarm = Swarm(
+                *(order.key, order.chunks, self._me, self._scores, self._clock()),
+                settled=False,
+                local=order.local is not None,
+            )
             fetch = Fetch(order, swarm, self._begun, self._monitor)
             bisect.insort(self._fetches, fetch, key=lambda one: one.rank)
             self.settle()

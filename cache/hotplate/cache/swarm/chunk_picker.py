@@ -17,7 +17,7 @@ No I/O, no clock: callers pass `now` in seconds of any monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hotplate.cache.errors import CacheError
@@ -25,6 +25,8 @@ from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
 from hotplate.cache.swarm.attestations import WITNESSES, Words
 from hotplate.cache.swarm.bitmap import bits, first
 from hotplate.cache.swarm.chunks import Chunks
+from hotplate.cache.swarm.claims import Claims
+from hotplate.cache.swarm.hints import Hints
 from hotplate.cache.swarm.participants import LATE_S, Participants, Share
 from hotplate.cache.swarm.peer_scores import Standing
 from hotplate.cache.swarm.rendezvous import Orders, rank
@@ -51,7 +53,7 @@ LACKS_S = 1.0
 """For how long one is not asked that does not know the content: by then its own news have come."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _May:
     """What the node has a request to spare for now."""
 
@@ -74,15 +76,27 @@ class _May:
     last_due: int
     """What is before it is to be here already."""
 
+    def in_window(self, index: int) -> bool:
+        """Whether it is to be on its way from the origin now, or is before what is."""
+        return index <= self.last_due
+
 
 class Swarm:
     """The participants of one content, and what to take from which."""
 
     def __init__(
-        self, key: str, chunks: Chunks, me: str, standing: Standing, began: float = 0.0
+        self,
+        key: str,
+        chunks: Chunks,
+        me: str,
+        standing: Standing,
+        began: float = 0.0,
+        *,
+        settled: bool = True,
+        local: bool = False,
     ) -> None:
         self.chunks = chunks
-        self.settled = True
+        self.settled = settled
         """Whether all live peers were asked for their share; before that nothing is taken from
         the origin, because a peer may be about to."""
         self.news = False
@@ -92,16 +106,15 @@ class Swarm:
         self._participants = Participants(me, began)
         self._orders = Orders(key, me)
         self._window = min(max(_WINDOW_MIN, int(chunks.count * _WINDOW_SHARE)), _WINDOW_MAX)
-        self.local = False
+        self.local = local
         """Whether a copy on this node's disk is tried first."""
         self._damaged: set[int] = set()  # what that copy has not, or has wrong
-        self._bringing = 0  # bitmap of what is on its way from the origin
-        self._claimed: dict[int, int] = {}  # what is to be: our last message before the claim
+        self.claims = Claims(self._participants, self._orders, standing)
         self._passed: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._moved_at: float | None = None
         self._asked: set[Step] = set()  # of peers, who have not answered yet
-        self._hints: dict[str, int] = {}  # bitmap of what others say that a peer has
+        self._hints = Hints()
         self.words = Words(standing)
         """What peers say of the digests, where they are not known."""
 
@@ -109,20 +122,10 @@ class Swarm:
     def participants(self) -> list[str]:
         return self._participants.names
 
-    @property
-    def claims(self) -> int:
-        """Bitmap of what this node fetches from the origin, or is about to."""
-        return self._bringing | sum(1 << index for index in self._claimed)
-
-    @property
-    def said(self) -> int:
-        """The number of the last message to the others."""
-        return self._participants.said
-
     def say(self, to: str) -> Share:
         """What to tell somebody of this node's share."""
         have, moves = self.chunks.verified_bits, self.chunks.moves
-        return self._participants.say(to, have, self.claims, moves)
+        return self._participants.say(to, have, self.claims.bits, moves)
 
     def learn(self, peer: str, share: Share, now: float) -> None:
         """What a peer says of its share."""
@@ -130,12 +133,9 @@ class Swarm:
         self._hurry(news.have)
         if news.joined:
             self._changed()
-        claims = self._participants.claims(peer)
-        if news.moves and claims:
+        if news.moves and self._participants.claims(peer):
             self.chunks.moved(now)
-        for index in [one for one in self._claimed if claims >> one & 1]:
-            if peer in self._orders.before(index):
-                del self._claimed[index]  # both claim it, and it comes first
+        self.claims.yield_to(peer)
 
     def holds(self, peer: str, have: int) -> None:
         """What a peer has, as it says in passing."""
@@ -150,13 +150,12 @@ class Swarm:
     def hear_of(self, index: int, peers: Iterable[str]) -> None:
         """Somebody says that those have the chunk. They are asked once where nobody else can be;
         nothing else is made of it, since it may be wrong."""
-        for peer in set(peers).intersection(self._participants.names):
-            self._hints[peer] = self._hints.get(peer, 0) | 1 << index
+        self._hints.add(index, set(peers).intersection(self._participants.names))
 
     def _hurry(self, news: int) -> None:
         for index in bits(news):
             self.chunks.hurry(index)
-            self._claimed.pop(index, None)
+            self.claims.drop(index)
 
     def forget(self, peer: str, now: float, asked: int | None = None) -> None:
         """It has left; or no longer has or brings the content, as it said to message `asked`."""
@@ -206,30 +205,26 @@ class Swarm:
         sure = [peer for peer in peers if peer not in out | doubt | self._late]
         here = self.chunks.verified_bits | self._participants.have(sure)
         left_at_origin = ~here & ((1 << self.chunks.count) - 1)
-        due = first(left_at_origin, self._due_count(left_at_origin))
-        return _May(
-            now,
-            out,
-            self.settled and origin_free and self._participants.agreed(now, self._is_banned(now)),
-            free if peers_free else set(),
-            wait,
-            {peer for peer in wait if standing.silent(peer, now)},
-            doubt,
-            claimed,
-            due,
-            due.bit_length() - 1 if due != left_at_origin else self.chunks.count,
+        elsewhere = self.chunks.count - left_at_origin.bit_count()
+        alone = not self._orders.others
+        due = first(left_at_origin, self._window if alone else _due_count(self._window, elsewhere))
+        origin = (
+            self.settled
+            and origin_free
+            and self._participants.agreed(now, lambda peer: standing.is_banned(peer, now))
         )
-
-    def _due_count(self, left_at_origin: int) -> int:
-        """How many chunks are to be on their way from the origin now: a few at first, so that soon
-        there is something to pass on, and as many again as have come."""
-        if not self._orders.others:
-            return self._window
-        out = self.chunks.count - left_at_origin.bit_count()
-        return min(max(_WINDOW_FIRST, out), self._window)
-
-    def _is_banned(self, now: float) -> Callable[[str], bool]:
-        return lambda peer: self._standing.is_banned(peer, now)
+        return _May(
+            now=now,
+            out=out,
+            origin=origin,
+            ask=free if peers_free else set(),
+            wait=wait,
+            probe={peer for peer in wait if standing.silent(peer, now)},
+            doubt=doubt,
+            claimed=claimed,
+            due=due,
+            last_due=due.bit_length() - 1 if due != left_at_origin else self.chunks.count,
+        )
 
     def _out(self, now: float) -> set[str]:
         """Participants not to wait for."""
@@ -246,28 +241,25 @@ class Swarm:
             due = may.due if may.origin or may.probe else 0
             passed = sum({1 << index for index, _ in self._passed})
             disputed = self.words.disputed if may.origin else 0
-            found &= self._participants.have(may.ask) | self._hinted(may) | due | passed | disputed
+            found &= (
+                self._participants.have(may.ask)
+                | self._hints.chunks(may.ask)
+                | due
+                | passed
+                | disputed
+            )
         head = first(missing, HEAD)
         yield from bits(found & head)
         yield from sorted(bits(found & ~head), key=self._participants.count)
 
-    def _hinted(self, may: _May) -> int:
-        """Bitmap of what those are said to have who may be asked."""
-        found = 0
-        for peer, hints in self._hints.items():
-            if peer in may.ask:
-                found |= hints
-        return found
-
     def _take(self, step: Step, now: float) -> Step:
         self.chunks.take(step.index, now)
-        self._claimed.pop(step.index, None)
+        self.claims.drop(step.index)
         if step.source == ORIGIN:
-            self._bringing |= 1 << step.index  # others wait for it, or were told of a claim
+            self.claims.begin(step.index)
         elif step.source != HERE:
             self._asked.add(step)
-            if step.source in self._hints:
-                self._hints[step.source] &= ~(1 << step.index)
+            self._hints.use(step.index, step.source)
             self._standing.ask(step.source, now)
         return step
 
@@ -277,7 +269,7 @@ class Swarm:
             return Step(index, HERE, "was here before", urgent)
         if self.words.disputed >> index & 1:
             # One after the other: the first may tell who lies in all of them.
-            if not may.origin or self.words.disputed & self._bringing:
+            if not may.origin or self.words.disputed & self.claims.under_way:
                 return None
             return Step(index, ORIGIN, "peers contradict each other", urgent)
         known = self._participants.holders.get(index, ())
@@ -287,70 +279,40 @@ class Swarm:
         left = may.out | passed if passed else may.out
         holders = [peer for peer in known if peer not in left]
         sure = [peer for peer in holders if peer not in may.doubt]
-        peer = self._least_busy(index, [peer for peer in sure or holders if peer in may.ask])
+        seed = f"{self.me}{index}"
+        having = [peer for peer in sure or holders if peer in may.ask]
+        peer = self._standing.least_busy(seed, having)
         if peer is not None:
             return Step(index, peer, "has it", urgent)
-        hinted = [peer for peer, said in self._hints.items() if said >> index & 1]
-        peer = self._least_busy(index, [one for one in hinted if one in may.ask - left - may.doubt])
+        hinted = [one for one in self._hints.peers(index) if one in may.ask - left - may.doubt]
+        peer = self._standing.least_busy(seed, hinted)
         if peer is not None:
             return Step(index, peer, "is said to have it", urgent)
         if sure:
             return None
-        if not (pressing or may.probe or (may.origin and self._in_window(index, may))):
+        if not (pressing or may.probe or (may.origin and may.in_window(index))):
             return None
         left = left | self._late | may.doubt
-        bringer = self._claimant(index, may) or self._orders.first(index, left)
-        if bringer is not None and index not in self._claimed:
+        claimant = self.claims.claimant(index, may.now) if may.claimed >> index & 1 else None
+        bringer = claimant or self._orders.first(index, left)
+        if bringer is not None and index not in self.claims:
             # News tells when it has it; a request now and then, whether it still means to.
             if bringer not in may.wait or not (pressing or bringer in may.probe):
                 return None
             return Step(index, bringer, "fetches it from the origin", urgent, waits=True)
-        if not may.origin or not (pressing or self._in_window(index, may)):
+        if not may.origin or not (pressing or may.in_window(index)):
             return None
         if not self._is_ours(index, may.now):
             return None
         alone = not self._orders.others
         return Step(index, ORIGIN, "no peer has it" if alone else "owned here", urgent)
 
-    def _claimant(self, index: int, may: _May) -> str | None:
-        """Who brings the chunk from the origin, though it need not be the first in the order.
-
-        A claim of ours gives way to one that stands after its maker has heard of ours.
-        """
-        if not may.claimed >> index & 1:
-            return None
-        ours = self._claimed.get(index)
-        for peer in self._participants.names:
-            theirs = self._participants.claims(peer) >> index & 1
-            stands = ours is None or self._participants.has_heard(peer, ours)
-            if theirs and stands and not self._is_hopeless(peer, index, may.now):
-                self._claimed.pop(index, None)
-                return peer
-        return None
-
-    def _is_hopeless(self, peer: str, index: int, now: float) -> bool:
-        is_late = self._participants.is_late(peer, index, now)
-        return is_late or self._standing.is_banned(peer, now)
-
     def _is_ours(self, index: int, now: float) -> bool:
-        """Whether all who come before this node leave the chunk to it. Claims it where they have
-        not heard of that."""
-        before = [
-            peer for peer in self._orders.before(index) if not self._is_hopeless(peer, index, now)
-        ]
-        if before and index not in self._claimed:
-            self._claimed[index] = self._participants.said
-            self.news = True
-        return all(self._participants.has_heard(peer, self._claimed[index]) for peer in before)
-
-    def _least_busy(self, index: int, peers: list[str]) -> str | None:
-        """Ties differ by node and chunk, so that no peer is everybody's first."""
-        asked, seed = self._standing.asked, f"{self.me}{index}"
-        return min(peers, key=lambda peer: (asked(peer), rank(seed, peer)), default=None)
-
-    def _in_window(self, index: int, may: _May) -> bool:
-        """Whether it is to be on its way from the origin now, or is before what is."""
-        return index <= may.last_due
+        """Whether this node may bring the chunk now; if it has to claim it first, that is news."""
+        was_claimed = index in self.claims
+        ours = self.claims.is_ours(index, now)
+        self.news |= index in self.claims and not was_claimed
+        return ours
 
     def answered(self, step: Step, now: float) -> None:
         """All that a peer will send is here: it may be asked for more while that is verified."""
@@ -415,6 +377,12 @@ class Swarm:
 
     def _end(self, step: Step, now: float) -> None:
         if step.source == ORIGIN:
-            self._bringing &= ~(1 << step.index)
+            self.claims.end(step.index)
             self.news = True
         self.answered(step, now)
+
+
+def _due_count(window: int, elsewhere: int) -> int:
+    """How many chunks are to be on their way from the origin now: a few at first, so that soon
+    there is something to pass on, and as many again as are elsewhere by now."""
+    return min(max(_WINDOW_FIRST, elsewhere), window)

@@ -7,7 +7,10 @@ monotonic clock. Peers are known by their ids.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from hotplate.cache.swarm.rendezvous import rank
 
 PEER_REQUESTS = 4
 """Requests to one peer at a time: two fill a fast link, and two more hide their round trips. To one
@@ -83,6 +86,11 @@ class Standing:
         """Requests to it that are under way."""
         record = self._records.get(peer)
         return record.asked if record is not None else 0
+
+    def least_busy(self, seed: str, peers: Sequence[str]) -> str | None:
+        """The one with the fewest requests of ours. Ties differ by seed: by node and chunk, so
+        that no peer is everybody's first."""
+        return min(peers, key=lambda peer: (self.asked(peer), rank(seed, peer)), default=None)
 
     def ask(self, peer: str, now: float) -> None:
         record = self._record(peer)
