@@ -11,7 +11,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
 from hotplate.cache.file_view.agent_side import View
-from hotplate.cache.leases.lending import SOCKET_NAME, Lending
+from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.blob_source import NoOrigin
 from hotplate.cache.origins.schemes import Schemes
@@ -102,6 +102,8 @@ class AgentSettings:
     """Folder to show all files in, as a file system, where that is allowed; None = nowhere."""
     flush_s: float = 60.0
     """Seconds that a stopping agent takes to write complete files to disk."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Where a hub and object stores are, and who we are there: `HF_ENDPOINT`, `HF_TOKEN`, …"""
 
     def __post_init__(self) -> None:
         if self.fetch_threads < 1:
@@ -150,7 +152,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         descriptors.allow_many()  # one per blob in memory, and one per lease
         metrics = Metrics()
         clock = loop.time
-        schemes = Schemes(clock)
+        schemes = Schemes(clock, settings.environ)
         stack.callback(schemes.close)
         origin = origin_at(settings.origin_url, schemes) if settings.origin_url else NoOrigin()
         disk = DiskTier(data / "disk", settings.disk_reserve_bytes, settings.disk_limit_bytes)
@@ -195,7 +197,15 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
         view = View(node, pulls, place, settings.mount, data)
         lending = Lending(node, pulls, data, settings.token)
-        control = Control(node, pulls, ledger, view, metrics, lending, data / SOCKET_NAME, gossip)
+        control = Control(
+            node=node,
+            pulls=pulls,
+            ledger=ledger,
+            view=view,
+            metrics=metrics,
+            lending=lending,
+            gossip=gossip,
+        )
         own = OwnHosts(settings.host, settings.hosts)
         app = application(control, settings.token, own, settings.metrics_token)
         runner = web.AppRunner(app, shutdown_timeout=1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from hotplate.cache.catalog.inventory import Inventory
 from hotplate.cache.catalog.pulls import Pull, Pulls, failure
@@ -35,7 +36,7 @@ from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.schemes import is_elsewhere
 from hotplate.cache.peers.gossip import Gossip
-from hotplate.machine.access.bearer import bears
+from hotplate.machine.access.bearer import TokenCheck
 from hotplate.machine.access.middleware import turn_strangers_away
 from hotplate.machine.access.own_hosts import OwnHosts
 
@@ -63,7 +64,11 @@ def application(
     """The app, which is called by `own` names; an empty `token` lets every program in.
     `metrics_token` is another one for the metrics; None = anybody may read them."""
     app = web.Application(
-        middlewares=[turn_strangers_away(own), _errors, _authorize(token, metrics_token)]
+        middlewares=[
+            turn_strangers_away(own),
+            _errors,
+            _authorize(TokenCheck(token, metrics_token)),
+        ]
     )
     app.add_routes(
         [
@@ -94,13 +99,13 @@ class Control:
 
     def __init__(
         self,
+        *,
         node: Node,
         pulls: Pulls,
         ledger: Ledger,
         view: View,
         metrics: Metrics,
         lending: Lending,
-        socket_path: Path,
         gossip: Gossip,
     ) -> None:
         self._node = node
@@ -109,7 +114,6 @@ class Control:
         self._view = view
         self._metrics = metrics
         self._lending = lending
-        self._socket_path = socket_path
         self._inventory = Inventory(node, pulls, node.holdings, ledger)
         self._gossip = gossip
 
@@ -260,7 +264,7 @@ class Control:
         trees = [{"manifest": one.digest, **_tree_json(one)} for one in self._node.trees]
         return web.json_response(
             {
-                "socket": str(self._socket_path),
+                "socket": str(self._lending.socket_path),
                 "view": self._view.status(),
                 "origin_bytes": self._metrics.origin_bytes_total,
                 "peers": self._gossip.status(),
@@ -343,16 +347,12 @@ def _failure(status: int, code: str, message: str) -> web.Response:
     return web.json_response({"error": {"code": code, "message": message}}, status=status)
 
 
-def _authorize(token: str, metrics_token: str | None) -> Any:
+def _authorize(check: TokenCheck) -> Middleware:
     @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        reads_metrics = request.path == "/metrics"
-        more = (metrics_token or "",) if reads_metrics else ()
-        is_open = request.path == "/healthz" or (reads_metrics and metrics_token is None)
-        if token and not is_open and not bears(request, token, *more):
-            return _failure(
-                401, "unauthorized", "the agent needs its token in the Authorization header"
-            )
-        return await handler(request)
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path == "/healthz" or check.admits(request):
+            return await handler(request)
+        message = "the agent needs its token in the Authorization header"
+        return _failure(401, "unauthorized", message)
 
-    return check
+    return authorize

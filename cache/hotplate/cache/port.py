@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.peers.chunk_server import PREFIX, PeerServer
+from hotplate.machine.background import BackgroundTasks
 
 _FIRST_BYTES_S = 30.0
 """Who has said nothing for that long is let go."""
@@ -28,7 +29,8 @@ class Port:
         self._listener = listener
         self._peers = peers
         self._control = control
-        self._tasks = {asyncio.create_task(self._accept())}
+        self._tasks = BackgroundTasks()
+        self._tasks.start(self._accept())
 
     @property
     def url(self) -> str:
@@ -36,9 +38,7 @@ class Port:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         self._listener.close()
 
     async def _accept(self) -> None:
@@ -49,9 +49,7 @@ class Port:
             except OSError:  # no descriptors left: those who come wait until there are some
                 await asyncio.sleep(0.1)
                 continue
-            task = loop.create_task(self._hand_over(connection))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._hand_over(connection))
 
     async def _hand_over(self, connection: socket.socket) -> None:
         try:

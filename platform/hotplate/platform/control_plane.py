@@ -29,7 +29,7 @@ from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine import descriptors
-from hotplate.machine.access.bearer import bears
+from hotplate.machine.access.bearer import TokenCheck
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.free_space import Room
 from hotplate.platform.api.bentocloud.deployments import public_url
@@ -358,20 +358,22 @@ def _add_internal(
     """What the platform's own processes call, with the cluster's token; and the metrics, which
     have a token of their own (None: anybody may read them)."""
 
+    check = TokenCheck(token, metrics_token)
+
     def guarded(handler: Handler) -> Handler:
-        async def check(request: web.Request) -> web.StreamResponse:
-            if not bears(request, token):
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if not check.admits(request):
                 raise Unauthorized("the cluster's token is missing or wrong")
             return await handler(request)
 
-        return check
+        return answer
 
     async def shutdown(_: web.Request) -> web.Response:
         await controller.shutdown(drain_s)
         return web.json_response({})
 
     async def metrics(request: web.Request) -> web.Response:
-        if metrics_token is not None and not bears(request, token, metrics_token):
+        if not check.admits(request):
             raise Unauthorized(
                 "metrics need the token that is in metrics-token of the data directory: send "
                 "'Authorization: Bearer <token>'"

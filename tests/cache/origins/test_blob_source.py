@@ -113,7 +113,7 @@ def web() -> Iterator[WebServer]:
 
 @pytest.fixture
 def store(web: WebServer) -> Iterator[Origin]:
-    schemes = Schemes(lambda: 0.0)
+    schemes = Schemes(lambda: 0.0, {})
     yield origin_at(f"{web.url}/store", schemes)
     schemes.close()
 

@@ -85,12 +85,12 @@ def remote(request: pytest.FixtureRequest) -> Remote:
 
 
 def file_at(remote: Remote) -> Source:
-    files = Schemes(lambda: remote.now).of("far://bucket/file")
+    files = Schemes(lambda: remote.now, {}).of("far://bucket/file")
     return files.source(files.find("far://bucket/file").versions[0])
 
 
 def blob_at(remote: Remote) -> Source:
-    origin = origin_at("far://bucket", Schemes(lambda: remote.now))
+    origin = origin_at("far://bucket", Schemes(lambda: remote.now, {}))
     return origin.source(blob_of(remote.content))
 
 

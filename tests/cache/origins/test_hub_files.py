@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def hub_files() -> Iterator[Callable[[], HubFiles]]:
     """Makes them as an agent that is started now does."""
     client = HttpClient()
-    yield lambda: HubFiles(client)
+    yield lambda: HubFiles(client, os.environ)
     client.close()
 
 

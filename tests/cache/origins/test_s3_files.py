@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import uuid
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.fixture
 def files() -> Iterator[S3Files]:
     client = HttpClient()
-    yield S3Files(client, lambda: 0.0)
+    yield S3Files(client, lambda: 0.0, os.environ)
     client.close()
 
 
@@ -108,4 +109,4 @@ def test_what_is_not_there_or_cannot_be_reached_is_a_sentence(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(OriginUnavailable, match="cannot be listed"):
-        S3Files(HttpClient(), lambda: 0.0).find(f"{bucket}/m")
+        S3Files(HttpClient(), lambda: 0.0, os.environ).find(f"{bucket}/m")

@@ -33,6 +33,7 @@ from hotplate.cache.errors import CacheError, TooMany, Unauthorized
 from hotplate.cache.leases.agent_socket import FIRST_LINE_S, Door, Lines
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.tiers.durable_folder import Folder
+from hotplate.machine.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +56,10 @@ class Lending:
         self._pulls = pulls
         self._token = token
         self._folder = Folder(folder)
-        self._tasks: dict[Door, set[asyncio.Task[None]]] = {}
-        self._open_door(folder / SOCKET_NAME, None)
+        self._tasks: dict[Door, BackgroundTasks] = {}
+        self.socket_path = folder / SOCKET_NAME
+        """The operator's."""
+        self._open_door(self.socket_path, None)
         for path, manifests in self._kept().items():
             with contextlib.suppress(OSError):  # that replica has ended
                 self._open_door(Path(path), frozenset(manifests))
@@ -76,22 +79,20 @@ class Lending:
 
     async def close(self) -> None:
         for tasks in self._tasks.values():
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await tasks.cancel()
         for door in self._tasks:
             door.stop()
 
     def _open_door(self, path: Path, manifests: frozenset[str] | None) -> None:
         limit = min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
         door = Door(path, manifests, limit)
-        self._tasks[door] = {asyncio.create_task(self._accept(door))}
+        tasks = self._tasks[door] = BackgroundTasks()
+        tasks.start(self._accept(door))
 
     async def _close_door(self, door: Door) -> None:
-        tasks = self._tasks.pop(door, set())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks = self._tasks.pop(door, None)
+        if tasks is not None:
+            await tasks.cancel()
         door.close()
 
     def _doors(self) -> bytes:
@@ -117,10 +118,7 @@ class Lending:
             if not door.lets_in(connection):
                 connection.close()
                 continue
-            task = loop.create_task(self._serve(connection, door))
-            tasks = self._tasks[door]
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            self._tasks[door].start(self._serve(connection, door))
             await door.pace(0)
 
     async def _serve(self, connection: socket.socket, door: Door) -> None:

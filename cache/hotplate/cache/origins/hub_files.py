@@ -8,9 +8,8 @@ agent's environment, where the URL names no other endpoint.
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -33,10 +32,11 @@ _ASKED_AT_ONCE = 8
 class HubFiles:
     """Files of models at a hub."""
 
-    def __init__(self, client: HttpClient) -> None:
+    def __init__(self, client: HttpClient, environ: Mapping[str, str]) -> None:
+        """`environ` has `HF_ENDPOINT` and `HF_TOKEN`, where they are set."""
         self._client = client
-        self._endpoint = own_hub(os.environ)
-        self._token = os.environ.get("HF_TOKEN", "")
+        self._endpoint = own_hub(environ)
+        self._token = environ.get("HF_TOKEN", "")
 
     def find(self, url: str) -> Location:
         asked = HubUrl.of(url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import fsspec
@@ -45,16 +45,20 @@ _SIGNED_S = 3600
 class S3Files(FsspecFiles):
     """Files at `s3://BUCKET/…`."""
 
-    def __init__(self, client: HttpClient, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, client: HttpClient, clock: Callable[[], float], environ: Mapping[str, str]
+    ) -> None:
+        """`environ` says whether some buckets can be reached at all."""
         super().__init__(clock)
         self._client = client
+        self._environ = environ
         self._making = threading.Lock()
         self._fs: Any = None
 
     def prepare(self) -> None:
         """Loads what reads buckets before one is asked for, on a thread, where the environment
         says how to reach some: that takes as long as half a gigabyte from there."""
-        if any(name in os.environ for name in _REACHED_BY):
+        if any(name in self._environ for name in _REACHED_BY):
             threading.Thread(target=self._connect, name="s3", daemon=True).start()
 
     def _connect(self) -> None:

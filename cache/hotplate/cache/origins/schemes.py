@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from hotplate.cache.errors import UnknownUrl
@@ -30,13 +30,14 @@ def is_elsewhere(url: str) -> bool:
 class Schemes:
     """The readers of one agent."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], environ: Mapping[str, str]) -> None:
+        """`environ` says where a hub and object stores are, and who we are there."""
         self.clock = clock
         self._local = LocalFiles()
         self._client = client = HttpClient()
         self._http = HttpFiles(client)
-        self._s3 = S3Files(client, clock)
-        self._hub = HubFiles(client)
+        self._s3 = S3Files(client, clock, environ)
+        self._hub = HubFiles(client, environ)
         self._others = FsspecFiles(clock)
 
     def prepare(self) -> None:

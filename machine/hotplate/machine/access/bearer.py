@@ -1,14 +1,34 @@
-"""Whether a request has a token of ours: `Authorization: Bearer TOKEN`."""
+"""Whether a request has a token of ours: `Authorization: Bearer TOKEN`. How long it takes to find
+that out says nothing of the token."""
 
 from __future__ import annotations
 
 import hmac
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
 
 def bears(request: web.Request, *tokens: str) -> bool:
-    """Whether it has one of them; an empty one is nobody's. How long it takes tells nothing."""
+    """Whether it has one of them; an empty one is nobody's."""
     given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
     matches = [hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens if token]
     return any(matches)
+
+
+@dataclass(frozen=True)
+class TokenCheck:
+    """Who may call a server of the platform's own: whoever has the cluster's token."""
+
+    token: str = field(repr=False)
+    """Empty: everybody may."""
+    metrics_token: str | None = field(default="", repr=False)
+    """Another one, for `/metrics`; None: anybody may read them."""
+
+    def admits(self, request: web.Request) -> bool:
+        """Whether the request is to be answered."""
+        if not self.token or bears(request, self.token):
+            return True
+        if request.path != "/metrics":
+            return False
+        return self.metrics_token is None or bears(request, self.metrics_token)

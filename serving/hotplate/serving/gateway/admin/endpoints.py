@@ -13,7 +13,7 @@ from urllib.parse import quote
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from hotplate.machine.access.bearer import bears
+from hotplate.machine.access.bearer import TokenCheck
 from hotplate.machine.access.middleware import Handler, turn_strangers_away
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.address import Address
@@ -37,8 +37,7 @@ class Admin:
     def __init__(self, gateway: Gateway, token: str = "", metrics_token: str | None = "") -> None:
         """Who asks is to bear `token`, but for whether the gateway is alive; empty = anybody may
         ask. `metrics_token` is another one for the metrics; None = anybody may read them."""
-        self._token = token
-        self._metrics_token = metrics_token
+        self._check = TokenCheck(token, metrics_token)
         self._gateway = gateway
         self.source: Callable[[], dict[str, Any]] = dict
         """Tells of where the routes come from."""
@@ -119,14 +118,10 @@ class Admin:
 
     async def _authorize(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         """Asks for the token; whether the gateway lives is told to anybody, and nothing else."""
-        if not self._token or bears(request, self._token):
+        if self._check.admits(request):
             return await handler(request)
         if request.path == "/healthz":
             return web.json_response({"status": "ok"})
-        if request.path == "/metrics" and (
-            self._metrics_token is None or bears(request, self._metrics_token)
-        ):
-            return await handler(request)
         message = "operators' requests need the cluster's token: 'Authorization: Bearer <token>'."
         error = {"code": "unauthorized", "message": message}
         return web.json_response({"error": error}, status=401)
