@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hotplate.serving.replica.payload import PARTS
+from hotplate.serving.replica.payload import PAYLOAD
 
 ROOT = Path(__file__).parents[1]
 SCOPE = ("deploy/hotplate/deploy", "serving/hotplate/serving/replica", "platform/hotplate/platform")
@@ -196,11 +196,11 @@ OURS = {
         "drafts and notes of our own; a replica's folder before anything runs in it; an agent's "
         "tree of compiled code",
         {
-            "CompiledCode.__init__": "shutil.rmtree",
-            "CompiledCode._publish": ".mkdir",
-            "CompiledCode._use": ".iterdir .mkdir .stat .unlink .write_text",
-            "CompiledCode.manifests": ".glob .read_text",
-            "CompiledCode.take": ".mkdir",
+            "CompileCache.__init__": "shutil.rmtree",
+            "CompileCache._publish": ".mkdir",
+            "CompileCache._use": ".iterdir .mkdir .stat .unlink .write_text",
+            "CompileCache.manifests": ".glob .read_text",
+            "CompileCache.take": ".mkdir",
             "_copy": ".mkdir .replace os.walk shutil.copyfile",
             "_copy_out": ".mkdir .open",
         },
@@ -208,10 +208,10 @@ OURS = {
     "serving/replica/environments/builder.py": Ours(
         "the folders of environments, and what is noted beside what was built",
         {
-            "Environments._owners": ".glob",
-            "Environments._start": ".unlink",
-            "Environments._sweep": ".rename",
-            "Environments.manifests": ".glob",
+            "EnvironmentBuilder._owners": ".glob",
+            "EnvironmentBuilder._start": ".unlink",
+            "EnvironmentBuilder._sweep": ".rename",
+            "EnvironmentBuilder.manifests": ".glob",
             "_matching": ".glob",
         },
     ),
@@ -320,7 +320,7 @@ def _touched(node: ast.AST) -> Iterator[str]:
 
 def modules() -> list[str]:
     """Those of platform processes: `deploy/local/records.py`."""
-    parts = tuple(part.removeprefix("hotplate.").replace(".", "/") for part in PARTS)
+    parts = tuple(part.removeprefix("hotplate.").replace(".", "/") for part in PAYLOAD)
     paths = sorted(path for folder in SCOPE for path in (ROOT / folder).rglob("*.py"))
     names = [str(path.relative_to(ROOT)).partition("/hotplate/")[2] for path in paths]
     return [name for name in names if not name.removesuffix(".py").startswith(parts)]

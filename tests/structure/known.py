@@ -96,7 +96,7 @@ TESTS_REACHING_IN: set[str] = {
     "tests/loadtests/test_bench.py: _groups",
     "tests/loadtests/test_bench.py: _row",
     "tests/loadtests/test_slots_bench.py: _row",
-    "tests/platform/processes/test_leftovers.py: _enclosure",
+    "tests/platform/processes/test_leftovers.py: _scope",
     "tests/platform/processes/test_leftovers.py: _guard",
     "tests/serving/gateway/replicas/test_relay.py: _keeper",
     "tests/serving/replica/environments/test_registry.py: _putting",

@@ -66,9 +66,9 @@ from hotplate.platform.upkeep.health import HealthMonitor, disks_of
 from hotplate.platform.upkeep.origin_sweep import OriginSweep
 from hotplate.platform.upkeep.sweeper import Sweeper
 from hotplate.serving.gateway.fleet.discovery import MEETING, top
-from hotplate.serving.replica.compile_cache import CompiledCode
-from hotplate.serving.replica.environments.builder import Environments
-from hotplate.serving.replica.environments.registry import Shelf
+from hotplate.serving.replica.compile_cache import CompileCache
+from hotplate.serving.replica.environments.builder import EnvironmentBuilder
+from hotplate.serving.replica.environments.registry import EnvironmentRegistry
 from hotplate.serving.replica.runtime import BentoRuntime
 
 if TYPE_CHECKING:
@@ -101,22 +101,22 @@ async def serve(
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
     # A store of this machine alone has no other node to build for, and would hold a second copy.
-    shelf = Shelf(blobs, agent) if settings.blobs_url else None
+    published = EnvironmentRegistry(blobs, agent) if settings.blobs_url else None
     local = await assemble(_local_settings(settings, standby, data))
     isolation, supply = local.isolation, local.supply
     if isolation.missing:
         data.events.add("WallsRefused", _unwalled(isolation, settings))
-    environments = Environments(
+    environments = EnvironmentBuilder(
         data.folder("environments"),
         local.builds,
         _packages(settings, data),
         shared=settings.trust_organizations,
         disk_reserve_bytes=reserve_bytes,
         limit_s=settings.build_timeout_s,
-        shelf=shelf,
+        registry=published,
     )
     gpus = ", ".join(sorted(set(supply.gpu_names)))
-    compiled = CompiledCode(data.root / "compiled", blobs, agent, gpus)
+    compiled = CompileCache(data.root / "compiled", blobs, agent, gpus)
     hubs = Hubs(settings.model_endpoints, own_hub(os.environ))
     bentos = BentoRuntime(
         environments,
@@ -285,7 +285,7 @@ def _packages(settings: PlatformSettings, data: DataDir) -> Path:
     return Path(given).expanduser().absolute() if given else data.root / "packages"
 
 
-def _in_use(controller: Controller, compiled: CompiledCode) -> Set[str] | None:
+def _in_use(controller: Controller, compiled: CompileCache) -> Set[str] | None:
     """All manifests that are to stay; None while that is not known."""
     wanted = controller.manifests()
     return None if wanted is None else wanted | compiled.manifests()

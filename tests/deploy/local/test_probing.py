@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 import aiohttp
 from aiohttp import web
 
-from hotplate.deploy.local.probing import Health, Probe, ProbeSettings
+from hotplate.deploy.local.probing import Probe, ProbeResult, ProbeSettings
 from tests.support.patience import PATIENCE_S
 
 QUICK = ProbeSettings(interval_s=0.01, timeout_s=0.2, first_pause_s=0.01, max_pause_s=0.02)
@@ -50,7 +50,7 @@ async def test_any_other_status_is_not_ready() -> None:
     assert next(asked) == 404
 
 
-async def checked(probe: Probe, times: int) -> list[Health]:
+async def checked(probe: Probe, times: int) -> list[ProbeResult]:
     async with aclosing(probe.health()) as checks:
         return [await anext(checks) for _ in range(times)]
 

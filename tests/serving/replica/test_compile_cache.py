@@ -10,7 +10,7 @@ import pytest
 from hotplate.cache.client import Tree
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.serving.replica import compile_cache as compiled
-from hotplate.serving.replica.compile_cache import CompiledCode, key
+from hotplate.serving.replica.compile_cache import CompileCache, key
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import (
     Agent,
@@ -56,7 +56,7 @@ class Node:
         blobs = BlobStore(f"file://{tmp_path}/store")
         self.folder = tmp_path / name
         self.folder.mkdir()
-        self.code = CompiledCode(self.folder / "code", blobs, FakeAgent(blobs, tmp_path / "view"))
+        self.code = CompileCache(self.folder / "code", blobs, FakeAgent(blobs, tmp_path / "view"))
 
     async def replica(self, name: str) -> Path:
         folder = self.folder / name

@@ -6,7 +6,7 @@ import struct
 import pytest
 from safetensors import SafetensorError
 
-from hotplate.serving.streaming.header import Header, data_start, parse_header
+from hotplate.serving.streaming.header import SafetensorsHeader, data_start, parse_header
 from tests.support.streaming.header_fuzzer import library_reads, try_inputs
 
 GOOD = {
@@ -24,7 +24,7 @@ def file_of(header: object, body_bytes: int = BODY_BYTES) -> bytes:
     return struct.pack("<Q", len(text)) + text + bytes(body_bytes)
 
 
-def parse(file: bytes) -> Header:
+def parse(file: bytes) -> SafetensorsHeader:
     start = data_start(file[:8], len(file))
     return parse_header(file[8:start], len(file))
 

@@ -17,7 +17,7 @@ from safetensors.torch import save, save_file
 
 from hotplate.serving.streaming.library import stock_safe_open
 from hotplate.serving.streaming.reader import StreamedFile, read_header
-from hotplate.serving.streaming.source import Source
+from hotplate.serving.streaming.source import StreamSource
 from tests.support.streaming.arriving import CHUNK_BYTES, ArrivingBlob, ArrivingFile
 
 DTYPES = [
@@ -67,7 +67,7 @@ def blob_of(path: Path) -> ArrivingBlob:
 
 
 def opened(blob: ArrivingBlob, framework: str = "pt", device: Any = "cpu") -> StreamedFile:
-    source = Source(str(blob.path), lambda: ArrivingFile(blob))
+    source = StreamSource(str(blob.path), lambda: ArrivingFile(blob))
     return StreamedFile(source, read_header(source), framework, device)
 
 
@@ -255,7 +255,7 @@ def test_tensors_on_the_cpu_are_views_with_a_storage_of_their_own(three: Arrivin
 def test_a_tensor_outlives_the_file_and_its_death_ends_the_lease(three: ArrivingBlob) -> None:
     three.release()
     remote = ArrivingFile(three)
-    source = Source(str(three.path), lambda: remote)
+    source = StreamSource(str(three.path), lambda: remote)
     with StreamedFile(source, read_header(source), "pt", "cpu") as file:
         part = file.get_slice("c")[1:3].view(torch.int32)
     del file, source

@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 
 from hotplate.serving.streaming import staging
 from hotplate.serving.streaming.device import Device, device_for
-from hotplate.serving.streaming.header import Entry
+from hotplate.serving.streaming.header import TensorEntry
 from hotplate.serving.streaming.reader import StreamedFile, read_header
 from hotplate.serving.streaming.sharding import Plan, shard
-from hotplate.serving.streaming.source import Source
+from hotplate.serving.streaming.source import StreamSource
 from hotplate.serving.streaming.staging import Ring, Staging, runs
 from tests.serving.streaming.test_reader import bits, random_tensors
 from tests.support.streaming.arriving import CHUNK_BYTES, ArrivingBlob, ArrivingFile
@@ -59,7 +59,7 @@ def arriving(
     """The first chunks, by default all, have arrived."""
     blob = ArrivingBlob(path, path.read_bytes())
     blob.release(*(range(first) if first is not None else ()))
-    source = Source(str(path), lambda: ArrivingFile(blob))
+    source = StreamSource(str(path), lambda: ArrivingFile(blob))
     return blob, StreamedFile(source, read_header(source), "pt", device)
 
 
@@ -212,8 +212,8 @@ def test_runs_are_near_aligned_and_small() -> None:
 
     one, two = Data(), Data()
     spans = [(0, 16), (16, 48), (48, 49), (49, 60), (60, 60), (60, 200), (208, 216), (216, 232)]
-    tensors = [(str(at), Entry("U8", (b - a,), a, b), one) for at, (a, b) in enumerate(spans)]
-    tensors.append(("other", Entry("U8", (1,), 232, 233), two))
+    tensors = [(str(at), TensorEntry("U8", (b - a,), a, b), one) for at, (a, b) in enumerate(spans)]
+    tensors.append(("other", TensorEntry("U8", (1,), 232, 233), two))
     cut = [[name for name, _ in run.entries] for run in runs(tensors, 64)]
     assert cut == [["0", "1", "2"], ["3"], ["4"], ["5"], ["6"], ["7"], ["other"]]
     assert next((run.start, run.stop) for run in runs(tensors, 64)) == (0, 49)

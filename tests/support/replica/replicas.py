@@ -26,9 +26,9 @@ from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.machine.unix_address import listen
-from hotplate.serving.replica.compile_cache import CompiledCode
-from hotplate.serving.replica.environments.builder import Environments
-from hotplate.serving.replica.environments.spec import read_recipe
+from hotplate.serving.replica.compile_cache import CompileCache
+from hotplate.serving.replica.environments.builder import EnvironmentBuilder
+from hotplate.serving.replica.environments.spec import read_spec
 from hotplate.serving.replica.runtime import BentoRuntime
 from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S
@@ -122,20 +122,20 @@ def model(name: str, version: str, manifest: str) -> Model:
 
 def environments_in(
     folder: Path, isolation: Isolation | None = None, **settings: Any
-) -> Environments:
+) -> EnvironmentBuilder:
     """Those below `folder`, built without walls unless there are some, by a user who may make no
     control groups."""
     root = folder / "environments"
     memory_bytes = settings.pop("memory_bytes", 4 << 30)
     cgroups = Cgroups(root, memory_bytes, root=folder / "no-such-system")
     builds = Builds(isolation or Isolation(), cgroups, memory_bytes)
-    return Environments(root, builds, PACKAGES, **settings)
+    return EnvironmentBuilder(root, builds, PACKAGES, **settings)
 
 
 def runtime_of(
     folder: Path,
     agent: Agent,
-    compiled: CompiledCode | None = None,
+    compiled: CompileCache | None = None,
     hubs: Sequence[str] = (),
     shown: Sequence[Path] | None = None,
 ) -> BentoRuntime:
@@ -153,7 +153,7 @@ def runtime_of(
 def lend_own_environment(folder: Path, bento: Path) -> None:
     """Make the tests' own virtual environment the one that this bento gets."""
     image = yaml.safe_load((bento / "bento.yaml").read_text())["image"]
-    kept = environments_in(folder).folder("acme", read_recipe(bento, image, {}).digest)
+    kept = environments_in(folder).folder("acme", read_spec(bento, image, {}).digest)
     if not kept.path.exists():
         (kept.path / "tests").mkdir(parents=True)
         (kept.path / "tests" / "venv").symlink_to(sys.prefix, target_is_directory=True)

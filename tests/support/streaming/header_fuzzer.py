@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from hotplate.serving.streaming.header import DTYPE_BITS, Header, data_start, parse_header
+from hotplate.serving.streaming.header import (
+    DTYPE_BITS,
+    SafetensorsHeader,
+    data_start,
+    parse_header,
+)
 
 DTYPES = [*DTYPE_BITS, "F128", "u8", "", "I4"]
 TENSOR_NAMES = ("a", "b", "model.layers.0.q_proj.weight", "", "ü", "\0", "😀", "a b")
@@ -57,7 +62,7 @@ def _outcome(ours: bool, theirs: bool) -> str:
 class Judgement(NamedTuple):
     """One file, seen by both."""
 
-    ours: Header | None
+    ours: SafetensorsHeader | None
     """None: refused."""
     theirs: Any
     """The same of the library's reading; None: refused."""
@@ -68,7 +73,7 @@ class Judgement(NamedTuple):
         return self.ours is None or meaning(self.ours) == self.theirs
 
 
-def meaning(header: Header) -> Any:
+def meaning(header: SafetensorsHeader) -> Any:
     """Dtype and shape by name, names in the order of their bytes, metadata.
 
     Offsets follow from these, since a file has neither holes nor overlaps. Tensors without bytes

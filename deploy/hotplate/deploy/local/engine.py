@@ -16,7 +16,7 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.local.attempt import EngineContext
 from hotplate.deploy.local.host import ProcessHost
 from hotplate.deploy.local.machine import Machine
-from hotplate.deploy.local.orphans import Strays, clear_away
+from hotplate.deploy.local.orphans import OrphanedProcesses, clear_away
 from hotplate.deploy.local.placement import Applicant, Place, place, sum_of
 from hotplate.deploy.local.plan import Member, make_plan
 from hotplate.deploy.local.replica import LocalReplica
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Desired:
     workload: Workload
     count: int
 
@@ -60,7 +60,7 @@ class LocalEngine(Engine):
         self._machine = machine
         self._settings = settings or LocalSettings()
         self._rng = rng or random.SystemRandom()
-        self._wishes: dict[WorkloadKey, _Wish] = {}
+        self._wishes: dict[WorkloadKey, _Desired] = {}
         self._replicas: dict[str, LocalReplica] = {}
         self._settled = False
         self._wake = asyncio.Event()
@@ -89,7 +89,7 @@ class LocalEngine(Engine):
         for replica in map(self._replicas.get, remove):
             if replica is not None and replica.workload.key == workload.key:
                 self._stop(replica, "drained" if replica.serves else "nobody wants it any more")
-        self._wishes[workload.key] = _Wish(workload, count)
+        self._wishes[workload.key] = _Desired(workload, count)
         self._stop_cut_off(workload)
         self._wake.set()
 
@@ -159,7 +159,7 @@ class LocalEngine(Engine):
             self._stop(adopted, "it was being stopped when the last engine ended")
         groups = [group for replica in unknown for group in self._records.groups(replica)]
         groups += self._cgroups.leftovers(kept)
-        if strays := Strays(unknown, self._records.standbys(self._replicas), groups):
+        if strays := OrphanedProcesses(unknown, self._records.standbys(self._replicas), groups):
             self._tasks.start(clear_away(strays, self._records))
 
     def _changed(self) -> None:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Strays:
+class OrphanedProcesses:
     """Replicas without a (readable) record, standbys, and control groups of nobody's."""
 
     replicas: Collection[str]
@@ -34,7 +34,7 @@ class Strays:
         return bool(self.replicas or self.standbys or self.groups)
 
 
-async def clear_away(strays: Strays, records: Records) -> None:
+async def clear_away(strays: OrphanedProcesses, records: Records) -> None:
     """End what still runs of them, and remove their folders."""
     marks = [*strays.standbys, *(mark for one in strays.replicas for mark in records.marks(one))]
     if processes := Process.find(REPLICA_DIR, list(map(str, marks))):

@@ -21,7 +21,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScalePlan:
     """What has to happen."""
 
     create: Mapping[WorkloadKey, int]
@@ -32,7 +32,7 @@ class Plan:
 
 def make_plan(
     wishes: Mapping[WorkloadKey, int], replicas: Sequence[Member], *, settled: bool
-) -> Plan:
+) -> ScalePlan:
     """Compare `wishes` with the replicas there are.
 
     A replica that is being stopped counts no more; one that has failed does, because a new one
@@ -53,7 +53,7 @@ def make_plan(
     if settled:
         for key in by_key.keys() - wishes.keys():
             stop |= {replica.id: "nobody wants it any more" for replica in by_key[key]}
-    return Plan(create, stop)
+    return ScalePlan(create, stop)
 
 
 def _goes_first(replica: Member) -> tuple[int, float, str]:

@@ -34,7 +34,7 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True)
-class Health:
+class ProbeResult:
     """What one check has shown."""
 
     why_not: str = ""
@@ -78,7 +78,7 @@ class Probe:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, self._settings.max_pause_s)
 
-    async def health(self) -> AsyncGenerator[Health, None]:
+    async def health(self) -> AsyncGenerator[ProbeResult, None]:
         """For a replica that was ready: check for ever.
 
         It is unready after `failures` failed checks in a row, ready again after one good one.
@@ -91,12 +91,12 @@ class Probe:
             failures = failures + 1 if why_not else 0
             if failures < settings.failures:
                 silent_since = None
-                yield Health()
+                yield ProbeResult()
                 await asyncio.sleep(settings.interval_s)
                 continue
             now = clock()
             silent_since = now if answered or silent_since is None else silent_since
-            yield Health(
+            yield ProbeResult(
                 f"its last {settings.failures} readiness checks failed: {why_not}",
                 silent_s=now - silent_since,
             )

@@ -55,7 +55,7 @@ def key(organization: str, models: Iterable[str], environment: str, gpu: str) ->
     return blake3(json.dumps(parts).encode()).hexdigest()
 
 
-class CompiledCode:
+class CompileCache:
     """What there is in one blob store, and which of it this node has used."""
 
     def __init__(self, root: Path, blobs: BlobStore, agent: TreeSource, gpu: str = "") -> None:

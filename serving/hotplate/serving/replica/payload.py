@@ -18,7 +18,7 @@ from py_compile import PycInvalidationMode
 
 from blake3 import blake3
 
-PARTS = (
+PAYLOAD = (
     "hotplate.serving.replica.inside",
     "hotplate.serving.weights",
     "hotplate.serving.streaming",
@@ -27,9 +27,9 @@ PARTS = (
 )
 
 
-def make_parts(root: Path) -> Path:
+def make_payload(root: Path) -> Path:
     """The folder to put on a replica's `PYTHONPATH`, made under `root` once per content."""
-    sources = dict(sorted(source for part in PARTS for source in _sources(part)))
+    sources = dict(sorted(source for part in PAYLOAD for source in _sources(part)))
     contents = {place: path.read_bytes() for place, path in sources.items()}
     digest = blake3()
     for place, content in contents.items():

@@ -20,9 +20,9 @@ from hotplate.machine import foreign_folder
 from hotplate.machine.background import thread_to_its_end
 from hotplate.machine.free_space import full, is_full
 from hotplate.serving.replica.bento import read_bento
-from hotplate.serving.replica.compile_cache import CompiledCode, variables
+from hotplate.serving.replica.compile_cache import CompileCache, variables
 from hotplate.serving.replica.compile_cache import key as compiled_key
-from hotplate.serving.replica.environments.builder import Environment, Environments
+from hotplate.serving.replica.environments.builder import Environment, EnvironmentBuilder
 from hotplate.serving.replica.errors import FilesUnavailable
 from hotplate.serving.replica.home import add_hub_model, copy_bento
 from hotplate.serving.replica.inherited import certificates, for_replica
@@ -36,7 +36,7 @@ from hotplate.serving.replica.model_folders import (
     bring_tree,
 )
 from hotplate.serving.replica.node_agent import NodeAgent
-from hotplate.serving.replica.payload import make_parts
+from hotplate.serving.replica.payload import make_payload
 from hotplate.serving.replica.ready_path import ready_path
 from hotplate.serving.replica.slots import workers
 from hotplate.serving.replica.variables import (
@@ -77,12 +77,12 @@ class BentoRuntime(Runtime):
 
     def __init__(
         self,
-        environments: Environments,
+        environments: EnvironmentBuilder,
         agent: NodeAgent,
         *,
         trees: Path,
         parts: Path,
-        compiled: CompiledCode | None = None,
+        compiled: CompileCache | None = None,
         shown: Sequence[Path] | None = None,
         hubs: Hubs | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class BentoRuntime(Runtime):
         """All but the models: the bento's files, the service's variables, its environment, the
         folder of our parts."""
         recorder.begin("environment")
-        parts = side_by_side.create_task(asyncio.to_thread(make_parts, self._parts))
+        parts = side_by_side.create_task(asyncio.to_thread(make_payload, self._parts))
         tree = await bring_tree(self._agent, workload.bento_manifest, wait="all")
         bento = await asyncio.to_thread(read_bento, Path(tree.root), self._hubs)
         env = service_variables(workload, bento.envs)

@@ -17,7 +17,7 @@ CONCURRENCY_LABEL: Final = "hotplate/concurrency"
 
 
 @dataclass(frozen=True)
-class Slots:
+class SlotCount:
     """Of a replica of one service."""
 
     number: int
@@ -55,7 +55,7 @@ def slots(
     told: Mapping[str, Any] | None = None,
     label: str = "",
     learnt: int = 0,
-) -> Slots:
+) -> SlotCount:
     """The slots of one replica.
 
     `config` is a BentoML service configuration with the deployment's overrides applied, `cpus` the
@@ -69,22 +69,22 @@ def slots(
     is set for both.
     """
     if label and label != AUTO:
-        return Slots(int(label), LABEL, CONCURRENCY_LABEL)
+        return SlotCount(int(label), LABEL, CONCURRENCY_LABEL)
     name, number = ("", 0) if label == AUTO else _written(config, has_tasks, told)
     if number:
-        return Slots(number, SET, f"traffic.{name}")
+        return SlotCount(number, SET, f"traffic.{name}")
     tasks = 1 if has_tasks else 0
     not_set = f"the label {CONCURRENCY_LABEL} is {AUTO}" if label == AUTO else NOT_SET
     if told is not None and told["only_tasks"]:
-        return Slots(1, THREADS, f"tasks; {not_set}", tasks=tasks)
+        return SlotCount(1, THREADS, f"tasks; {not_set}", tasks=tasks)
     if told is not None and not told["learns"]:
         threads = int(config.get("threads") or 1)
         processes = workers(config, cpus)
         why = f"sync methods, {processes} x {threads} threads; {not_set}"
-        return Slots(processes * threads, THREADS, why, tasks=tasks)
+        return SlotCount(processes * threads, THREADS, why, tasks=tasks)
     why = told["learns"] if told is not None else "no replica has been ready yet"
     least = int(told["batch"]) if told is not None else 1
-    return Slots(
+    return SlotCount(
         learnt or FIRST_SLOTS, LEARNT, f"{why}; {not_set}", least=max(1, least), tasks=tasks
     )
 

@@ -17,14 +17,14 @@ _ANSWER_S = 30.0
 """An agent that serves hundreds of replicas may be busy; one that is gone refuses at once."""
 
 
-class Door(NamedTuple):
+class AgentEndpoint(NamedTuple):
     """What opens files by URL."""
 
     socket_path: str
     token: str
 
 
-def find_door(url: str) -> Door:
+def find_door(url: str) -> AgentEndpoint:
     """The Unix socket of the agent that `HOTPLATE_AGENT` names, and its token.
 
     Raises OSError with a sentence that begins with `url`, which is what somebody asked for.
@@ -54,7 +54,7 @@ def find_door(url: str) -> Door:
             f"{url}: the agent at {address} lends files on its own machine only, by its socket "
             f"{said['socket']}, which is not on this one"
         )
-    return Door(said["socket"], token)
+    return AgentEndpoint(said["socket"], token)
 
 
 def _token(url: str) -> str:

@@ -34,7 +34,7 @@ DTYPE_BITS = {
 """Bits of one element, by the name that the header uses."""
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """One tensor: where its bytes lie in the file, and what they are."""
 
     dtype: str
@@ -43,10 +43,10 @@ class Entry(NamedTuple):
     stop: int
 
 
-class Header(NamedTuple):
+class SafetensorsHeader(NamedTuple):
     """All tensors of a file, in the order of their bytes."""
 
-    tensors: dict[str, Entry]
+    tensors: dict[str, TensorEntry]
     metadata: dict[str, str] | None
 
 
@@ -65,7 +65,7 @@ def data_start(prefix: bytes, file_bytes: int) -> int:
     return LENGTH_BYTES + length
 
 
-def parse_header(text: bytes, file_bytes: int) -> Header:
+def parse_header(text: bytes, file_bytes: int) -> SafetensorsHeader:
     """Read and check a header; `text` is its JSON, `file_bytes` the size of the whole file.
 
     Whatever this accepts the library accepts too, with the same meaning. It refuses a few
@@ -78,7 +78,7 @@ def parse_header(text: bytes, file_bytes: int) -> Header:
     entries = [(name, _entry(name, value, start)) for name, value in fields.items()]
     entries.sort(key=lambda item: (item[1].start, item[1].stop))
     _check_coverage(entries, start, file_bytes)
-    return Header(dict(entries), metadata)
+    return SafetensorsHeader(dict(entries), metadata)
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -133,7 +133,7 @@ def _check_text(text: str) -> None:
         _refuse(f"invalid text in header: {exc}")
 
 
-def _entry(name: str, value: Any, start: int) -> Entry:
+def _entry(name: str, value: Any, start: int) -> TensorEntry:
     if not isinstance(value, dict) or value.keys() != _FIELDS:
         _refuse(f"tensor {name!r} needs exactly dtype, shape and data_offsets")
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
@@ -146,7 +146,7 @@ def _entry(name: str, value: Any, start: int) -> Entry:
     size = _size_bytes(name, dtype, shape)
     if offsets[1] - offsets[0] != size:
         _refuse(f"tensor {name!r} takes {size} bytes and has the offsets {offsets!r}")
-    return Entry(dtype, tuple(shape), start + offsets[0], start + offsets[1])
+    return TensorEntry(dtype, tuple(shape), start + offsets[0], start + offsets[1])
 
 
 def _sizes(values: Any) -> bool:
@@ -169,7 +169,7 @@ def _size_bytes(name: str, dtype: str, shape: list[int]) -> int:
     return bits // 8
 
 
-def _check_coverage(entries: list[tuple[str, Entry]], start: int, file_bytes: int) -> None:
+def _check_coverage(entries: list[tuple[str, TensorEntry]], start: int, file_bytes: int) -> None:
     end = start
     for name, entry in entries:
         if entry.start != end:
@@ -179,6 +179,6 @@ def _check_coverage(entries: list[tuple[str, Entry]], start: int, file_bytes: in
         _refuse(f"the tensors end at byte {end} of {file_bytes}")
 
 
-def elements(entry: Entry) -> int:
+def elements(entry: TensorEntry) -> int:
     """How many elements the tensor has; 1 for a scalar."""
     return math.prod(entry.shape)

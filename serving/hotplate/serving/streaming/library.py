@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from safetensors._safetensors_rust import safe_open as stock_safe_open
 
-from hotplate.serving.streaming.header import LENGTH_BYTES, Entry
+from hotplate.serving.streaming.header import LENGTH_BYTES, TensorEntry
 
 __all__ = ["check_arguments", "read_one", "stock_safe_open"]
 
@@ -36,7 +36,7 @@ def refuse_name(name: Any) -> NoReturn:
 
 @contextlib.contextmanager
 def read_one(
-    entry: Entry, data: memoryview, framework: str, device: Any
+    entry: TensorEntry, data: memoryview, framework: str, device: Any
 ) -> Iterator[tuple[Any, str]]:
     """The stock reader over a file with this one tensor, and the tensor's name in it."""
     info = {

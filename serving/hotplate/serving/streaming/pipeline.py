@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from hotplate.serving.streaming.header import Entry
+from hotplate.serving.streaming.header import TensorEntry
 from hotplate.serving.streaming.staging import Bytes, Landing, Run, Staging, runs
 from hotplate.serving.streaming.tensor import StreamedTensor, TorchTensor, typed
 
@@ -18,7 +18,7 @@ Part = tuple[str, StreamedTensor, Any]
 """A tensor's name, the tensor, and what to index it with."""
 
 
-class _Flight(NamedTuple):
+class _Transfer(NamedTuple):
     """What has begun, and gives (name, tensor) when it is done."""
 
     size_bytes: int
@@ -26,9 +26,9 @@ class _Flight(NamedTuple):
     tensors: Iterator[tuple[str, Any]]
 
 
-def passage(staging: Staging, parts: Iterable[Part]) -> Iterator[tuple[str, Any]]:
+def pipelined(staging: Staging, parts: Iterable[Part]) -> Iterator[tuple[str, Any]]:
     """(name, tensor on the device) for each part. Raises OSError if bytes cannot be had."""
-    under_way: deque[_Flight] = deque()
+    under_way: deque[_Transfer] = deque()
     ahead_bytes = 0
     try:
         for flight in _begun(staging, parts):
@@ -45,19 +45,19 @@ def passage(staging: Staging, parts: Iterable[Part]) -> Iterator[tuple[str, Any]
                 flight.landing.cancel()
 
 
-def _begun(staging: Staging, parts: Iterable[Part]) -> Iterator[_Flight]:
+def _begun(staging: Staging, parts: Iterable[Part]) -> Iterator[_Transfer]:
     """One flight after another, each begun when it is asked for."""
     for ours, group in itertools.groupby(parts, lambda part: isinstance(part[1], TorchTensor)):
         if not ours:
             for name, one, index in group:
-                yield _Flight(0, None, _read(name, one, index))
+                yield _Transfer(0, None, _read(name, one, index))
             continue
         for run in runs(_packed(group), staging.slot_bytes):
             landing = staging.land(run.data, run.start, run.stop)
-            yield _Flight(run.stop - run.start, landing, _landed(run, landing))
+            yield _Transfer(run.stop - run.start, landing, _landed(run, landing))
 
 
-def _packed(parts: Iterable[Part]) -> Iterator[tuple[str, Entry, Bytes]]:
+def _packed(parts: Iterable[Part]) -> Iterator[tuple[str, TensorEntry, Bytes]]:
     for name, one, index in parts:
         assert isinstance(one, TorchTensor)
         yield name, *one.packed(index)

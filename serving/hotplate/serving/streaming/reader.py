@@ -11,14 +11,14 @@ from safetensors import SafetensorError
 from hotplate.serving.streaming.device import device_for
 from hotplate.serving.streaming.header import (
     LENGTH_BYTES,
-    Header,
+    SafetensorsHeader,
     data_start,
     parse_header,
 )
 from hotplate.serving.streaming.library import refuse_name
-from hotplate.serving.streaming.pipeline import passage
+from hotplate.serving.streaming.pipeline import pipelined
 from hotplate.serving.streaming.sharding import Plan
-from hotplate.serving.streaming.source import Source
+from hotplate.serving.streaming.source import StreamSource
 from hotplate.serving.streaming.staging import Staging
 from hotplate.serving.streaming.tensor import (
     TORCH_DTYPES,
@@ -30,7 +30,7 @@ from hotplate.serving.streaming.tensor import (
 TORCH_FRAMEWORKS = frozenset(("pt", "torch", "pytorch"))
 
 
-def read_header(source: Source) -> Header:
+def read_header(source: StreamSource) -> SafetensorsHeader:
     """Wait for the header alone. Raises SafetensorError if it is not valid, OSError if lost."""
     lease = source.lease() if source.size_bytes else memoryview(b"")
     prefix_bytes = min(LENGTH_BYTES, source.size_bytes)
@@ -47,8 +47,10 @@ class StreamedFile:
     Tensors on the CPU are views of the process's private map and keep it alive.
     """
 
-    def __init__(self, source: Source, header: Header, framework: str, device: Any) -> None:
-        self._header: Header | None = header
+    def __init__(
+        self, source: StreamSource, header: SafetensorsHeader, framework: str, device: Any
+    ) -> None:
+        self._header: SafetensorsHeader | None = header
         self._source = source
         self._framework = framework
         self._device = device
@@ -116,7 +118,7 @@ class StreamedFile:
             self._source.want(span for _, one, index in parts for span in one.spans(index))
         staging = self._staged()
         if staging is not None:
-            yield from passage(staging, parts)
+            yield from pipelined(staging, parts)
         else:
             for name, one, index in parts:
                 yield name, one[index] if index else one.whole()
@@ -128,7 +130,7 @@ class StreamedFile:
             self._staging = None if device is None else Staging(device)
         return self._staging
 
-    def _opened(self) -> Header:
+    def _opened(self) -> SafetensorsHeader:
         if self._header is None:
             raise SafetensorError("File is closed")
         return self._header

@@ -23,7 +23,7 @@ _MOST_LINKS = 40
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 
 
-class RemoteFile(Protocol):
+class ArrivingFile(Protocol):
     """What is needed of `hotplate.cache.reader.RemoteFile`."""
 
     fd: int
@@ -55,11 +55,11 @@ class RemoteFile(Protocol):
     def close(self) -> None: ...
 
 
-class Source:
+class StreamSource:
     """One opened file. Each opening has a map of its own, so that what one user writes into its
     tensors no other sees, just as with the stock library."""
 
-    def __init__(self, path: str, open_remote: Callable[[], RemoteFile]) -> None:
+    def __init__(self, path: str, open_remote: Callable[[], ArrivingFile]) -> None:
         """Raises OSError as `open_remote` does."""
         self.path = path
         self._open_remote = open_remote
@@ -121,24 +121,24 @@ class Source:
         lease.source = self
         return memoryview(lease).cast("B")
 
-    def _connected(self) -> RemoteFile:
+    def _connected(self) -> ArrivingFile:
         if self._pid != os.getpid():  # forked: the map came along, the connection is the parent's
             self._remote = self._connect()
         return self._remote
 
-    def _connect(self) -> RemoteFile:
+    def _connect(self) -> ArrivingFile:
         self._pid = os.getpid()
         remote = self._open_remote()
         weakref.finalize(self, _close, remote, self._pid).atexit = False
         return remote
 
 
-def _close(remote: RemoteFile, pid: int) -> None:
+def _close(remote: ArrivingFile, pid: int) -> None:
     if pid == os.getpid():  # a forked child must not end its parent's lease
         remote.close()
 
 
-def open_source(path: Any, only_wanted: bool = False) -> Source | None:
+def open_source(path: Any, only_wanted: bool = False) -> StreamSource | None:
     """The agent's file at `path`, or None where the path is not the agent's to stream.
 
     `path` may be a URL: then the agent is the one that `HOTPLATE_AGENT` names, and with
@@ -155,7 +155,7 @@ def open_source(path: Any, only_wanted: bool = False) -> Source | None:
     from hotplate.cache.reader import open_file  # only a replica with an agent needs it
 
     try:
-        return Source(real_path, lambda: open_file(socket_path, real_path))
+        return StreamSource(real_path, lambda: open_file(socket_path, real_path))
     except OSError:
         if is_placeholder(real_path):
             raise
@@ -167,14 +167,14 @@ def is_url(path: Any) -> bool:
     return isinstance(path, str) and _URL.match(path) is not None
 
 
-def _open_url(url: str, only_wanted: bool) -> Source:
+def _open_url(url: str, only_wanted: bool) -> StreamSource:
     if sys.byteorder != "little":
         raise OSError(f"{url}: only machines with the file's byte order can stream it")
     from hotplate.cache.reader import open_url  # as above
     from hotplate.serving.streaming.agent_endpoint import find_door
 
     door = find_door(url)
-    return Source(url, lambda: open_url(door.socket_path, url, door.token, only_wanted))
+    return StreamSource(url, lambda: open_url(door.socket_path, url, door.token, only_wanted))
 
 
 def streamed_path(path: Any) -> str | None:

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hotplate.serving.streaming.header import Entry, elements
+from hotplate.serving.streaming.header import TensorEntry, elements
 from hotplate.serving.streaming.library import read_one
 from hotplate.serving.streaming.sharding import spans
-from hotplate.serving.streaming.source import Source
+from hotplate.serving.streaming.source import StreamSource
 from hotplate.serving.streaming.staging import Bytes, Staging
 
 TORCH_DTYPES = {
@@ -41,7 +41,7 @@ TORCH_DTYPES = {
 class StreamedTensor(ABC):
     """What the header says of it, and how to wait for its bytes."""
 
-    def __init__(self, source: Source, entry: Entry, data: memoryview) -> None:
+    def __init__(self, source: StreamSource, entry: TensorEntry, data: memoryview) -> None:
         self._source = source
         self._entry = entry
         self._data = data
@@ -74,7 +74,12 @@ class TorchTensor(StreamedTensor):
     """Becomes a `torch.Tensor`: a view of the map on the CPU, a copy on other devices."""
 
     def __init__(
-        self, source: Source, entry: Entry, data: memoryview, device: Any, staging: Staging | None
+        self,
+        source: StreamSource,
+        entry: TensorEntry,
+        data: memoryview,
+        device: Any,
+        staging: Staging | None,
     ) -> None:
         super().__init__(source, entry, data)
         self._device = device
@@ -100,7 +105,7 @@ class TorchTensor(StreamedTensor):
     def spans(self, index: Any = ()) -> Iterator[tuple[int, int]]:
         return super().spans() if index == () else self._spans(self._part(index))
 
-    def packed(self, index: Any) -> tuple[Entry, Bytes]:
+    def packed(self, index: Any) -> tuple[TensorEntry, Bytes]:
         """`self[index]` as one piece of bytes, and what to read it from: the file, if it is one
         there."""
         if index == ():
@@ -111,13 +116,13 @@ class TorchTensor(StreamedTensor):
             return self._entry._replace(shape=shape, stop=self._entry.start), self._source
         if part.is_contiguous():
             start = self._entry.start + part.data_ptr() - self._address
-            return Entry(self._entry.dtype, shape, start, start + part.nbytes), self._source
+            return TensorEntry(self._entry.dtype, shape, start, start + part.nbytes), self._source
 
         def gather() -> Any:
             self._await(part)
             return part.contiguous()
 
-        return Entry(self._entry.dtype, shape, 0, part.nbytes), Gathered(gather)
+        return TensorEntry(self._entry.dtype, shape, 0, part.nbytes), Gathered(gather)
 
     def _part(self, index: Any) -> Any:
         """A view of the part, of bytes where the tensor lies unaligned. No byte is read."""
@@ -184,7 +189,12 @@ class ForeignTensor(StreamedTensor):
     """Becomes another framework's tensor, made by the stock library from a copy in memory."""
 
     def __init__(
-        self, source: Source, entry: Entry, data: memoryview, framework: str, device: Any
+        self,
+        source: StreamSource,
+        entry: TensorEntry,
+        data: memoryview,
+        framework: str,
+        device: Any,
     ) -> None:
         super().__init__(source, entry, data)
         self._framework = framework
@@ -221,7 +231,7 @@ class Gathered:
         ctypes.memmove(target, self._tensor.data_ptr() + start, len(view))
 
 
-def typed(memory: Any, entry: Entry) -> Any:
+def typed(memory: Any, entry: TensorEntry) -> Any:
     """Flat bytes as the tensor that they are."""
     import torch
 

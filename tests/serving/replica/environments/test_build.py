@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hotplate.machine.free_space import Room
-from hotplate.serving.replica.environments.build import Build, Ground
+from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import EnvironmentFolder
-from hotplate.serving.replica.environments.spec import read_recipe
+from hotplate.serving.replica.environments.spec import read_spec
 from tests.support.replica.bentos import write_bento
 
 
@@ -66,9 +66,9 @@ async def test_a_build_that_is_cancelled_twice_still_waits_until_nothing_of_it_r
     """Its folder is removed next: nobody may write there then."""
     builds, folder = SlowBuilds(), EnvironmentFolder(tmp_path / "environment")
     folder.empty()
-    recipe = read_recipe(write_bento(tmp_path / "bento", ""), {"python_version": "3.11"}, {})
-    ground = Ground(tmp_path / "packages", "uv", builds, Room(tmp_path, 1), 60.0)
-    running = asyncio.create_task(Build(recipe, folder, Path(sys.executable), ground).run())
+    spec = read_spec(write_bento(tmp_path / "bento", ""), {"python_version": "3.11"}, {})
+    context = BuildContext(tmp_path / "packages", "uv", builds, Room(tmp_path, 1), 60.0)
+    running = asyncio.create_task(Build(spec, folder, Path(sys.executable), context).run())
     await builds.begun.wait()
     running.cancel()
     await builds.step.ending.wait()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hotplate.serving.replica.environments.builder import Environment, Environments
+from hotplate.serving.replica.environments.builder import Environment, EnvironmentBuilder
 from hotplate.serving.replica.environments.diagnosis import diagnose
-from hotplate.serving.replica.environments.spec import REQUIREMENTS, read_recipe
+from hotplate.serving.replica.environments.spec import REQUIREMENTS, read_spec
 from hotplate.serving.replica.errors import BentoUnusable, EnvironmentFailed
 from tests.support.replica.bentos import write_bento, write_wheel
 from tests.support.replica.replicas import environments_in
@@ -31,7 +31,7 @@ def bento_with_wheel(folder: Path, code: str = "", **more: Any) -> Path:
     return bento
 
 
-async def ensure(environments: Environments, bento: Path, **env: str) -> Environment:
+async def ensure(environments: EnvironmentBuilder, bento: Path, **env: str) -> Environment:
     return await environments.ensure("acme", bento, image_of(bento), env)
 
 
@@ -41,7 +41,7 @@ def imports_tiny(environment: Environment) -> bool:
 
 
 def digest(bento: Path, **env: str) -> str:
-    return read_recipe(bento, image_of(bento), env).digest
+    return read_spec(bento, image_of(bento), env).digest
 
 
 def pipes(folder: Path, *names: str) -> list[Path]:
@@ -248,7 +248,7 @@ async def test_a_build_sees_package_indexes_but_not_the_platforms_credentials(
 def test_a_requirement_from_the_laptops_disk_is_refused_by_name(tmp_path: Path, line: str) -> None:
     bento = write_bento(tmp_path / "bento", "", requirements=f"a==1\n{line}  # why\n")
     with pytest.raises(BentoUnusable, match=r"is a file on the machine that built") as refusal:
-        read_recipe(bento, image_of(bento), {})
+        read_spec(bento, image_of(bento), {})
     assert line in str(refusal.value)
 
 
@@ -342,4 +342,4 @@ def test_requirements_without_end_are_refused(tmp_path: Path, content: bytes) ->
     bento = write_bento(tmp_path / "bento", "")
     (bento / REQUIREMENTS).write_bytes(content)
     with pytest.raises(BentoUnusable, match=r"requirements.txt (has more than 16 MiB|is no text)"):
-        read_recipe(bento, image_of(bento), {})
+        read_spec(bento, image_of(bento), {})

@@ -11,18 +11,18 @@ from pathlib import Path
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.serving.replica.environments.builder import Environments
-from hotplate.serving.replica.environments.registry import Shelf, bound_script
+from hotplate.serving.replica.environments.builder import EnvironmentBuilder
+from hotplate.serving.replica.environments.registry import EnvironmentRegistry, bound_script
 from tests.serving.replica.environments.test_builder import bento_with_wheel, ensure, imports_tiny
 from tests.support.replica.replicas import environments_in
 
 
 @asynccontextmanager
-async def node(folder: Path, blobs: BlobStore) -> AsyncIterator[Environments]:
+async def node(folder: Path, blobs: BlobStore) -> AsyncIterator[EnvironmentBuilder]:
     """The environments of a node with an agent, which has no file view."""
     async with run(AgentSettings(folder / "agent", blobs.url)) as url:
         client = AgentClient(url)
-        environments = environments_in(folder, shelf=Shelf(blobs, client))
+        environments = environments_in(folder, registry=EnvironmentRegistry(blobs, client))
         yield environments
         await environments.close()
         await client.close()

@@ -13,13 +13,13 @@ from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from hotplate.serving.replica.inside import methods
-from hotplate.serving.replica.slots import Slots, slots
+from hotplate.serving.replica.slots import SlotCount, slots
 
 
 class SlotSource(Protocol):
     """Knows the slots of replicas."""
 
-    def of(self, service: Service) -> Slots: ...
+    def of(self, service: Service) -> SlotCount: ...
     def begins(self, replica: Replica, service: Service) -> int: ...
 
 
@@ -104,7 +104,7 @@ class SlotCounts:
             "said": self._said.get(key, ""),
         }
 
-    def of(self, service: Service) -> Slots:
+    def of(self, service: Service) -> SlotCount:
         """What a replica of the service begins with."""
         workload = service.workload
         return slots(

@@ -21,8 +21,8 @@ from hotplate.machine import foreign_folder
 from hotplate.machine.background import until_done
 from hotplate.machine.free_space import Room
 from hotplate.serving.replica.environments.diagnosis import diagnose
-from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, Found
-from hotplate.serving.replica.environments.spec import Recipe
+from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, ReadyEnvironment
+from hotplate.serving.replica.environments.spec import EnvironmentSpec
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.home import copy_bento
 from hotplate.serving.replica.inherited import certificates, for_build
@@ -40,7 +40,7 @@ _CONFIGURATION = "uv/uv.toml"
 
 
 @dataclass(frozen=True)
-class Ground:
+class BuildContext:
     """What all builds of one organization share."""
 
     packages: Path
@@ -56,30 +56,34 @@ class Build:
     """`run` it, then `close` it in any case."""
 
     def __init__(
-        self, recipe: Recipe, folder: EnvironmentFolder, interpreter: Path, ground: Ground
+        self,
+        spec: EnvironmentSpec,
+        folder: EnvironmentFolder,
+        interpreter: Path,
+        context: BuildContext,
     ) -> None:
         self.attempt = uuid.uuid4().hex[:8]
-        self._recipe = recipe
+        self._spec = spec
         self._folder = folder
-        self._ground = ground
+        self._context = context
         self._own = folder.path / self.attempt
-        self.found = Found(self._own / VENV, interpreter)
-        self._packages = ground.packages
+        self.found = ReadyEnvironment(self._own / VENV, interpreter)
+        self._packages = context.packages
         self._env: Mapping[str, str] = {}
 
     async def run(self) -> None:
         """All steps. Raises `EnvironmentFailed`, `NoSpace`, and OSError for a full disk."""
         try:
-            async with asyncio.timeout(self._ground.limit_s):
+            async with asyncio.timeout(self._context.limit_s):
                 await self._run()
         except TimeoutError:
             raise EnvironmentFailed(
-                f"Building the environment took longer than {self._ground.limit_s:g} s "
+                f"Building the environment took longer than {self._context.limit_s:g} s "
                 "(build_timeout_s); find out in its log what it waits for, or raise the limit."
             ) from None
         await foreign_folder.aside(self._check)
         try:
-            await self._ground.builds.take(self.found.root)
+            await self._context.builds.take(self.found.root)
         except OSError as error:
             raise EnvironmentFailed(
                 f"The environment cannot be used as it was built ({error.strerror}); have the "
@@ -94,46 +98,46 @@ class Build:
                 await foreign_folder.aside_for_long(foreign_folder.remove_tree, path)
 
     async def _run(self) -> None:
-        recipe, ground = self._recipe, self._ground
+        spec, context = self._spec, self._context
         await asyncio.to_thread(self._make_folders)
-        self._packages = await ground.builds.prepare(ground.packages)
-        shown = () if ground.builds.walled else None
+        self._packages = await context.builds.prepare(context.packages)
+        shown = () if context.builds.walled else None
         self._env = self._environment(for_build(os.environ, shown))
-        for command in recipe.skipped_commands:
+        for command in spec.skipped_commands:
             self._write(f"# not run, it is for a container's system: {command}\n")
         # Another node has it in another folder.
-        venv = (ground.uv, "venv", "--relocatable", "--python", str(self.found.interpreter))
+        venv = (context.uv, "venv", "--relocatable", "--python", str(self.found.interpreter))
         await self._step("uv venv", [*venv, str(self.found.root)], self._own)
-        sources = recipe.bento / "src"  # local wheels are named relative to it
-        install = (ground.uv, "pip", "install", "--python", str(self.found.python))
+        sources = spec.bento / "src"  # local wheels are named relative to it
+        install = (context.uv, "pip", "install", "--python", str(self.found.python))
         await self._step(
             "uv pip install",
-            [*install, "-r", str(recipe.requirements)],
-            sources if sources.is_dir() else recipe.requirements.parent,
+            [*install, "-r", str(spec.requirements)],
+            sources if sources.is_dir() else spec.requirements.parent,
         )
-        for command in recipe.post_commands:
+        for command in spec.post_commands:
             await self._step(command, ["/bin/sh", "-c", command], self._own / BENTO)
-        if recipe.post_commands:  # `uv` installs nothing that others may not read
+        if spec.post_commands:  # `uv` installs nothing that others may not read
             await self._step("chmod", ["chmod", "-R", "a+rX", str(self.found.root)], self._own)
 
     def _make_folders(self) -> None:
         for name in ("", HOME, "tmp"):
             (self._own / name).mkdir(mode=0o755)
         configuration = _configuration(os.environ)
-        if self._ground.builds.walled and configuration.is_file():
+        if self._context.builds.walled and configuration.is_file():
             copy = self._own / HOME / ".config" / _CONFIGURATION
             copy.parent.mkdir(parents=True)
             shutil.copyfile(configuration, copy)
-        if self._recipe.post_commands:
-            copy_bento(self._recipe.bento, self._own / BENTO)
+        if self._spec.post_commands:
+            copy_bento(self._spec.bento, self._own / BENTO)
 
     def _environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Without walls a build has the home and the temporary folder of whoever runs us."""
-        walled = self._ground.builds.walled
-        programs = (str(self.found.python.parent), str(Path(self._ground.uv).parent))
+        walled = self._context.builds.walled
+        programs = (str(self.found.python.parent), str(Path(self._context.uv).parent))
         return {
             **inherited,
-            **self._recipe.build_env,
+            **self._spec.build_env,
             "PATH": os.pathsep.join((*programs, inherited.get("PATH", os.defpath))),
             "VIRTUAL_ENV": str(self.found.root),
             **({"HOME": str(self._own / HOME), "TMPDIR": "/tmp"} if walled else {}),
@@ -150,7 +154,7 @@ class Build:
         self._check_room()
         self._write(f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
-        step = await self._ground.builds.start(
+        step = await self._context.builds.start(
             ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are other users
             self._env,
             cwd,
@@ -167,12 +171,12 @@ class Build:
         if step.used_too_much:
             raise EnvironmentFailed(
                 f"The step {name!r} of building the environment used more than the "
-                f"{self._ground.builds.memory_bytes >> 20} MiB of memory that builds may "
+                f"{self._context.builds.memory_bytes >> 20} MiB of memory that builds may "
                 "(build_memory_bytes); have it use less, or raise the limit."
             )
         if status != 0:
             output = self._output(start)
-            diagnosis = diagnose(output, self._recipe.python_version, name)
+            diagnosis = diagnose(output, self._spec.python_version, name)
             raise EnvironmentFailed(
                 diagnosis.sentence,
                 retry=diagnosis.retry,
@@ -181,15 +185,15 @@ class Build:
             )
 
     def _check_room(self) -> None:
-        if refusal := self._ground.room.refusal(0):
+        if refusal := self._context.room.refusal(0):
             raise NoSpace(refusal)
 
     def _reads(self) -> list[Path]:
         configuration = os.environ.get("UV_CONFIG_FILE")
         return [
-            Path(self._ground.uv),
+            Path(self._context.uv),
             self.found.interpreter.parent.parent,
-            self._recipe.bento,
+            self._spec.bento,
             *filter(Path.exists, certificates(os.environ)),
             *([Path(configuration)] if configuration else []),
         ]

@@ -1,4 +1,4 @@
-"""Python environments of bentos: built once per recipe and organization, shared by its replicas."""
+"""Python environments of bentos: built once per spec and organization, shared by its replicas."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from hotplate.cache.errors import NoSpace
 from hotplate.deploy.runtime import BuildRunner
 from hotplate.machine import foreign_folder
 from hotplate.machine.free_space import Room, full, is_full
-from hotplate.serving.replica.environments.build import Build, Ground
+from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import (
     SHARED,
     EnvironmentFolder,
-    Found,
+    ReadyEnvironment,
     module_names,
     organization_folder,
 )
 from hotplate.serving.replica.environments.interpreter import Interpreters
-from hotplate.serving.replica.environments.registry import Shelf
-from hotplate.serving.replica.environments.spec import Recipe, read_recipe
+from hotplate.serving.replica.environments.registry import EnvironmentRegistry
+from hotplate.serving.replica.environments.spec import EnvironmentSpec, read_spec
 from hotplate.serving.replica.environments.usage import Usage, superfluous
 from hotplate.serving.replica.errors import EnvironmentFailed
 from hotplate.serving.replica.inherited import for_build
@@ -59,7 +59,7 @@ class Environment:
         return self.root / "bin" / "python"
 
 
-class Environments:
+class EnvironmentBuilder:
     """The environments under one folder, which belongs to this process alone.
 
     `<root>/<organization>/<digest>/` is a folder as `environment_folder.py` says. An attempt that a
@@ -76,12 +76,12 @@ class Environments:
         shared: bool = False,
         disk_reserve_bytes: int = 0,
         limit_s: float = BUILD_LIMIT_S,
-        shelf: Shelf | None = None,
+        registry: EnvironmentRegistry | None = None,
     ) -> None:
         """`builds` is where builds run, `packages` a folder for what they download, below it one
         per organization; `shared` = organizations trust each other, and share all of it.
 
-        `disk_reserve_bytes` of the disk are left free; 0 = the usual. What is on the `shelf` is
+        `disk_reserve_bytes` of the disk are left free; 0 = the usual. What is on the `registry` is
         not built, and what is built is put there.
         """
         self._root = root
@@ -92,8 +92,8 @@ class Environments:
         self._limit_s = limit_s
         self._uv = find_uv_bin()
         self._interpreters = Interpreters(self._uv, root / _OURS)
-        self._shelf = shelf
-        self._building: dict[Path, asyncio.Task[Found]] = {}
+        self._registry = registry
+        self._building: dict[Path, asyncio.Task[ReadyEnvironment]] = {}
         self._putting: set[asyncio.Task[None]] = set()
 
     async def ensure(
@@ -112,25 +112,23 @@ class Environments:
         A caller that is cancelled leaves the build going on for the others. Raises
         `BentoUnusable`, `EnvironmentFailed`.
         """
-        recipe = await asyncio.to_thread(read_recipe, bento, image, build_env)
+        spec = await asyncio.to_thread(read_spec, bento, image, build_env)
         owner = self._owner(organization)
-        folder = self.folder(organization, recipe.digest)
+        folder = self.folder(organization, spec.digest)
         # On the loop, as is its opposite in `sweep`.
-        Usage(folder.path.parent / _USED).note(recipe.digest, bento.name)
+        Usage(folder.path.parent / _USED).note(spec.digest, bento.name)
         found, built = None, False
         if folder.path not in self._building:
             found = await asyncio.to_thread(folder.found)
         if found is None:
             built = True
             tell(str(folder.log))
-            building = self._building.get(folder.path) or self._start(recipe, owner, folder)
+            building = self._building.get(folder.path) or self._start(spec, owner, folder)
             try:
                 found = await asyncio.shield(building)
             finally:
                 tell("")
-        return Environment(
-            found.root, found.interpreter, recipe.digest, owner, folder.modules, built
-        )
+        return Environment(found.root, found.interpreter, spec.digest, owner, folder.modules, built)
 
     def folder(self, organization: str, digest: str) -> EnvironmentFolder:
         """What there is of one environment."""
@@ -192,13 +190,15 @@ class Environments:
                 await foreign_folder.aside_for_long(foreign_folder.remove_tree, folder)
         return gone
 
-    def _start(self, recipe: Recipe, owner: str, folder: EnvironmentFolder) -> asyncio.Task[Found]:
+    def _start(
+        self, spec: EnvironmentSpec, owner: str, folder: EnvironmentFolder
+    ) -> asyncio.Task[ReadyEnvironment]:
         # Nobody who is told of the log is to read what an earlier build has left there.
         folder.log.unlink(missing_ok=True)
-        task = asyncio.create_task(self._take_or_build(recipe, owner, folder))
+        task = asyncio.create_task(self._take_or_build(spec, owner, folder))
         self._building[folder.path] = task
 
-        def done(task: asyncio.Task[Found]) -> None:
+        def done(task: asyncio.Task[ReadyEnvironment]) -> None:
             del self._building[folder.path]
             if not task.cancelled():
                 task.exception()  # every waiter may have been cancelled
@@ -206,28 +206,34 @@ class Environments:
         task.add_done_callback(done)
         return task
 
-    async def _take_or_build(self, recipe: Recipe, owner: str, folder: EnvironmentFolder) -> Found:
+    async def _take_or_build(
+        self, spec: EnvironmentSpec, owner: str, folder: EnvironmentFolder
+    ) -> ReadyEnvironment:
         """Raises `EnvironmentFailed`."""
-        taken = await self._shelf.take(owner, recipe.digest) if self._shelf is not None else None
+        taken = (
+            await self._registry.take(owner, spec.digest) if self._registry is not None else None
+        )
         if taken is not None:
-            found = Found(taken.root, taken.interpreter)
+            found = ReadyEnvironment(taken.root, taken.interpreter)
             await asyncio.to_thread(folder.note_taken, taken.manifest, found)
             return found
-        found = await self._build(recipe, owner, folder)
-        if self._shelf is not None:
-            work = self._shelf.put(owner, recipe.digest, found.root, found.interpreter)
+        found = await self._build(spec, owner, folder)
+        if self._registry is not None:
+            work = self._registry.publish(owner, spec.digest, found.root, found.interpreter)
             put = asyncio.create_task(work)
             self._putting.add(put)
             put.add_done_callback(self._putting.discard)
         return found
 
-    async def _build(self, recipe: Recipe, owner: str, folder: EnvironmentFolder) -> Found:
+    async def _build(
+        self, spec: EnvironmentSpec, owner: str, folder: EnvironmentFolder
+    ) -> ReadyEnvironment:
         """Raises `EnvironmentFailed`."""
         inherited = for_build(os.environ)
-        interpreter = await self._interpreters.find(recipe.python_version, inherited)
+        interpreter = await self._interpreters.find(spec.python_version, inherited)
         packages = self._packages / owner
-        ground = Ground(packages, self._uv, self._builds, self._room, self._limit_s)
-        build = Build(recipe, folder, interpreter, ground)
+        context = BuildContext(packages, self._uv, self._builds, self._room, self._limit_s)
+        build = Build(spec, folder, interpreter, context)
         failed = True
         try:
             await foreign_folder.aside_for_long(folder.empty)

@@ -39,7 +39,7 @@ _PLAIN = re.compile(rf"[A-Za-z0-9][\w.-]{{0,{MOST_NAME - 1}}}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadyEnvironment:
     """An environment that may be used."""
 
     root: Path
@@ -59,16 +59,18 @@ class EnvironmentFolder:
         self.log = path / BUILD_LOG
         self.modules = path / "modules.json"
 
-    def found(self) -> Found | None:
+    def found(self) -> ReadyEnvironment | None:
         """What was built here, else what another node has built; None if neither can be used."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             ready = self._read("ready")
-            found = Found(self.path / ready["attempt"] / VENV, Path(ready["interpreter"]))
+            found = ReadyEnvironment(
+                self.path / ready["attempt"] / VENV, Path(ready["interpreter"])
+            )
             if found.root.is_dir() and os.access(found.interpreter, os.X_OK):
                 return found  # its interpreter may have been uninstalled
         with suppress(OSError, ValueError, KeyError, TypeError):
             taken = self._read("taken")
-            found = Found(Path(taken["root"]), Path(taken["interpreter"]))
+            found = ReadyEnvironment(Path(taken["root"]), Path(taken["interpreter"]))
             if found.root.is_dir() and os.access(found.interpreter, os.X_OK):
                 return found  # its agent may be down, or not show it yet
         return None
@@ -91,7 +93,7 @@ class EnvironmentFolder:
         self.note_modules(BASICS)
         self._write("ready", {"attempt": attempt, "interpreter": str(interpreter)})
 
-    def note_taken(self, manifest: str, found: Found) -> None:
+    def note_taken(self, manifest: str, found: ReadyEnvironment) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.note_modules(BASICS)
         about = {"root": str(found.root), "interpreter": str(found.interpreter)}

@@ -27,7 +27,7 @@ _KIND = "environments"
 
 
 @dataclass(frozen=True)
-class Taken:
+class PublishedEnvironment:
     """An environment that another node has built."""
 
     manifest: str
@@ -36,14 +36,14 @@ class Taken:
     """As the platform there has chosen it, and as it is here."""
 
 
-class Shelf:
+class EnvironmentRegistry:
     """The environments in one blob store."""
 
     def __init__(self, blobs: BlobStore, agent: TreeSource) -> None:
         self._blobs = blobs
         self._agent = agent
 
-    async def take(self, owner: str, digest: str) -> Taken | None:
+    async def take(self, owner: str, digest: str) -> PublishedEnvironment | None:
         """The owner's environment of that digest, if some node has published one that runs here."""
         try:
             note = await asyncio.to_thread(self._blobs.get_note, _name(owner, digest))
@@ -53,16 +53,16 @@ class Shelf:
         except (CacheError, KeyError) as error:
             log.warning("environment %s is built here: %r", digest, error)
             return None
-        return Taken(note["manifest"], Path(tree.root), Path(note["interpreter"]))
+        return PublishedEnvironment(note["manifest"], Path(tree.root), Path(note["interpreter"]))
 
-    async def put(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
+    async def publish(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
         """Publishes an environment. One that cannot be moved stays this node's own."""
         try:
-            await asyncio.to_thread(self._put, owner, digest, folder, interpreter)
+            await asyncio.to_thread(self._publish, owner, digest, folder, interpreter)
         except (CacheError, OSError, RecursionError) as error:
             log.warning("environment %s stays on this node: %s", digest, error)
 
-    def _put(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
+    def _publish(self, owner: str, digest: str, folder: Path, interpreter: Path) -> None:
         if (script := bound_script(folder)) is not None:
             log.warning("environment %s stays on this node: %s names its folder", digest, script)
             return

@@ -25,7 +25,7 @@ _NEEDS_SOURCES = re.compile(r"^(\.(?!/wheels/)|-e\b|--editable\b|-r\b|--requirem
 
 
 @dataclass(frozen=True)
-class Recipe:
+class EnvironmentSpec:
     """One environment. Bentos with the same digest share it."""
 
     digest: str
@@ -42,8 +42,10 @@ class Recipe:
         return self.bento / REQUIREMENTS
 
 
-def read_recipe(bento: Path, image: Mapping[str, Any], build_env: Mapping[str, str]) -> Recipe:
-    """The recipe of an unpacked bento; `image` is the mapping of that name in its `bento.yaml`.
+def read_spec(
+    bento: Path, image: Mapping[str, Any], build_env: Mapping[str, str]
+) -> EnvironmentSpec:
+    """The spec of an unpacked bento; `image` is the mapping of that name in its `bento.yaml`.
 
     Raises `BentoUnusable` for requirements that only the machine that built the bento can meet.
     """
@@ -67,7 +69,7 @@ def read_recipe(bento: Path, image: Mapping[str, Any], build_env: Mapping[str, s
     # Code of the bento that takes part in the build makes the environment this bento's own.
     needs_sources = bool(post_commands) or any(_NEEDS_SOURCES.match(line) for line in lines)
     sources = bento if needs_sources else bento / "src" / "wheels"
-    return Recipe(
+    return EnvironmentSpec(
         digest=_digest(
             [RECIPE_VERSION, python_version, *lines],
             post_commands,

@@ -45,7 +45,7 @@ from hotplate.serving.replica.inside.patches.hooks import (
     keep_sessions,
     let_failures_out,
     pass_on,
-    tell_of_neighbours,
+    set_client_address,
     wrap_applications,
 )
 from hotplate.serving.replica.inside.patches.pickles import read_pickles_of
@@ -286,7 +286,7 @@ def _serve(job: Job, worker: int) -> None:
     if job["entry"] and DEPLOYMENT_URL in os.environ:
         urls[job["service"]] = os.environ[DEPLOYMENT_URL]
     os.environ["BENTOML_RUNNER_MAP"] = json.dumps(urls)
-    tell_of_neighbours()
+    set_client_address()
     grace_s = max(1, int(job["stop_grace_s"] * GRACE_SHARE))
     bentoml_worker.main(
         args=[

@@ -168,10 +168,10 @@ def _lead_clients(port: int, to: int, path: Path) -> None:
     except (ImportError, AttributeError):  # another BentoML's own ways
         return
     from hotplate.serving.replica.inside.command.program_client import (
-        Door,  # with libraries that bentoml brings
+        ProgramAddress,  # with libraries that bentoml brings
     )
 
-    door = Door(path)
+    door = ProgramAddress(path)
     door.lead(proxy)
 
     def led() -> Any:

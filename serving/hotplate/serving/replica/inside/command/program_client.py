@@ -17,7 +17,7 @@ import aiohttp
 import httpx
 
 
-class Door:
+class ProgramAddress:
     """A Unix socket that may be there."""
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Door:
 
 
 class _Connector(aiohttp.UnixConnector):
-    def __init__(self, door: Door, limit: int) -> None:
+    def __init__(self, door: ProgramAddress, limit: int) -> None:
         super().__init__(door.name, limit=limit)
         self._door = door
         self._ports = aiohttp.TCPConnector()
@@ -55,7 +55,7 @@ class _Connector(aiohttp.UnixConnector):
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ProgramAddress) -> None:
         self._door = door
         self._socket = httpx.AsyncHTTPTransport(uds=door.name)
         self._ports = httpx.AsyncHTTPTransport()

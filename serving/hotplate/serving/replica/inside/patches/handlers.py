@@ -17,7 +17,7 @@ import mmap
 import os
 from typing import Any, Optional
 
-from hotplate.serving.replica.inside.patches.hooks import TASK_ID, Application, Layer
+from hotplate.serving.replica.inside.patches.hooks import TASK_ID, Application, Middleware
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 """Whoever asks a replica without a gateway passes over it, as over any 100. The server itself sends
@@ -68,7 +68,7 @@ class Running:
             self._cells[self._own + kind] += by
 
 
-class HandlerWatch(Layer):
+class HandlerWatch(Middleware):
     """The outermost layer. What a gateway has given up before it began does not begin."""
 
     def __init__(self, app: Application, running: Running) -> None:

@@ -17,7 +17,7 @@ BYSTANDERS: set[int] = set()
 """Children of this process that are no program of the service, and end with it."""
 
 
-class Layer:
+class Middleware:
     """An ASGI application around another, with the inner one's attributes."""
 
     def __init__(self, app: Application) -> None:
@@ -27,7 +27,7 @@ class Layer:
         return getattr(self.app, name)
 
 
-class StartWatch(Layer):
+class StartWatch(Middleware):
     """The outermost layer: tells when the service has been constructed and may answer, or why
     it could not be, and has `early` answer a SIGTERM before that.
 
@@ -69,7 +69,7 @@ class StartWatch(Layer):
             raise
 
 
-class Neighbour(Layer):
+class LocalClient(Middleware):
     """Says that who asks is on this machine, which no Unix socket says: outside of all that looks
     at a request's `client`, above all of what takes it from `X-Forwarded-For`."""
 
@@ -79,15 +79,15 @@ class Neighbour(Layer):
         await self.app(scope, receive, send)
 
 
-def tell_of_neighbours() -> None:
-    """Put `Neighbour` around what uvicorn has put around the application."""
+def set_client_address() -> None:
+    """Put `LocalClient` around what uvicorn has put around the application."""
     from uvicorn import Config
 
     load = Config.load
 
     def loaded(self: Any) -> None:
         load(self)
-        self.loaded_app = Neighbour(self.loaded_app)
+        self.loaded_app = LocalClient(self.loaded_app)
 
     kind: Any = Config
     kind.load = loaded
@@ -108,7 +108,7 @@ def pass_on(number: int, _: Any) -> None:
     signal.raise_signal(number)
 
 
-class TaskName(Layer):
+class TaskName(Middleware):
     """Tells a task's handler its id, as BentoML does: `ctx.request.state.task_id`.
 
     The platform keeps tasks and calls their handlers like any API, with the id in a header that no
@@ -125,7 +125,7 @@ class TaskName(Layer):
         await self.app(scope, receive, send)
 
 
-class TaskWatch(Layer):
+class TaskWatch(Middleware):
     """Has the answer to the submission of a task end when the task has, not before.
 
     So it is with tasks of services that only others of their bento call: those stay in the replica.
@@ -159,7 +159,7 @@ def _promise(name: bytes, value: bytes) -> tuple[bytes, bytes]:
     return (ANSWER_BYTES if name.lower() == b"content-length" else name), value
 
 
-class CommandWatch(Layer):
+class CommandWatch(Middleware):
     """Tells when the program of a custom command has ended by itself: BentoML does not look."""
 
     def __init__(self, app: Application, context: Any, ended: Callable[[int], None]) -> None:
