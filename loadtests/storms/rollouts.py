@@ -188,7 +188,7 @@ def _problem(change: Change, before: dict[str, Any], page: dict[str, Any], numbe
     if change.fails_with:
         if page["status"] != "failed" or change.fails_with not in page["reason"]:
             return f"it is {page['status']}: {page['reason']}"
-        if "goes on serving" not in page["reason"]:
+        if "keeps serving" not in page["reason"]:
             return f"the old revision is not said to serve: {page['reason']}"
     elif page["status"] != "running":
         return f"revision {number} is {page['status']}: {page['reason']}"

@@ -69,7 +69,7 @@ async def test_a_question_about_an_unknown_deployment_says_so(
     platform: Platform, question: str
 ) -> None:
     said = await refusal(question, "nope", "--data", str(platform.data))
-    assert said == "hotplate: deployment 'nope': there is none in this organization"
+    assert said == "hotplate: deployment 'nope' does not exist in this organization"
 
 
 SETTINGS = {

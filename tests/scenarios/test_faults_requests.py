@@ -48,8 +48,11 @@ async def test_the_client_shows_what_is_wrong_with_a_command(laptop: Laptop, kit
 
 KITCHEN = {"name": "x", "bento": "kitchen:v1"}
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
-    "no such bento": ({"bento": "nope:v1"}, "bento 'nope:v1' is not here; push it first"),
-    "no such version": ({"bento": "kitchen:v9"}, "bento 'kitchen:v9' is not here"),
+    "no such bento": (
+        {"bento": "nope:v1"},
+        "bento 'nope:v1' does not exist here; push it first",
+    ),
+    "no such version": ({"bento": "kitchen:v9"}, "bento 'kitchen:v9' does not exist here"),
     "no bento at all": ({"bento": None}, "bento: null is not a string"),
     "a bad name": ({"name": "Not_A_Name"}, "'Not_A_Name' is no deployment name"),
     "no such service": ({"services": {"Kitchn": {}}}, "did you mean 'Kitchen'?"),

@@ -150,7 +150,7 @@ async def test_a_constructor_that_raises_fails_and_the_old_revision_serves_on(
 ) -> None:
     page = await rough.settled("cooking", "failed")
     assert "ValueError: the oven is cold" in page["reason"]
-    assert page["reason"].endswith("revision 1 goes on serving")
+    assert page["reason"].endswith("revision 1 keeps serving")
     url = await platform.url_of("cooking")
     assert await call(f"{url}/echo", text="from the old one") == "from the old one"
     await platform.delete("cooking")

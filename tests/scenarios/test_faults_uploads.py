@@ -123,7 +123,7 @@ async def test_a_bento_waits_for_its_models_and_says_which(
     tag = await rough.push(bento.needing("hungry", "sugar:v1"))
     body = {"name": "hungry", "bento": tag}
     refused = await rough.refusal("POST", "/api/v2/deployments", body)
-    assert refused.message == f"bento '{tag}': model 'sugar:v1' is not here; push it first"
+    assert refused.message == f"bento '{tag}': model 'sugar:v1' does not exist here; push it first"
     await rough.register("model", "sugar", "v1", MODEL_MANIFEST)
     refused = await rough.refusal("POST", "/api/v2/deployments", body)
     assert "model 'sugar:v1' is not uploaded" in refused.message

@@ -65,8 +65,8 @@ async def test_a_killed_gateway_costs_its_callers_connections_and_a_replaced_one
         assert {answer["most"] for answer in load.answers} == {1}
         assert 0 < len(load.failures) <= CALLERS, "only what the killed one had"
         events = await platform.hotplate("events")
-        assert f"gateway {ids[0]} serves too" in events
-        assert f"gateway {ids[1]} is gone: the 1 left serve what it did" in events
+        assert f"gateway {ids[0]} has joined" in events
+        assert f"gateway {ids[1]} has gone, and 1 still serve" in events
         await until(platform.healthy)
         await another_version_cuts_nothing(platform, url)
         await platform.delete(name)

@@ -84,7 +84,7 @@ async def test_new_settings_take_over_under_load_and_what_cannot_start_leaves_th
         assert ids(after["live"]) == ids(serving["live"])
         assert "PLACES=many" in environ
         assert "this one never starts" in failed["reason"]
-        assert "revision 2 goes on serving" in failed["reason"]
+        assert "revision 2 keeps serving" in failed["reason"]
         assert failed["reason"] in await platform.status("steady")
         assert failed["reason"] in await platform.hotplate("events", "steady")
     finally:

@@ -22,7 +22,7 @@ _SERVE_MORE = "more replicas (scaling.max_replicas) or slots (traffic.concurrenc
 _SEE_EVENTS = "'hotplate events {name}' says what became of its replicas"
 REFUSED = {
     ShareFull.code: ("no room in the queue", _SERVE_MORE),
-    NoCapacity.code: ("no answer in time to be expected", _SERVE_MORE),
+    NoCapacity.code: ("no answer could be expected in time", _SERVE_MORE),
     DeadlineExceeded.code: ("out of time", _SERVE_MORE),
     NotReady.code: ("no replica became ready in time", _SEE_EVENTS),
     ReplicaFailed.code: ("their replica died", _SEE_EVENTS),

@@ -170,7 +170,7 @@ async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
     await until(lambda: world.status(made) == "terminated")
     assert not world.engine.found
     (cut,) = [event for event in world.store.history.events(made.id) if event.kind == "DrainCut"]
-    assert cut.message.startswith(f"replica {name}: requests had not ended")
+    assert cut.message.startswith(f"replica {name} is stopped before its requests have ended")
 
 
 async def test_the_page_is_whole_while_a_new_revision_is_read(tmp_path: Path) -> None:
@@ -305,7 +305,9 @@ async def test_who_is_out_and_what_was_refused_is_shown_and_told(world: World) -
     await world.gateway.report(default__echo=RouteDemand(refusals={"share_full": 3}))
     await until(lambda: shown("replicas")["out"] == "" and told("RequestsRefused"))
     (went,), (came,) = told("ReplicaOut"), told("ReplicaIn")
-    assert went.startswith(f"replica {name} gets no requests: it takes no connection; it is tried")
+    assert went.startswith(
+        f"replica {name} gets no requests: it takes no connection; a gateway tries it"
+    )
     assert came.startswith(f"replica {name} gets requests again, after 0.")
     (refused,) = told("RequestsRefused")
     assert refused.startswith("default/echo refused 3 share_full (no room in the queue); more rep")

@@ -104,7 +104,7 @@ class EventRecorder:
         for written, asked in zip(binary.queries, binary.asked, strict=True):
             if written != asked and written not in state.rewritten:
                 state.rewritten |= {written}
-                message = f"'{written}' is no PromQL; it is asked as '{asked}'"
+                message = f"'{written}' is not PromQL; Prometheus is asked '{asked}'"
                 await self._event(state, "QueryRewritten", message)
         problem = next((reading.problem for reading in readings if reading.problem), "")
         if readings and problem != state.query_problem:
@@ -185,9 +185,9 @@ class EventRecorder:
             await self._event(
                 state,
                 "DrainCut",
-                f"replica {name}: requests had not ended when it was to be gone, after their "
-                "timeout (traffic.timeout; for tasks of a replaced revision the label "
-                "hotplate/task-drain-s) and a margin; it is stopped with them",
+                f"replica {name} is stopped before its requests have ended: it had their timeout "
+                "(traffic.timeout; for tasks of a replaced revision the label "
+                "hotplate/task-drain-s) and a margin to finish them",
             )
 
     def forget(self, name: str) -> None:
@@ -231,7 +231,7 @@ def _decision_record(made: Recommendation) -> DecisionRecord:
 
 def _end_record(last: Recommendation, deployment: Deployment) -> DecisionRecord:
     """That a service's last decision is none any more, for nothing decides on it now."""
-    why = "nothing of the deployment serves"
+    why = "no revision of the deployment serves"
     if deployment.wanted is not Wanted.RUNNING:
         why = "the deployment was terminated"
     elif deployment.serving is not None:

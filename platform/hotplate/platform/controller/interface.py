@@ -29,7 +29,7 @@ class Rollout:
     """It waits for room, a build, or the end of a pause after a crash: who waits should know."""
 
 
-UNSEEN = Rollout("it has not been looked at yet")
+UNSEEN = Rollout("the controller has not looked at it yet")
 
 
 @dataclass(frozen=True)

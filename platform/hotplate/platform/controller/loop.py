@@ -157,7 +157,7 @@ class Controller:
         if replica:
             if state is None or replica not in (*mine, *state.seen):
                 raise UnknownReplica(
-                    f"The deployment has no replica {replica!r} now, nor had it lately."
+                    f"The deployment has no replica {replica!r} now and had none of that id lately."
                 )
             return {replica: await self._engine.logs(replica, lines)}
         if state is None:

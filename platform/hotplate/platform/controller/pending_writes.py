@@ -45,5 +45,7 @@ class PendingWrites:
             except StoreFailed as error:
                 self._waiting.appendleft(first)
                 if not waited:
-                    log.warning("what happens is not written until it can be: %s", error)
+                    log.warning(
+                        "events and decisions wait until the database takes them: %s", error
+                    )
                 return

@@ -192,7 +192,7 @@ def _repository_row(session: Session, organization_id: int, kind: Kind, name: st
         )
     )
     if row is None:
-        raise NotFound(f"{kind} repository {name!r}: there is none in this organization")
+        raise NotFound(f"{kind} repository {name!r} does not exist in this organization")
     return row
 
 
@@ -210,5 +210,5 @@ def _artifact_row(
         )
     )
     if row is None:
-        raise NotFound(f"{kind} {f'{name}:{version}'!r}: there is none in this organization")
+        raise NotFound(f"{kind} {f'{name}:{version}'!r} does not exist in this organization")
     return row

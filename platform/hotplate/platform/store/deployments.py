@@ -117,7 +117,7 @@ class Deployments(StorePart):
             row = _wanted_row(session, deployment_id)
             if row.wanted != Wanted.TERMINATED:
                 row.wanted, row.status, row.reason = Wanted.TERMINATED, "terminating", ""
-                add_event_row(session, row.id, "Terminated", "its replicas are to be stopped")
+                add_event_row(session, row.id, "Terminated", "its replicas will be stopped")
             return deployment_record(session, row)
 
     def delete(self, deployment_id: int) -> Deployment:
@@ -125,7 +125,7 @@ class Deployments(StorePart):
         with self._database.session() as session:
             row = _wanted_row(session, deployment_id)
             row.wanted, row.status, row.reason = Wanted.DELETED, "terminating", ""
-            add_event_row(session, row.id, "Deleted", "it is to be torn down")
+            add_event_row(session, row.id, "Deleted", "it will be torn down")
             return deployment_record(session, row)
 
     def find(self, organization_id: int, name: str) -> Deployment:
@@ -133,7 +133,7 @@ class Deployments(StorePart):
         with self._database.session() as session:
             row = _by_name(session, organization_id, name)
             if row is None:
-                raise NotFound(f"deployment {name!r}: there is none in this organization")
+                raise NotFound(f"deployment {name!r} does not exist in this organization")
             return deployment_record(session, row)
 
     def served_organizations(self) -> list[str]:
@@ -289,7 +289,7 @@ def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow
 def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
     row = session.get(DeploymentRow, deployment_id)
     if row is None or row.wanted == Wanted.DELETED:
-        raise NotFound("the deployment was deleted meanwhile; create it again")
+        raise NotFound("the deployment was deleted in the meantime; create it again")
     return row
 
 

@@ -115,7 +115,9 @@ class Identities(StorePart):
         secret = secrets.token_hex(KEY_BYTES)
         with self._database.session() as session:
             if session.scalar(_of(user.organization.id).where(TokenRow.name == name)) is not None:
-                raise Conflict(f"token {name!r}: there is one of that name; delete it, or choose")
+                raise Conflict(
+                    f"token {name!r}: a token of that name exists; delete it, or choose another"
+                )
             row = TokenRow(
                 user_id=user.id,
                 name=name,
@@ -134,7 +136,7 @@ class Identities(StorePart):
         with self._database.session() as session:
             row = session.scalar(_of(organization_id).where(TokenRow.uid == uid))
             if row is None:
-                raise NotFound(f"token {uid!r}: there is none in this organization")
+                raise NotFound(f"token {uid!r} does not exist in this organization")
             return _token_record(row)
 
     def find_token(self, secret: str) -> Token | None:
@@ -169,7 +171,7 @@ class Identities(StorePart):
                 .returning(TokenRow.id)
             )
             if not gone.all():
-                raise NotFound(f"token {uid!r}: there is none in this organization")
+                raise NotFound(f"token {uid!r} does not exist in this organization")
 
     def key(self, name: str) -> bytes:
         """A random key of this installation, made when first asked for and kept for good."""

@@ -113,7 +113,7 @@ def _organization(session: Session, name: str) -> OrganizationRow:
     row = session.scalar(select(OrganizationRow).where(OrganizationRow.name == name))
     if row is None:
         known = ", ".join(session.scalars(select(OrganizationRow.name).order_by("name"))) or "none"
-        raise NotFound(f"organization {name!r}: there is none of that name (known: {known})")
+        raise NotFound(f"organization {name!r} does not exist (known: {known})")
     return row
 
 

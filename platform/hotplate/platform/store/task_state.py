@@ -87,12 +87,12 @@ def after(standing: TaskState, event: Event, gone: Callable[[str], bool]) -> Tas
         case Start(gateway):
             if status is Status.PENDING or _owns(standing, gateway, gone):
                 return TaskState(Status.IN_PROGRESS, gateway)
-            raise Conflict(f"the task is {status}: it is not to be started")
+            raise Conflict(f"the task is {status}: it must not be started")
         case TaskEnd(gateway, answered):
             # As in BentoML, an answer below 400 is a result.
             if _owns(standing, gateway, gone):
                 return TaskState(Status.COMPLETED if answered < 400 else Status.FAILED, gateway)
-            raise Conflict(f"the task is {status}: nobody waits for this answer to it")
+            raise Conflict(f"the task is {status}: nothing waits for this answer")
 
 
 def _owns(standing: TaskState, gateway: str, gone: Callable[[str], bool]) -> bool:

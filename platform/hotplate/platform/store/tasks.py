@@ -162,7 +162,7 @@ def _of_route(route: str) -> Select[int]:
 def _deployment_id(session: Session, route: str) -> int:
     found = session.scalar(_of_route(route))
     if found is None:
-        raise NotFound(f"{route}: there is no such deployment any more")
+        raise NotFound(f"{route} no longer exists")
     return found
 
 

@@ -110,7 +110,7 @@ async def test_a_bento_without_version_is_its_latest_uploaded_one(cloud: Cloud) 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"bento": "echo:v9"}, "bento: bento 'echo:v9' is not here"),
+        ({"bento": "echo:v9"}, "bento: bento 'echo:v9' does not exist here"),
         ({"bento": "other"}, "bento: no version of 'other' is uploaded"),
         ({"bento": ""}, "bento: '' is not a string"),
         ({"name": "Not_A_Name"}, "name: 'Not_A_Name' is no deployment name"),
@@ -157,7 +157,7 @@ async def test_a_bento_that_is_not_uploaded_cannot_be_deployed(cloud: Cloud) -> 
 async def test_every_model_of_the_bento_must_be_usable(cloud: Cloud) -> None:
     manifest = MANIFEST | {"models": ["bert:1", "org--hub:abc"]}
     await cloud.push_bento("echo", "v2", manifest)
-    with pytest.raises(Refused, match="model 'bert:1' is not here"):
+    with pytest.raises(Refused, match="model 'bert:1' does not exist here"):
         await cloud.deploy(bento="echo:v2")
     await cloud.register("model", "bert", "1")
     with pytest.raises(Refused, match="model 'bert:1' is not uploaded"):
@@ -312,7 +312,7 @@ async def test_organizations_do_not_see_each_other(cloud: Cloud) -> None:
                 await rival.call(method, path)
         with pytest.raises(Refused, match="404"):
             await rival.call("GET", f"{versions('bento', 'echo')}/v1")
-        with pytest.raises(Refused, match="is not here"):
+        with pytest.raises(Refused, match="does not exist here"):
             await rival.deploy("mine")
         await rival.push_bento()
         await rival.deploy()

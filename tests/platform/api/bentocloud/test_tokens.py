@@ -80,7 +80,7 @@ async def test_what_cannot_be_made_is_told(cloud: Cloud, fields: dict[str, Any],
 
 async def test_names_are_taken_once(cloud: Cloud) -> None:
     await make(cloud)
-    with pytest.raises(Refused, match=r"409.*'web': there is one of that name"):
+    with pytest.raises(Refused, match=r"409.*'web': a token of that name exists"):
         await make(cloud)
 
 

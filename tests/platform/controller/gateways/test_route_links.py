@@ -83,7 +83,7 @@ async def test_every_gateway_gets_the_routes_and_the_owner_alone_is_believed(pla
     await say(two, 1, queued=1, owned=False)
     await until(lambda: plane.told)
     assert plane.came == 1
-    assert plane.told == [("GatewayJoined", "gateway two serves too: 2 do now")]
+    assert plane.told == [("GatewayJoined", "gateway two has joined: 2 gateways serve now")]
     demand = plane.gateways.demand(CHAT)
     assert demand is not None and demand.demand == 4
     await say(one, 1, owned=False)
@@ -118,7 +118,7 @@ async def test_a_gateway_that_ends_is_told_and_the_others_go_on(plane: Plane) ->
     await until(lambda: len(plane.told) == 2)
     kind, message = plane.told[-1]
     assert kind == "GatewayLeft"
-    assert "gateway one is gone: the 1 left serve what it did" in message
+    assert "gateway one has gone, and 1 still serve" in message
     assert plane.gateways.connected
     assert plane.gateways.demand(CHAT) is None, "until the other owns it"
     await two.close()

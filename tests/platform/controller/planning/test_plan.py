@@ -99,7 +99,7 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
     assert "no such package" in step.verdict.reason
     assert step.verdict.log_tail == ("Traceback", "ImportError")
     assert step.status == "failed"
-    assert "revision 1 goes on serving" in step.reason
+    assert "revision 1 keeps serving" in step.reason
     assert {(s.key.revision, s.count) for s in step.scales} == {(1, 1), (2, 0)}
 
 

@@ -55,7 +55,7 @@ class Fault:
 
 BACKOFF, FAILED, PENDING = ReplicaState.BACKOFF, ReplicaState.FAILED, ReplicaState.PENDING
 AGAIN = "it is started again after a pause"
-MEND = "mend that and deploy again; 'hotplate logs echo' shows what it printed"
+MEND = "fix that and deploy again; 'hotplate logs echo' shows what it printed"
 FAULTS: Mapping[str, Fault] = {
     "killed": Fault(
         ill(BACKOFF, ending(-9, 3.0), ready_at=1.0),
@@ -83,10 +83,10 @@ FAULTS: Mapping[str, Fault] = {
         COMING,
     ),
     "a revision that cannot start": Fault(
-        replace(ill(FAILED, "model 'm:1' is not here"), key=key(2)),
+        replace(ill(FAILED, "model 'm:1' does not exist here"), key=key(2)),
         "failed",
-        "revision 2: service 'Echo' cannot start: model 'm:1' is not here",
-        (MEND, "revision 1 goes on serving"),
+        "revision 2: service 'Echo' cannot start: model 'm:1' does not exist here",
+        (MEND, "revision 1 keeps serving"),
         REPLACING,
     ),
     "no such package": Fault(
@@ -139,7 +139,7 @@ def test_the_event_says_it_too_and_where_the_log_is(fault: Fault) -> None:
     assert said.startswith("replica echo-1: ")
     assert fault.found.reason in said
     assert said.endswith("'hotplate logs echo' shows what it printed")
-    assert ("requests that it had were cut" in said) == (
+    assert ("its requests were cut off" in said) == (
         fault.found.state is BACKOFF and fault.found.ready_at is not None
     )
 

@@ -121,7 +121,7 @@ def test_a_quota_is_kept_by_the_store_and_changed_in_parts(store: Store) -> None
     quota = store.quotas.set("acme", {"gpus": math.inf, "cpus": 8})
     assert quota == Quota(UNLIMITED._replace(cpus=8), standby=1, weight=2, priority=1)
     assert store.quotas.all() == {"acme": quota}
-    with pytest.raises(NotFound, match=r"'nobody': there is none of that name \(known: acme\)"):
+    with pytest.raises(NotFound, match=r"'nobody' does not exist \(known: acme\)"):
         store.quotas.set("nobody", {"gpus": 1})
 
 
@@ -155,9 +155,9 @@ async def test_the_operator_sets_quotas_and_others_see_their_own(
     status, out, _ = await hotplate(token=cloud.token)
     assert ["acme" in out, ORGANIZATION in out] == [True, False]
     for words, token, complaint in (
-        (("set", "acme", "--gpus", "9"), cloud.token, "set by the operator"),
+        (("set", "acme", "--gpus", "9"), cloud.token, "only the operator"),
         ((ORGANIZATION,), cloud.token, "is not yours"),
-        (("set", "nobody", "--gpus", "9"), admin, "there is none of that name"),
+        (("set", "nobody", "--gpus", "9"), admin, "does not exist"),
         (("set", "acme", "--gpus", "-1"), admin, "--gpus -1 is not a number from 0 on"),
         (("set", "acme", "--replicas", "1.5"), admin, "is not a whole number"),
         (("set", "acme", "--weight", "0"), admin, "--weight 0 is not a number above 0"),
@@ -248,7 +248,7 @@ async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
         world.update(made, "v2")
         stopping = ReplicaState.STOPPING
         await until(lambda: [r.state for r in engine.found.values()] == [stopping])
-        assert "until what ends is gone" in current(store, made).reason
+        assert "until replicas that end have gone" in current(store, made).reason
         engine.bury()
         await until(lambda: world.status(made) == "running" and world.gateway.routed())
         assert [replica.key.revision for replica in engine.found.values()] == [2]

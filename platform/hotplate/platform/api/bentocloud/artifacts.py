@@ -78,7 +78,7 @@ class ArtifactRoutes:
         name = request.match_info["name"]
         items, start, total = await self._page(request, name)
         if not total:
-            raise NotFound(f"{self._kind} {name!r}: there is no version in this organization")
+            raise NotFound(f"{self._kind} {name!r} has no version in this organization")
         return web.json_response(views.listed(items, start, total))
 
     async def list_all(self, request: web.Request) -> web.Response:

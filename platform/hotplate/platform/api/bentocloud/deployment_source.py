@@ -50,7 +50,7 @@ class DeploymentSource:
                 self._artifacts.get, organization.id, kind, name, version
             )
         except NotFound as error:
-            raise Invalid(f"{path}: {kind} '{tag}' is not here; push it first") from error
+            raise Invalid(f"{path}: {kind} '{tag}' does not exist here; push it first") from error
         if not artifact.usable and self._unpacking.busy(artifact.id):
             artifact = await self._unpacking.wait(artifact, self._wait_s)
         if not artifact.usable and self._unpacking.busy(artifact.id):

@@ -55,7 +55,7 @@ class QuotaRoutes:
     async def change(self, request: web.Request) -> web.Response:
         """Members that are not there stay as they are; null = unlimited."""
         if not is_operator(caller(request)):
-            raise Forbidden("quotas are set by the operator of this installation: ask there")
+            raise Forbidden("only the operator of this installation sets quotas")
         name = request.match_info["organization"]
         changes = _changes(await body(request))
         await self._quotas.run(self._quotas.set, name, changes)

@@ -52,7 +52,9 @@ class StandbyRoutes:
         try:
             self._follow(kept or {})
         except Invalid as error:  # another version of us has written it
-            log.warning("what was set about standbys is not followed: %s", error)
+            log.warning(
+                "the standby settings that were made with a command are not used: %s", error
+            )
 
     async def show(self, request: web.Request) -> web.Response:
         """Settings, and per environment and set of GPUs what there is and why."""
@@ -70,7 +72,7 @@ class StandbyRoutes:
     async def put(self, request: web.Request) -> web.Response:
         """Set `settings` (an object, some or all of them) beside what was set; null = reset."""
         if not is_operator(caller(request)):
-            raise Forbidden("standbys are set by the operator of this installation: ask there")
+            raise Forbidden("only the operator of this installation sets standbys")
         given = await body(request)
         settings = given.mapping("settings")
         kept = {**self._kept, **settings} if given.has("settings") else {}

@@ -49,7 +49,7 @@ class DocsRoutes:
         bento = await self._tasks.run(self._tasks.answering_bento, route)
         mounted = (bento.manifest.get("schema") or {}).get("paths") or {}
         if not bento.files or path in mounted:
-            raise NotFound(f"{route}: what is at {path} knows the service only")
+            raise NotFound(f"{route}: only the running service knows what is at {path}")
         document = self._kept.get(bento.files)
         if document is None:
             document = await asyncio.to_thread(self._read, bento)
@@ -65,12 +65,12 @@ class DocsRoutes:
         except CacheError as error:
             raise NotFound(f"{bento.tag}: {FILE} cannot be read: {error}") from error
         if text is None:
-            raise NotFound(f"{bento.tag} brought no {FILE} of a usual size")
+            raise NotFound(f"{bento.tag} has no {FILE}, or one that is too large")
         try:
             return as_served(yaml.safe_load(text), bento.version, (readme or b"").decode())
         except (yaml.YAMLError, ValueError, TypeError, KeyError, RecursionError) as error:
-            log.warning("%s: %s is no OpenAPI document: %r", bento.tag, FILE, error)
-            raise NotFound(f"{bento.tag}: {FILE} is no OpenAPI document") from error
+            log.warning("%s: %s is not an OpenAPI document: %r", bento.tag, FILE, error)
+            raise NotFound(f"{bento.tag}: {FILE} is not an OpenAPI document") from error
 
     def _text(self, tree: Manifest, path: str) -> bytes | None:
         """A file's content; None for one that is not there, or longer than BentoML would read."""

@@ -37,7 +37,7 @@ class ApiListener:
                 await self._listen(other, bound)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
-                    log.warning("somebody else listens on %s:%s", other, bound)
+                    log.warning("another process listens on %s:%s", other, bound)
         return bound
 
     async def stop(self) -> None:

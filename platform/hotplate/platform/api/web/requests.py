@@ -36,7 +36,7 @@ async def body(request: web.Request) -> Fields:
     """The request's JSON object. Raises Invalid and BodySlow."""
     coding = request.headers.get("Content-Encoding", "identity")
     if coding != "identity":
-        raise Invalid(f"Content-Encoding: {coding!r} is not taken; send the body as it is")
+        raise Invalid(f"Content-Encoding: {coding!r} is not accepted; send the body as it is")
     limit_s = request.app[BODY_S]
     try:
         async with asyncio.timeout(limit_s):

@@ -179,7 +179,7 @@ class RouteLinks:
         if first:
             self._came()
         elif before is None:
-            message = f"gateway {line.gateway} serves too: {len(self._lines)} do now"
+            message = f"gateway {line.gateway} has joined: {len(self._lines)} gateways serve now"
             self._notify("GatewayJoined", message)
         known = before.routes if before else {}
         if before is None or before.version != report.version:
@@ -193,7 +193,7 @@ class RouteLinks:
         if line.report is not None and self._lines:
             self._notify(
                 "GatewayLeft",
-                f"gateway {line.gateway} is gone: the {len(self._lines)} left serve what it did; "
-                "start it again if it was not told to end",
+                f"gateway {line.gateway} has gone, and {len(self._lines)} still serve; "
+                "start it again if nobody stopped it",
             )
         self._changed([route.name for route in self._table.routes])

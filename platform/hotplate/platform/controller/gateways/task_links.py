@@ -106,7 +106,7 @@ class TaskLinks:
     def _offered(self, task: asyncio.Task[None]) -> None:
         self._offering.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("tasks cannot be offered: %s; trying again", error)
+            log.warning("tasks cannot be offered now, and will be offered again: %s", error)
             self._look_later()
 
     async def _offer_all(self, newcomer: str, waiting: Collection[str]) -> None:
@@ -131,4 +131,4 @@ class TaskLinks:
         try:
             await socket.send_json({"run": offered, "drop": list(drop)})
         except ConnectionError as error:  # it is told all of it when it comes back
-            log.info("gateway %s cannot be told of tasks now: %s", gateway, error)
+            log.info("tasks cannot be sent to gateway %s now: %s", gateway, error)

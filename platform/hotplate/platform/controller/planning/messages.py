@@ -14,7 +14,7 @@ _FOLDERS = re.compile(r"(?:\bfile:/+|(?<![\w:/.])/)(?:[^\s/'\",;()]+/)+")
 
 _WHAT_NEXT = {
     ReplicaState.BACKOFF: "it is started again after a pause",
-    ReplicaState.FAILED: "trying again would not help: mend that and deploy again",
+    ReplicaState.FAILED: "another try would fail too: fix that and deploy again",
     ReplicaState.UNREADY: "it gets no request until a check succeeds",
 }
 
@@ -30,7 +30,7 @@ def noticed(replica: Replica) -> str:
     cut = replica.state is ReplicaState.BACKOFF and replica.ready_at is not None
     return (
         f"replica {replica.id}: {ill(replica)}; "
-        + ("requests that it had were cut; " if cut else "")
+        + ("its requests were cut off; " if cut else "")
         + f"'hotplate logs {replica.key.deployment}' shows what it printed"
     )
 
@@ -55,8 +55,8 @@ def finishing(tasks: int, patience_s: float) -> str:
     counted = "a task" if tasks == 1 else f"{tasks} tasks"
     return (
         f"it finishes {counted} first, {patience_s / 3600:.3g} h at most, and gets nothing new; "
-        "the label hotplate/task-drain-s says how long a replaced one has, and who terminates the "
-        "deployment does not wait"
+        "the label hotplate/task-drain-s says how long a replaced one has, and terminating the "
+        "deployment does not wait for tasks"
     )
 
 
@@ -87,9 +87,9 @@ def counted(replicas: int) -> str:
 def failed(deployment: Deployment, reason: str) -> str:
     """The latest revision cannot start."""
     said = (
-        f"revision {deployment.latest.number}: {reason}; mend that and deploy again; "
+        f"revision {deployment.latest.number}: {reason}; fix that and deploy again; "
         f"'hotplate logs {deployment.name}' shows what it printed"
     )
     if deployment.serving is None:
         return said
-    return f"{said}; revision {deployment.serving.number} goes on serving"
+    return f"{said}; revision {deployment.serving.number} keeps serving"

@@ -115,7 +115,7 @@ class Allocations:
                     why = (
                         f"{have + fit} of {ask.wanted} granted now: organization '{name}' uses "
                         f"{said(scarcest, used[scarcest])} of a quota of "
-                        f"{said(scarcest, quota.limit[scarcest])} until what ends is gone"
+                        f"{said(scarcest, quota.limit[scarcest])} until replicas that end have gone"
                     )
                     held_up[ask.key] = Grant(have + fit, why, "quota")
                     self._waiting.add(deployment_id)

@@ -15,8 +15,8 @@ def test_a_link_says_what_was_signed() -> None:
 @pytest.mark.parametrize(
     ("action", "key", "now", "reason"),
     [
-        ("put", b"key", 100.0, "too old"),
-        ("get", b"key", 0.0, "is to put, not to get"),
+        ("put", b"key", 100.0, "has expired"),
+        ("get", b"key", 0.0, "is for put, not for get"),
         ("put", b"other", 0.0, "not signed here"),
     ],
 )

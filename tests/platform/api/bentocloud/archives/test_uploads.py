@@ -102,7 +102,7 @@ async def test_a_repository_without_versions_is_not_found_when_the_latest_is_ask
         ({"bento.yaml": "name: other\nversion: v1\n"}, "bento.yaml is of 'other:v1'"),
         ({"bento.yaml": "name: [\n"}, "bento.yaml: it is not YAML"),
         ({"bento.yaml": "[" * 200_000}, "bento.yaml: it nests more than 100 deep"),
-        ({"bento.yaml": "name: [a]\nversion: v1\n"}, "its name or version is no text"),
+        ({"bento.yaml": "name: [a]\nversion: v1\n"}, "its name or version is not text"),
         ({"bento.yaml": "just words"}, "bento.yaml: it is not a mapping"),
         ({"../bento.yaml": "name: echo\nversion: v1\n"}, r"\.\."),
     ],
@@ -263,7 +263,7 @@ async def test_a_part_of_an_upload_that_is_over_is_refused(cloud: Cloud) -> None
     await cloud.register("model", "bert", "1")
     signed = await cloud.call("PATCH", f"{MODEL}/presign_upload_url")
     await cloud.push_parts("bert", "1", [tar_of(MODEL_FILES)])
-    with pytest.raises(Refused, match="the upload is over"):
+    with pytest.raises(Refused, match="the upload has ended"):
         await put(signed["presigned_upload_url"], b"x")
 
 
@@ -305,7 +305,7 @@ async def test_parts_that_nobody_goes_on_with_are_removed_while_the_server_runs(
         await until(lambda: not blobs.parts(upload))
         await until(lambda: store.uploads.get(upload) is None)
         again = {"upload_id": upload, "part_number": 2}
-        with pytest.raises(Refused, match="that upload is over; start it again"):
+        with pytest.raises(Refused, match="that upload has ended; start it again"):
             await cloud.call("PATCH", f"{MODEL}/presign_multipart_upload_url", again)
 
 

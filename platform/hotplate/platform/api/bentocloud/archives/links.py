@@ -40,9 +40,9 @@ def verify(text: str, action: str, key: bytes, now: float) -> SignedLink:
         raise LinkExpired("the transfer URL was not signed here; ask for a new one")
     link = SignedLink(**json.loads(urlsafe_b64decode(claims)))
     if link.action != action:
-        raise LinkExpired(f"the transfer URL is to {link.action}, not to {action}")
+        raise LinkExpired(f"the transfer URL is for {link.action}, not for {action}")
     if now >= link.expires_at:
-        raise LinkExpired("the transfer URL is too old; ask for a new one")
+        raise LinkExpired("the transfer URL has expired; ask for a new one")
     return link
 
 

@@ -50,7 +50,7 @@ class Transfers:
         """One part. The client needs its `ETag` and hands it back when all parts are there."""
         link = await self._link(request, "put")
         if await self._store.run(self._store.uploads.get, link.subject) is None:
-            raise Conflict("the upload is over; start it again")
+            raise Conflict("the upload has ended; start it again")
         refused = self._refused.setdefault(link.subject, {})
         try:
             etag = await spool(request, self._blobs, link.subject, link.part, self._settings)

@@ -162,5 +162,5 @@ def _tag(file: str, content: bytes) -> str:
     name, version = described.get("name"), described.get("version")
     # A name may be a mapping of aliases of aliases: writing that out would never end.
     if isinstance(name, dict | list) or isinstance(version, dict | list):
-        raise Invalid(f"{file}: its name or version is no text")
+        raise Invalid(f"{file}: its name or version is not text")
     return f"{name}:{version}"

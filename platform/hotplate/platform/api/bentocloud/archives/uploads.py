@@ -110,7 +110,7 @@ class UploadRoutes:
         fields = await body(request)
         if fields.choice("status", ("success", "failed")) == "failed":
             await self._make_room(artifact)
-            reason = fields.text("reason", "") or "the client gave it up"
+            reason = fields.text("reason", "") or "the client gave up the upload"
             artifact = await self._store.run(self._store.uploads.fail, artifact.id, reason)
             return web.json_response(views.artifact(artifact))
         if not self._unpacking.busy(artifact.id) and artifact.upload_status == "uploading":
@@ -157,7 +157,7 @@ class UploadRoutes:
     async def _upload(self, artifact: Artifact, fields: Fields) -> UploadRecord:
         upload = await self._store.run(self._store.uploads.get, fields.text("upload_id"))
         if upload is None or upload.artifact.id != artifact.id:
-            raise Conflict(f"{self._kind} '{artifact.tag}': that upload is over; start it again")
+            raise Conflict(f"{self._kind} '{artifact.tag}': that upload has ended; start it again")
         return upload
 
 
@@ -174,5 +174,5 @@ def _checked_parts(fields: Fields, arrived: dict[int, tuple[int, str]]) -> list[
             raise Invalid(f"{item.at('etag')}: part {number} was replaced; send it again")
         numbers.append(number)
     if not numbers:
-        raise Invalid("parts: there is none")
+        raise Invalid("parts: the list is empty")
     return numbers

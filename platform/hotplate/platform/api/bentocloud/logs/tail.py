@@ -83,7 +83,7 @@ class Tail:
             async with asyncio.timeout(ASK_S):
                 asked = Fields(json.loads(await socket.receive_str()))
         except (TimeoutError, TypeError, ValueError) as error:
-            raise Invalid(f"the first message is to say which log: {error}") from error
+            raise Invalid(f"the first message must say which log: {error}") from error
         fields = asked.fields("payload")
         lines = fields.number("tail_lines", USUAL_LINES) or USUAL_LINES
         tenant = organization(request).id
