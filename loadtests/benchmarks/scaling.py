@@ -15,8 +15,8 @@ from statistics import median
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
-from hotplate.autoscaler.sharing.allocation import Ask
-from hotplate.autoscaler.sharing.allocator import Shares
+from hotplate.autoscaler.sharing.allocation import AllocationRequest
+from hotplate.autoscaler.sharing.allocator import Allocator
 from hotplate.autoscaler.sharing.amounts import GIB, UNLIMITED, Amounts
 from hotplate.autoscaler.simulator.arrivals import Arrivals
 from loadtests.many_models import rows
@@ -53,7 +53,7 @@ def _tick(gpus: float) -> Line:
     """CPU of one decision for each service and of sharing so many GPUs among their wishes, where
     each has requests and some a replica idle."""
     deciders = [Decider(Policy(0, 20, 4), now=0.0) for _ in range(SERVICES)]
-    shares = Shares[int](capacity=UNLIMITED._replace(gpus=gpus))
+    shares = Allocator[int](capacity=UNLIMITED._replace(gpus=gpus))
     each = Amounts(gpus=1, cpus=2, memory_bytes=GIB, replicas=1)
     held = [2 if gpus == math.inf else 0] * SERVICES
     costs_ms = []
@@ -64,7 +64,9 @@ def _tick(gpus: float) -> Line:
             decider.observe(Demand((second * 7 + number) % 5 + 1, 0, 1.0), now)
             wish = decider.decide(Replicas(held[number]), now)
             team = f"team-{number % ORGANIZATIONS}"
-            shares.state(Ask(number, team, each, wish.desired, wish.kept, held[number]))
+            shares.state(
+                AllocationRequest(number, team, each, wish.desired, wish.kept, held[number])
+            )
         shares.settle()
         held = [shares.grant(number).replicas for number in range(SERVICES)]
         costs_ms.append(1000 * (time.process_time() - began))

@@ -44,7 +44,7 @@ class Reading:
     """When it was asked, loop seconds."""
 
 
-class Binary:
+class BinaryDecider:
     """Decides for one service; begins in the state that it finds (`live` replicas), or that an
     earlier one was in: `memory` is what that one's `memory()` was `away_s` ago."""
 

@@ -1,8 +1,8 @@
-"""How many replicas there should be: rules make claims, the largest one wins and gives the reason.
+"""How many replicas there should be: rules propose, and the largest proposal gives the reason.
 
-Demand claims what should serve it now, as far as it is granted; the lower bound claims itself;
-keep-alive claims the replicas whose demand may soon come back; a restarted gateway claims what
-there was. README.md of the autoscaler tells the rule as a whole.
+Demand proposes what should serve it now, as far as it is granted; the lower bound proposes itself;
+keep-alive proposes the replicas whose demand may soon come back; a restarted gateway proposes what
+there was. README.md of the autoscaler describes the rule as a whole.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
-from hotplate.autoscaler.rules.demand import Wishes
-from hotplate.autoscaler.rules.headroom import Spare
+from hotplate.autoscaler.rules.demand import DemandRule
+from hotplate.autoscaler.rules.headroom import Headroom
 from hotplate.autoscaler.rules.keepalive import KeepAlive
 from hotplate.autoscaler.rules.levels import Levels
-from hotplate.autoscaler.rules.proposal import Claim, larger, seconds
-from hotplate.autoscaler.rules.scale_rate import Restraint
+from hotplate.autoscaler.rules.proposal import Proposal, larger, seconds
+from hotplate.autoscaler.rules.scale_rate import ScaleRate
 from hotplate.autoscaler.rules.waiting_cost import price_of
 
 RESTART_S = 60.0
@@ -53,13 +53,13 @@ class Decider:
         self._price_s = policy.price_gpu_s
         memory = memory or {}
         self._keep_alive, cold_starts_s, service_s, proven = _recall(memory, now)
-        self._spare = Spare.from_json(_by_level(memory, "spare"), now, policy.max_replicas)
-        self._wishes = Wishes(policy, cold_starts_s, service_s)
+        self._headroom = Headroom.from_json(_by_level(memory, "spare"), now, policy.max_replicas)
+        self._by_demand = DemandRule(policy, cold_starts_s, service_s)
         self._levels = Levels(self._keep_s, self._keep_alive, proven)
         self._demand: Demand | None = None
         self._restarted_at = -math.inf
         self._least = _Least(policy.min_replicas, f"min_replicas is {policy.min_replicas}")
-        self._restraint: Restraint | None = None
+        self._scale_rate: ScaleRate | None = None
         self._desired = 0
 
     def observe(self, demand: Demand | None, now: float, peak: int = 0) -> None:
@@ -71,20 +71,20 @@ class Decider:
         """
         if demand is None or self._demand is None:
             self._levels.forget()
-            self._spare.forget()
+            self._headroom.forget()
         self._demand = demand
         if demand is not None:
-            self._wishes.observe(demand, now)
-            level, reached = self._wishes.level, self._wishes.level_of(peak)
+            self._by_demand.observe(demand, now)
+            level, reached = self._by_demand.level, self._by_demand.level_of(peak)
             if reached > level:
                 self._levels.want(reached, now)
-                self._spare.demand(reached, now)
+                self._headroom.demand(reached, now)
             self._levels.want(level, now)
-            self._spare.demand(level, now)
+            self._headroom.demand(level, now)
 
     def ready_after(self, cold_start_s: float) -> None:
         """A replica became ready this long after its start began, seconds."""
-        self._wishes.ready_after(cold_start_s)
+        self._by_demand.ready_after(cold_start_s)
 
     def hold(self, replicas: int, rule: str, until: float) -> None:
         """A schedule's rule asks for so many at least, until then (loop seconds; inf = for good).
@@ -99,47 +99,47 @@ class Decider:
 
     def price(self, price_gpu_s: float) -> None:
         """From now on one avoided cold start is worth so many GPU-seconds; at least 0."""
-        self._price_s = self._wishes.price_s = price_gpu_s
+        self._price_s = self._by_demand.price_s = price_gpu_s
 
     def serve(self, concurrency: int) -> None:
         """From the next demand on a replica has so many slots; what they are in a policy is what
         it begins with."""
-        self._wishes.concurrency = concurrency
+        self._by_demand.concurrency = concurrency
 
     def gateway_restarted(self, now: float) -> None:
         """The gateway lost its counts and its clients; for a minute the count does not fall."""
         self._restarted_at = now
         self._levels.forget()
-        self._spare.forget()
+        self._headroom.forget()
 
     @property
     def cold_start_s(self) -> float:
         """Median of the last cold starts, seconds; a guess before the first."""
-        return self._wishes.cold_start_s
+        return self._by_demand.cold_start_s
 
     def memory(self, now: float) -> dict[str, Any]:
         """What was learnt, as JSON: for the next decider of this service, or after a restart."""
         return {
             "keep_alive": self._keep_alive.to_json(now),
-            "spare": self._spare.to_json(now),
+            "spare": self._headroom.to_json(now),
             "proven_replicas": self._levels.proven,
-            "cold_starts_s": [round(s, 3) for s in self._wishes.cold_starts_s],
-            "service_s": round(self._wishes.service_s, 4),
+            "cold_starts_s": [round(s, 3) for s in self._by_demand.cold_starts_s],
+            "service_s": round(self._by_demand.service_s, 4),
         }
 
     def decide(self, replicas: Replicas, now: float) -> Decision:
         """How many replicas there should be, where `replicas` is what lives now."""
         live = replicas.live
-        if self._restraint is None:
-            self._restraint = Restraint(self._policy, live, now)
+        if self._scale_rate is None:
+            self._scale_rate = ScaleRate(self._policy, live, now)
             self._desired = live
         if self._demand is None:
             decision = self._unheard(live)
         else:
-            decision = self._decide(self._demand, self._restraint, replicas, live, now)
+            decision = self._decide(self._demand, self._scale_rate, replicas, live, now)
         if decision.desired != self._desired:
             self._desired = decision.desired
-            self._restraint.decided(decision.desired, now)
+            self._scale_rate.decided(decision.desired, now)
         return decision
 
     def _unheard(self, live: int) -> Decision:
@@ -151,13 +151,13 @@ class Decider:
         )
 
     def _decide(
-        self, demand: Demand, restraint: Restraint, replicas: Replicas, live: int, now: float
+        self, demand: Demand, scale_rate: ScaleRate, replicas: Replicas, live: int, now: float
     ) -> Decision:
-        wishes, levels, most, least = self._wishes, self._levels, self._most, self._least
-        wish = wishes.claim(demand, replicas, live, now)
-        wanted = wish.replicas if wish.replicas < most else most
-        if wanted < wishes.level:
-            wanted = wishes.level
+        by_demand, levels, most, least = self._by_demand, self._levels, self._most, self._least
+        demanded = by_demand.propose(demand, replicas, live, now)
+        wanted = demanded.replicas if demanded.replicas < most else most
+        if wanted < by_demand.level:
+            wanted = by_demand.level
         if wanted != levels.wanted:
             levels.want(wanted, now)
         current = live if live > self._desired else self._desired
@@ -165,65 +165,65 @@ class Decider:
             # Some were never made, for want of room: nobody keeps what is not there.
             current = live if live > wanted else wanted
         kept = self._kept(current, now)
-        if self._ours and self._spare.is_due:
-            spare = self._spare.claim(live, wishes.pace, self._price_s, now)
-            if spare.replicas > current:
-                levels.renew(spare.replicas, now)
-            kept = larger(kept, spare)
-        claim = kept if kept.replicas > wish.replicas else wish
-        if self._documented or not least.replicas < claim.replicas == live == self._desired:
-            claim = self._settle(wish, kept, restraint, live, now)
-        desired, limit = claim.replicas, ""
+        if self._ours and self._headroom.is_due:
+            ahead = self._headroom.propose(live, by_demand.pace, self._price_s, now)
+            if ahead.replicas > current:
+                levels.renew(ahead.replicas, now)
+            kept = larger(kept, ahead)
+        proposal = kept if kept.replicas > demanded.replicas else demanded
+        if self._documented or not least.replicas < proposal.replicas == live == self._desired:
+            proposal = self._settle(demanded, kept, scale_rate, live, now)
+        desired, limit = proposal.replicas, ""
         if desired > most:
             desired, limit = most, f"; max_replicas is {most}"
         elif desired < live:
             limit = f"; {self._ended(live, now)}"
-        next_at = min(claim.next_at, least.until, wishes.next_at(demand, replicas, live, now))
+        next_at = min(proposal.next_at, least.until, by_demand.next_at(demand, replicas, live, now))
         # How many nothing needs now; just after a restart nobody can tell.
-        needed = wish.replicas if wish.replicas > least.replicas else least.replicas
+        needed = demanded.replicas if demanded.replicas > least.replicas else least.replicas
         known = desired > needed and now >= self._restarted_at + RESTART_S
         return Decision(
             desired,
-            lambda: f"{live} of {desired}: {claim.why()}{limit}",
-            claim.cause,
+            lambda: f"{live} of {desired}: {proposal.why()}{limit}",
+            proposal.cause,
             next_at if next_at < math.inf else None,
             desired - needed if known else 0,
         )
 
     def _settle(
-        self, wish: Claim, kept: Claim, restraint: Restraint, live: int, now: float
-    ) -> Claim:
-        """The largest claim, where demand has as much of its wish as it is granted."""
+        self, demanded: Proposal, kept: Proposal, scale_rate: ScaleRate, live: int, now: float
+    ) -> Proposal:
+        """The largest proposal, where that of demand counts as far as it is granted."""
         # The first replica is never held back: a window or `disabled` says how to scale, and a
         # deployment at zero that nothing wakes could not answer at all.
-        floor = max(live, self._desired, 1 if self._wishes.total else 0)
-        granted = restraint.grant(wish, floor, self._levels.proven, now)
-        claim = granted
-        if self._least.replicas > claim.replicas:
-            claim = self._minimum()
-        claim = larger(claim, kept)
+        floor = max(live, self._desired, 1 if self._by_demand.total else 0)
+        granted = scale_rate.grant(demanded, floor, self._levels.proven, now)
+        proposal = granted
+        if self._least.replicas > proposal.replicas:
+            proposal = self._minimum()
+        proposal = larger(proposal, kept)
         if now < self._restarted_at + RESTART_S:
-            claim = larger(claim, self._restart(now))
-        if granted.next_at < claim.next_at:
-            claim = claim._replace(next_at=granted.next_at)
-        return claim
+            proposal = larger(proposal, self._restart(now))
+        if granted.next_at < proposal.next_at:
+            proposal = proposal._replace(next_at=granted.next_at)
+        return proposal
 
-    def _minimum(self) -> Claim:
+    def _minimum(self) -> Proposal:
         least = self._least
-        return Claim(
+        return Proposal(
             least.replicas,
             Cause.MINIMUM,
             lambda: f"no demand for more, {least.source}",
             least.until,
         )
 
-    def _kept(self, current: int, now: float) -> Claim:
+    def _kept(self, current: int, now: float) -> Proposal:
         """The replicas with demand, and those that are kept for theirs to come back."""
         if self._levels.wanted >= current:
-            return Claim(current, Cause.FITS, _demand_fits)
+            return Proposal(current, Cause.FITS, _demand_fits)
         replicas, idle, level, until = self._levels.kept(current, now)
         if idle is None:
-            return Claim(replicas, Cause.FITS, _demand_fits)
+            return Proposal(replicas, Cause.FITS, _demand_fits)
         source = self._down_source
 
         def why() -> str:
@@ -231,7 +231,7 @@ class Decider:
             ends = "kept" if math.isinf(idle.until) else f"kept until {seconds(idle.kept_s)}"
             return f"{who} for {seconds(now - idle.since)}, {ends} ({source})"
 
-        return Claim(replicas, Cause.KEPT, why, until)
+        return Proposal(replicas, Cause.KEPT, why, until)
 
     def _ended(self, live: int, now: float) -> str:
         """Why there should be fewer than live: the highest level that is kept no longer."""
@@ -244,10 +244,10 @@ class Decider:
                 )
         return ""
 
-    def _restart(self, now: float) -> Claim:
+    def _restart(self, now: float) -> Proposal:
         ends_at = self._restarted_at + RESTART_S
         ago_s = now - self._restarted_at
-        return Claim(
+        return Proposal(
             self._desired,
             Cause.RESTART,
             lambda: (
@@ -260,7 +260,7 @@ class Decider:
     def _keep_s(self, level: int, now: float) -> float:
         if self._window_s is not None:
             return self._window_s
-        price_s = price_of(level, self._wishes.pace, self._price_s)
+        price_s = price_of(level, self._by_demand.pace, self._price_s)
         return self._keep_alive.tau_s(level, price_s, now)
 
 

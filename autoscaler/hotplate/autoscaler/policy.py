@@ -54,14 +54,14 @@ class Policy:
 
     @property
     def up_window_s(self) -> float:
-        """Seconds over which the lowest wish counts on the way up."""
+        """Seconds over which the lowest proposal counts on the way up."""
         if self.scale_up_window_s is not None:
             return self.scale_up_window_s
         return STABLE_S if self.scale_up_behavior is Behavior.STABLE else 0.0
 
     @property
     def down_window_s(self) -> float | None:
-        """Seconds over which the highest wish counts on the way down; None = priced keep-alive."""
+        """Seconds over which the highest proposal counts on the way down; None = priced."""
         if self.scale_down_behavior is Behavior.DISABLED:
             return math.inf
         if self.scale_down_window_s is not None or self.scale_down_behavior is None:

@@ -8,8 +8,8 @@ import pytest
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
-from hotplate.autoscaler.rules.headroom import SIZE, Spare
-from hotplate.autoscaler.rules.useful_start import Pace
+from hotplate.autoscaler.rules.headroom import SIZE, Headroom
+from hotplate.autoscaler.rules.useful_start import StartPace
 from tests.autoscaler.deciding import IDLE, after, told
 
 SERVICE_S = 60.0
@@ -46,24 +46,24 @@ def test_where_a_request_stays_alone_it_has_one_replica() -> None:
 
 @pytest.mark.parametrize("ended", ["demand fell", "its time had passed"])
 def test_after_a_spare_for_nothing_none_is_started_for_a_minute(ended: str) -> None:
-    spare, pace, now = Spare(0.0, most=5), Pace(1, SERVICE_S, 20.0), 0.0
+    spare, pace, now = Headroom(0.0, most=5), StartPace(1, SERVICE_S, 20.0), 0.0
     for _ in range(30):
         for level, after_s in ((1, 0.0), (2, 25.0), (0, 90.0)):
             spare.demand(level, now + after_s)
-            spare.claim(2, pace, 600.0, now + after_s)
+            spare.propose(2, pace, 600.0, now + after_s)
         now += 7200.0
     spare.demand(1, now)
-    begun = spare.claim(1, pace, 600.0, now)
+    begun = spare.propose(1, pace, 600.0, now)
     assert begun.replicas == 2
     if ended == "demand fell":
         now += 5.0
     else:
         now = begun.next_at
-        assert spare.claim(1, pace, 600.0, now).replicas == 0
+        assert spare.propose(1, pace, 600.0, now).replicas == 0
     spare.demand(0, now)
     for later_s, live, replicas in ((10.0, 1, 0), (59.0, 1, 0), (61.0, 1, 2), (70.0, 2, 2)):
         spare.demand(1, now + later_s)
-        assert spare.claim(live, pace, 600.0, now + later_s).replicas == replicas
+        assert spare.propose(live, pace, 600.0, now + later_s).replicas == replicas
         spare.demand(0, now + later_s + 5.0)
 
 
@@ -84,4 +84,4 @@ def test_what_follows_is_remembered_by_the_next_revision() -> None:
 @pytest.mark.parametrize("data", [{"1": [1.0]}, {"x": [0.0] * 2 * SIZE}, {"1": [-1.0] * 2 * SIZE}])
 def test_a_foreign_memory_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(MemoryInvalid, match="start without it"):
-        Spare.from_json(data, 0.0, 5)
+        Headroom.from_json(data, 0.0, 5)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hotplate.autoscaler.policy import Demand, Replicas
-from hotplate.autoscaler.rules.useful_start import Pace
+from hotplate.autoscaler.rules.useful_start import StartPace
 from hotplate.autoscaler.rules.waiting_cost import (
     LEAST_MISSED,
     missed_s,
@@ -11,7 +11,7 @@ from hotplate.autoscaler.rules.waiting_cost import (
     worthwhile_starts,
 )
 
-PACE = Pace(concurrency=1, service_s=10.0, cold_start_s=20.0)
+PACE = StartPace(concurrency=1, service_s=10.0, cold_start_s=20.0)
 
 
 def test_the_first_replica_is_worth_the_price_and_each_next_one_less_down_to_a_quarter() -> None:
@@ -22,14 +22,14 @@ def test_the_first_replica_is_worth_the_price_and_each_next_one_less_down_to_a_q
 
 
 def test_long_requests_make_the_next_replica_worth_as_much_as_the_first() -> None:
-    assert missed_s(2, Pace(1, 10_000.0, 20.0)) == pytest.approx(20.0, rel=0.01)
+    assert missed_s(2, StartPace(1, 10_000.0, 20.0)) == pytest.approx(20.0, rel=0.01)
 
 
 def test_more_slots_lose_more_with_their_replica() -> None:
-    assert missed_s(2, Pace(8, 5.0, 60.0)) > 1.3 * missed_s(2, Pace(1, 5.0, 60.0))
+    assert missed_s(2, StartPace(8, 5.0, 60.0)) > 1.3 * missed_s(2, StartPace(1, 5.0, 60.0))
 
 
-def starts(queued: int, price_s: float, pace: Pace = PACE) -> int:
+def starts(queued: int, price_s: float, pace: StartPace = PACE) -> int:
     return worthwhile_starts(Demand(1, queued, 10.0), Replicas(1), pace, price_s, 0.0, 19)
 
 
@@ -42,7 +42,7 @@ def test_more_is_started_for_a_higher_price_and_for_more_held_requests() -> None
 
 
 def test_no_more_starts_than_still_find_work_when_they_are_ready() -> None:
-    short = Pace(1, 0.1, 4.0)
+    short = StartPace(1, 0.1, 4.0)
     assert worthwhile_starts(Demand(0, 40, 0.1), Replicas(), short, 1e9, 0.0, 19) == 1
     assert worthwhile_starts(Demand(0, 41, 0.1), Replicas(), short, 1e9, 0.0, 19) == 2
 

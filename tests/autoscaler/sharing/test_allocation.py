@@ -11,7 +11,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotplate.autoscaler.sharing.allocation import Ask, Grant, Quota, share
+from hotplate.autoscaler.sharing.allocation import Allocation, AllocationRequest, Quota, allocate
 from hotplate.autoscaler.sharing.amounts import GIB, UNLIMITED, Amounts, total
 
 ONE_GPU = Amounts(gpus=1, replicas=1)
@@ -35,12 +35,12 @@ def some_quotas(rng: Random) -> dict[str, Quota]:
     }
 
 
-def some_asks(rng: Random) -> list[Ask[str]]:
+def some_asks(rng: Random) -> list[AllocationRequest[str]]:
     found = []
     for number in range(rng.randint(1, 8)):
         wanted = rng.randint(0, 6)
         found.append(
-            Ask(
+            AllocationRequest(
                 str(number),
                 rng.choice("abc"),
                 Amounts(rng.choice((0, 0.5, 1, 2)), rng.choice((0, 1, 2)), GIB, 1),
@@ -59,7 +59,7 @@ def test_no_quota_is_exceeded_and_nothing_that_is_wanted_is_left_over() -> None:
     for seed in range(1000):
         rng = Random(seed)
         asked, quotas, capacity = some_asks(rng), some_quotas(rng), some_limit(rng)
-        granted = share(asked, quotas, capacity)
+        granted = allocate(asked, quotas, capacity)
         used: dict[str, Amounts] = defaultdict(Amounts)
         for ask in asked:
             grant = granted[ask.key]
@@ -79,7 +79,7 @@ def test_no_quota_is_exceeded_and_nothing_that_is_wanted_is_left_over() -> None:
                 assert not used[ask.organization].plus(ask.each).within(limit)
             elif grant.cause == "capacity":
                 assert not in_all.plus(ask.each).within(capacity)
-        assert share(asked, quotas, capacity) == granted
+        assert allocate(asked, quotas, capacity) == granted
     assert min(causes["quota"], causes["capacity"], causes[""]) > 500
 
 
@@ -90,8 +90,8 @@ def test_a_lower_priority_takes_nothing_from_a_higher_one() -> None:
         asked = [replace(ask, each=ONE_GPU) for ask in some_asks(rng)]
         quotas = {name: Quota(gpus(rng.choice(LIMITS)), priority=0) for name in "abc"}
         there = gpus(rng.choice(LIMITS))
-        alone = share([ask for ask in asked if ask.priority == 2], quotas, there)
-        beside = share(asked, quotas, there)
+        alone = allocate([ask for ask in asked if ask.priority == 2], quotas, there)
+        beside = allocate(asked, quotas, there)
         assert all(beside[key].replicas == grant.replicas for key, grant in alone.items())
 
 
@@ -105,31 +105,34 @@ def test_how_urgent_an_organization_says_it_is_takes_nothing_from_the_others() -
         # Between organizations that have equally much, the service that is next decides.
         assert all(abs(before[name] - after[name]) <= 1 for name in "abc")
         inside = [ask for ask in said if ask.organization == "a"]
-        granted = share(inside, {}, there)
+        granted = allocate(inside, {}, there)
         for ask in inside:
             if granted[ask.key].replicas < ask.wanted:
                 later = [other for other in inside if other.priority > ask.priority]
                 assert all(granted[other.key].replicas == 0 for other in later)
 
 
-def by_organization(asked: list[Ask[str]], there: Amounts) -> Counter[str]:
+def by_organization(asked: list[AllocationRequest[str]], there: Amounts) -> Counter[str]:
     got = Counter[str]()
-    for key, grant in share(asked, {"b": Quota(weight=2)}, there).items():
+    for key, grant in allocate(asked, {"b": Quota(weight=2)}, there).items():
         got[next(ask.organization for ask in asked if ask.key == key)] += grant.replicas
     return got
 
 
 def test_an_organization_goes_before_others_as_far_as_its_quota_says() -> None:
-    asked = [Ask("loud", "a", ONE_GPU, 4, priority=0), Ask("quiet", "b", ONE_GPU, 4)]
-    granted = share(asked, {}, gpus(4))
+    asked = [
+        AllocationRequest("loud", "a", ONE_GPU, 4, priority=0),
+        AllocationRequest("quiet", "b", ONE_GPU, 4),
+    ]
+    granted = allocate(asked, {}, gpus(4))
     assert [granted[key].replicas for key in ("loud", "quiet")] == [2, 2]
     assert granted["loud"].reason.endswith(
         "gets 2 GPUs at priority 3, its most urgent beside others, and weight 1"
     )
-    granted = share(asked, {"a": Quota(priority=2)}, gpus(4))
+    granted = allocate(asked, {"a": Quota(priority=2)}, gpus(4))
     assert [granted[key].replicas for key in ("loud", "quiet")] == [4, 0]
     modest = [replace(asked[0], priority=7), asked[1]]
-    assert [grant.replicas for grant in share(modest, {}, gpus(4)).values()] == [0, 4]
+    assert [grant.replicas for grant in allocate(modest, {}, gpus(4)).values()] == [0, 4]
 
 
 def test_nobody_could_have_more_without_taking_it_from_one_with_less_for_its_weight() -> None:
@@ -137,8 +140,8 @@ def test_nobody_could_have_more_without_taking_it_from_one_with_less_for_its_wei
     for seed in range(500):
         rng = Random(seed)
         quotas = {name: Quota(weight=rng.randint(1, 4)) for name in "abcd"[: rng.randint(2, 4)]}
-        asked = [Ask(name, name, ONE_GPU, rng.randint(0, 20)) for name in quotas]
-        granted = share(asked, quotas, gpus(rng.randint(0, 20)))
+        asked = [AllocationRequest(name, name, ONE_GPU, rng.randint(0, 20)) for name in quotas]
+        granted = allocate(asked, quotas, gpus(rng.randint(0, 20)))
         for ask in asked:
             got = granted[ask.key].replicas
             if got == ask.wanted:
@@ -151,64 +154,71 @@ def test_nobody_could_have_more_without_taking_it_from_one_with_less_for_its_wei
 
 
 def test_equal_organizations_get_equal_parts_however_many_services_they_have() -> None:
-    asked = [Ask("lone", "a", ONE_GPU, 9), *(Ask(f"b{n}", "b", ONE_GPU, 9) for n in range(3))]
-    granted = share(asked, {}, gpus(12))
+    asked = [
+        AllocationRequest("lone", "a", ONE_GPU, 9),
+        *(AllocationRequest(f"b{n}", "b", ONE_GPU, 9) for n in range(3)),
+    ]
+    granted = allocate(asked, {}, gpus(12))
     assert granted["lone"].replicas == 6
     assert [granted[f"b{n}"].replicas for n in range(3)] == [2, 2, 2]
 
 
 def test_what_one_does_not_want_the_others_have() -> None:
-    asked = [Ask("a", "a", ONE_GPU, 1), Ask("b", "b", ONE_GPU, 9), Ask("c", "c", ONE_GPU, 9)]
-    granted = share(asked, {"b": Quota(weight=2)}, gpus(7))
+    asked = [
+        AllocationRequest("a", "a", ONE_GPU, 1),
+        AllocationRequest("b", "b", ONE_GPU, 9),
+        AllocationRequest("c", "c", ONE_GPU, 9),
+    ]
+    granted = allocate(asked, {"b": Quota(weight=2)}, gpus(7))
     assert [granted[key].replicas for key in "abc"] == [1, 4, 2]
 
 
 def test_idle_replicas_give_way_to_needed_ones_and_equals_keep_what_they_have() -> None:
-    idle = Ask("idle", "a", ONE_GPU, 1, kept=1, held=1)
-    busy = Ask("busy", "a", ONE_GPU, 1, held=1)
-    fresh = Ask("fresh", "a", ONE_GPU, 1)
-    assert share([idle, fresh], {}, gpus(1))["fresh"].replicas == 1
-    assert share([fresh, busy], {}, gpus(1))["busy"].replicas == 1
-    other = Ask("fresh", "b", ONE_GPU, 1)
-    assert share([other, busy], {}, gpus(1))["busy"].replicas == 1
+    idle = AllocationRequest("idle", "a", ONE_GPU, 1, kept=1, held=1)
+    busy = AllocationRequest("busy", "a", ONE_GPU, 1, held=1)
+    fresh = AllocationRequest("fresh", "a", ONE_GPU, 1)
+    assert allocate([idle, fresh], {}, gpus(1))["fresh"].replicas == 1
+    assert allocate([fresh, busy], {}, gpus(1))["busy"].replicas == 1
+    other = AllocationRequest("fresh", "b", ONE_GPU, 1)
+    assert allocate([other, busy], {}, gpus(1))["busy"].replicas == 1
 
 
 def test_a_new_revision_that_takes_over_goes_before_the_one_that_it_replaces() -> None:
-    old = Ask("old", "a", ONE_GPU, 2)
-    new = Ask("new", "a", ONE_GPU, 2, held=2, replacing=True)
-    granted = share([old, new], {"a": Quota(gpus(2))}, UNLIMITED)
+    old = AllocationRequest("old", "a", ONE_GPU, 2)
+    new = AllocationRequest("new", "a", ONE_GPU, 2, held=2, replacing=True)
+    granted = allocate([old, new], {"a": Quota(gpus(2))}, UNLIMITED)
     assert (granted["old"].replicas, granted["new"].replicas) == (1, 1)
-    granted = share([old, new], {"a": Quota(gpus(1))}, UNLIMITED)
+    granted = allocate([old, new], {"a": Quota(gpus(1))}, UNLIMITED)
     assert (granted["old"].replicas, granted["new"].replicas) == (0, 1)
     both_gone = [old, replace(new, held=0)]
-    assert share(both_gone, {"a": Quota(gpus(1))}, UNLIMITED)["new"].replicas == 1
-    holder = Ask("holder", "a", ONE_GPU, 1, held=1)
-    assert share([replace(new, held=0), holder], {}, gpus(1))["holder"].replicas == 1
+    assert allocate(both_gone, {"a": Quota(gpus(1))}, UNLIMITED)["new"].replicas == 1
+    holder = AllocationRequest("holder", "a", ONE_GPU, 1, held=1)
+    assert allocate([replace(new, held=0), holder], {}, gpus(1))["holder"].replicas == 1
 
 
 def test_gpus_count_where_they_are_scarce_and_else_the_scarcest() -> None:
-    large = Ask("large", "a", Amounts(gpus=2, cpus=1, replicas=1), 4)
-    small = Ask("small", "b", Amounts(gpus=1, cpus=8, replicas=1), 4)
-    by_gpu = share([large, small], {}, Amounts(4, 1000, math.inf, math.inf))
+    large = AllocationRequest("large", "a", Amounts(gpus=2, cpus=1, replicas=1), 4)
+    small = AllocationRequest("small", "b", Amounts(gpus=1, cpus=8, replicas=1), 4)
+    by_gpu = allocate([large, small], {}, Amounts(4, 1000, math.inf, math.inf))
     assert (by_gpu["large"].replicas, by_gpu["small"].replicas) == (1, 2)
-    by_cpu = share([large, small], {}, Amounts(1000, 18, math.inf, math.inf))
+    by_cpu = allocate([large, small], {}, Amounts(1000, 18, math.inf, math.inf))
     assert (by_cpu["large"].replicas, by_cpu["small"].replicas) == (4, 1)
 
 
 def test_what_fits_on_no_machine_is_left_to_the_engine_and_holds_up_nobody() -> None:
-    giant = Ask("giant", "a", Amounts(gpus=8, replicas=1), 1)
-    usual = Ask("usual", "b", ONE_GPU, 4)
-    granted = share([giant, usual], {}, gpus(4))
-    assert granted == {"giant": Grant(1), "usual": Grant(4)}
+    giant = AllocationRequest("giant", "a", Amounts(gpus=8, replicas=1), 1)
+    usual = AllocationRequest("usual", "b", ONE_GPU, 4)
+    granted = allocate([giant, usual], {}, gpus(4))
+    assert granted == {"giant": Allocation(1), "usual": Allocation(4)}
 
 
 def test_who_gets_less_is_told_why_in_one_sentence() -> None:
-    asked = [Ask("a", "a", ONE_GPU, 6), Ask("b", "b", ONE_GPU, 6)]
-    granted = share(asked, {"a": Quota(gpus(2)), "b": Quota(weight=2)}, gpus(6))
-    assert granted["a"] == Grant(
+    asked = [AllocationRequest("a", "a", ONE_GPU, 6), AllocationRequest("b", "b", ONE_GPU, 6)]
+    granted = allocate(asked, {"a": Quota(gpus(2)), "b": Quota(weight=2)}, gpus(6))
+    assert granted["a"] == Allocation(
         2, "2 of 6 granted: organization 'a' has a quota of 2 GPUs and wants 6 GPUs", "quota"
     )
-    assert granted["b"] == Grant(
+    assert granted["b"] == Allocation(
         4,
         "4 of 6 granted: 12 GPUs are wanted and 6 GPUs can be promised; organization 'b' gets 4 "
         "GPUs at priority 3 and weight 2",
@@ -217,9 +227,9 @@ def test_who_gets_less_is_told_why_in_one_sentence() -> None:
 
 
 def test_more_to_give_is_never_less_for_an_organization_of_equal_services() -> None:
-    asked = [Ask(name, name, ONE_GPU, 7) for name in "abc"]
+    asked = [AllocationRequest(name, name, ONE_GPU, 7) for name in "abc"]
     got = [
-        [share(asked, {"b": Quota(weight=2)}, gpus(there))[name].replicas for name in "abc"]
+        [allocate(asked, {"b": Quota(weight=2)}, gpus(there))[name].replicas for name in "abc"]
         for there in range(1, 24)
     ]
     assert all(x <= y for less, more in pairwise(got) for x, y in zip(less, more, strict=True))
@@ -236,12 +246,14 @@ def test_more_to_give_is_never_less_for_an_organization_of_equal_services() -> N
 def test_who_needs_more_never_gets_less_and_others_never_more(
     wants: list[tuple[str, int]], one: int, more: int, there: int, weight: int, quota: int
 ) -> None:
-    asked = [Ask(str(n), name, ONE_GPU, wanted) for n, (name, wanted) in enumerate(wants)]
+    asked = [
+        AllocationRequest(str(n), name, ONE_GPU, wanted) for n, (name, wanted) in enumerate(wants)
+    ]
     one %= len(asked)
     quotas = {"a": Quota(gpus(quota)), "b": Quota(weight=weight)}
-    before = share(asked, quotas, gpus(there))
+    before = allocate(asked, quotas, gpus(there))
     asked[one] = replace(asked[one], wanted=asked[one].wanted + more)
-    after = share(asked, quotas, gpus(there))
+    after = allocate(asked, quotas, gpus(there))
     assert after[str(one)].replicas >= before[str(one)].replicas
     others = [ask for ask in asked if ask.key != str(one)]
     assert all(after[ask.key].replicas <= before[ask.key].replicas for ask in others)

@@ -1,12 +1,12 @@
-"""Grants over time are what `share` says at each moment, and whoever is touched is told of."""
+"""Grants over time are what `allocate` says at each moment, and whoever is touched is told of."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
 
-from hotplate.autoscaler.sharing.allocation import Ask, Quota, share
-from hotplate.autoscaler.sharing.allocator import Shares
+from hotplate.autoscaler.sharing.allocation import AllocationRequest, Quota, allocate
+from hotplate.autoscaler.sharing.allocator import Allocator
 from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
 
 ONE_GPU = Amounts(gpus=1, replicas=1)
@@ -14,8 +14,8 @@ ONE_GPU = Amounts(gpus=1, replicas=1)
 
 def test_a_random_life_agrees_with_share_and_names_whoever_gets_another_number() -> None:
     rng, quotas = Random(7), {"a": Quota(UNLIMITED._replace(replicas=5)), "b": Quota(weight=2)}
-    shares = Shares[int](quotas, UNLIMITED._replace(gpus=9))
-    asks: dict[int, Ask[int]] = {}
+    shares = Allocator[int](quotas, UNLIMITED._replace(gpus=9))
+    asks: dict[int, AllocationRequest[int]] = {}
     got: dict[int, int] = {}
     short = 0
     for _ in range(600):
@@ -26,11 +26,13 @@ def test_a_random_life_agrees_with_share_and_names_whoever_gets_another_number()
             got.pop(key, None)
         else:
             each = rng.choice((ONE_GPU, Amounts(cpus=1, replicas=1)))
-            ask = Ask(key, "abc"[key % 3], each, rng.randrange(5), held=rng.randrange(3))
+            ask = AllocationRequest(
+                key, "abc"[key % 3], each, rng.randrange(5), held=rng.randrange(3)
+            )
             shares.state(ask)
             asks[key] = ask
         affected = shares.affected()
-        expected = share(list(asks.values()), quotas, UNLIMITED._replace(gpus=9))
+        expected = allocate(list(asks.values()), quotas, UNLIMITED._replace(gpus=9))
         for name in asks:
             grant = shares.grant(name)
             assert grant == expected[name]
@@ -44,8 +46,8 @@ def test_a_random_life_agrees_with_share_and_names_whoever_gets_another_number()
 def test_shares_that_are_worked_out_once_for_many_wishes_are_those_of_one_after_another() -> None:
     rng, capacity = Random(3), UNLIMITED._replace(gpus=9)
     quotas = {"a": Quota(UNLIMITED._replace(replicas=5)), "b": Quota(weight=2)}
-    at_once, in_turn = Shares[int](quotas, capacity), Shares[int](quotas, capacity)
-    asks = {key: Ask(key, "abc"[key % 3], ONE_GPU, 0) for key in range(12)}
+    at_once, in_turn = Allocator[int](quotas, capacity), Allocator[int](quotas, capacity)
+    asks = {key: AllocationRequest(key, "abc"[key % 3], ONE_GPU, 0) for key in range(12)}
     short = 0
     for _ in range(200):
         for key in rng.sample(range(12), rng.randint(1, 12)):
@@ -61,22 +63,22 @@ def test_shares_that_are_worked_out_once_for_many_wishes_are_those_of_one_after_
             in_turn.state(ask)
             in_turn.grant(key)
         assert {key: in_turn.grant(key) for key in in_turn.affected() | set(asks)} == granted
-        assert granted == share(list(asks.values()), quotas, capacity)
+        assert granted == allocate(list(asks.values()), quotas, capacity)
         short += any(grant.cause for grant in granted.values())
     assert short > 100
 
 
 def test_a_grant_holds_until_another_one_wants_more_than_it_has() -> None:
-    shares = Shares[str]({}, UNLIMITED._replace(gpus=4))
+    shares = Allocator[str]({}, UNLIMITED._replace(gpus=4))
     for name in "ab":
-        shares.state(Ask(name, name, ONE_GPU, 4))
+        shares.state(AllocationRequest(name, name, ONE_GPU, 4))
     assert [shares.grant(name).replicas for name in "ab"] == [2, 2]
-    shares.state(Ask("a", "a", ONE_GPU, 1))
-    shares.state(Ask("c", "c", ONE_GPU, 0))
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 1))
+    shares.state(AllocationRequest("c", "c", ONE_GPU, 0))
     assert [shares.grant(name).replicas for name in "abc"] == [1, 2, 0]
     assert shares.affected() == {"b"}
     assert shares.grant("b").replicas == 3
-    shares.state(Ask("c", "c", ONE_GPU, 4))
+    shares.state(AllocationRequest("c", "c", ONE_GPU, 4))
     assert shares.grant("b").replicas == 3
     assert shares.grant("c").replicas == 1
     assert shares.affected() == {"b"}
@@ -84,10 +86,10 @@ def test_a_grant_holds_until_another_one_wants_more_than_it_has() -> None:
 
 
 def test_what_is_stated_again_changes_nothing_and_a_larger_quota_gives_more() -> None:
-    shares = Shares[str]({"a": Quota(UNLIMITED._replace(gpus=1))})
-    shares.state(Ask("a", "a", ONE_GPU, 3))
+    shares = Allocator[str]({"a": Quota(UNLIMITED._replace(gpus=1))})
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
     assert shares.grant("a").replicas == 1
-    shares.state(Ask("a", "a", ONE_GPU, 3))
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
     assert shares.affected() == set()
     shares.limit({"a": Quota(UNLIMITED._replace(gpus=2))}, UNLIMITED)
     assert shares.affected() == {"a"}

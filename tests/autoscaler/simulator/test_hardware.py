@@ -10,7 +10,7 @@ import pytest
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import UNLIMITED
 from hotplate.autoscaler.simulator.arrivals import Arrivals
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, STANDBY_SHARE, Setup, simulate
 from hotplate.autoscaler.simulator.simulation import Decided
@@ -30,7 +30,7 @@ def flood(organizations: Sequence[str], requests: int = 300) -> Trace:
     }
 
 
-def most_at_once(fleets: Sequence[Fleet]) -> int:
+def most_at_once(fleets: Sequence[SimulatedDeployment]) -> int:
     level = most = 0
     for _, change in sorted(change for fleet in fleets for change in fleet.changes):
         level += change
@@ -38,7 +38,7 @@ def most_at_once(fleets: Sequence[Fleet]) -> int:
     return most
 
 
-def run(trace: Trace, **setup: object) -> tuple[Outcome, Sequence[Fleet]]:
+def run(trace: Trace, **setup: object) -> tuple[Outcome, Sequence[SimulatedDeployment]]:
     return simulate("ours", trace, Setup(20.0, **setup))  # type: ignore[arg-type] # its own fields
 
 
@@ -93,7 +93,7 @@ def test_standby_and_replicas_together_are_never_more_than_there_are() -> None:
     assert hours.total <= 4 * ended / 3600 + 1e-6
 
 
-def replicas_at(fleet: Fleet, at: float) -> int:
+def replicas_at(fleet: SimulatedDeployment, at: float) -> int:
     return sum(step for when, step in fleet.changes if when <= at)
 
 

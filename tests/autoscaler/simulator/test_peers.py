@@ -9,7 +9,7 @@ import pytest
 
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
 from hotplate.autoscaler.simulator.arrivals import Arrivals
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import outcome
 from hotplate.autoscaler.simulator.peers import BentoCloud, Hpa, KnativeKpa, KubeAi, RayServe
 from hotplate.autoscaler.simulator.simulation import Hardware, Simulation
@@ -64,7 +64,7 @@ def test_leaving_out_idle_ticks_changes_nothing(rule: type[Rule], concurrency: i
     scalers = EachTick(rule(concurrency)), AsTheyAsk(rule(concurrency))
     told = []
     for scaler in scalers:
-        fleet = Fleet("m", visits(seed=concurrency), concurrency, scaler)
+        fleet = SimulatedDeployment("m", visits(seed=concurrency), concurrency, scaler)
         Simulation([fleet], Hardware(20.0)).run()
         told.append((outcome([fleet]).to_json(), fleet.changes, fleet.waits_s))
     assert told[0] == told[1]
@@ -88,7 +88,7 @@ def test_a_replica_that_becomes_ready_does_not_make_a_rule_decide_before_its_tic
 ) -> None:
     burst = Arrivals("acme", [0.0] * 200, [600.0] * 200)
     found: list[tuple[float, int]] = []
-    fleet = Fleet("m", burst, 1, rule(1))
+    fleet = SimulatedDeployment("m", burst, 1, rule(1))
     Simulation([fleet], Hardware(17.0), lambda it: found.append((it.at_s, it.desired))).run()
     assert [(at, min(desired, 20)) for at, desired in found[: len(steps)]] == steps
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from hotplate.autoscaler.errors import SimulationLost
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup
 from hotplate.autoscaler.simulator.side_by_side import parted, processes_for, run_side_by_side
@@ -20,12 +20,15 @@ from tests.support.deploy.fake_runtime import zombies
 SETUP = Setup(20.0)
 
 
-def fleets(name: str = "ours", requests: int = 300) -> list[Fleet]:
+def fleets(name: str = "ours", requests: int = 300) -> list[SimulatedDeployment]:
     trace = busy_trace(deployments=5, requests=requests)
-    return [Fleet(one, arrivals, 1, POLICIES[name](SETUP)) for one, arrivals in trace.items()]
+    return [
+        SimulatedDeployment(one, arrivals, 1, POLICIES[name](SETUP))
+        for one, arrivals in trace.items()
+    ]
 
 
-def run(some: Sequence[Fleet]) -> None:
+def run(some: Sequence[SimulatedDeployment]) -> None:
     Simulation(some, SETUP.hardware).run()
 
 
@@ -42,7 +45,7 @@ def test_several_processes_find_what_one_does(name: str) -> None:
 def test_a_process_that_is_killed_ends_the_simulation_in_a_sentence() -> None:
     us = os.getpid()
 
-    def run_or_die(some: Sequence[Fleet]) -> None:
+    def run_or_die(some: Sequence[SimulatedDeployment]) -> None:
         if os.getpid() != us:
             os.kill(os.getpid(), signal.SIGKILL)
         run(some)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from hotplate.autoscaler.simulator.arrivals import Arrivals
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
@@ -178,7 +178,7 @@ def test_a_burst_starts_its_replicas_in_one_decision() -> None:
     assert "held" in found[0].reason
 
 
-def most_at_once(fleets: Sequence[Fleet]) -> int:
+def most_at_once(fleets: Sequence[SimulatedDeployment]) -> int:
     """Replicas that existed at the same time, over all deployments."""
     changes = sorted(change for fleet in fleets for change in fleet.changes)
     level = most = 0

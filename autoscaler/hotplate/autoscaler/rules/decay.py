@@ -19,7 +19,7 @@ GONE = 1000.0
 """Half-lives after which nothing is left; a float has no room for the weight of many more."""
 
 
-class FadingWeights:
+class DecayingHistogram:
     """To fade them all is the same as to let each new one weigh more."""
 
     def __init__(self, now: float, weights: list[float]) -> None:

@@ -9,10 +9,10 @@ from statistics import median
 
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
 from hotplate.autoscaler.rules.growth import Growth
-from hotplate.autoscaler.rules.proposal import Claim, count, counts, larger, seconds
+from hotplate.autoscaler.rules.proposal import Proposal, count, counts, larger, seconds
 from hotplate.autoscaler.rules.useful_start import (
     HORIZON,
-    Pace,
+    StartPace,
     enough,
     late_requests,
     useful_starts,
@@ -36,8 +36,8 @@ COLD_STARTS = 20
 """The median is over this many: enough against one slow pull, few enough to follow a change."""
 
 
-class Wishes:
-    """Turns demand into a claim, and learns how fast replicas work and start.
+class DemandRule:
+    """Turns demand into a proposal, and learns how fast replicas work and start.
 
     `cold_starts_s`: what is known of cold starts already, oldest first, seconds; `service_s`: how
     long requests last, as far as is known, 0 = nothing is.
@@ -59,11 +59,11 @@ class Wishes:
         self._sustained = math.inf
         """The least mean demand since then, once the mean has had the time to follow."""
         self._averaged = 0
-        """Replicas that the mean has claimed, for as long as it goes on to say so."""
+        """Replicas that the mean has proposed, for as long as it goes on to say so."""
         self.total = self.level = 0
         """Requests in flight and held; how many replicas have work if each is full, at most
         `max_replicas`."""
-        self._pace: Pace | None = None
+        self._pace: StartPace | None = None
         self.cold_starts_s = deque(cold_starts_s, COLD_STARTS)
         self.cold_start_s = median(self.cold_starts_s) if self.cold_starts_s else COLD_START_S
 
@@ -96,16 +96,16 @@ class Wishes:
             self._concurrency, self._capacity, self._pace = slots, _capacity(slots), None
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> StartPace:
         """A request is taken to last a cold start until the gateway knows how long they last."""
         pace = self._pace
         if pace is None:
             service_s = self.service_s or self.cold_start_s
-            pace = self._pace = Pace(self._concurrency, service_s, self.cold_start_s)
+            pace = self._pace = StartPace(self._concurrency, service_s, self.cold_start_s)
         return pace
 
-    def claim(self, demand: Demand, replicas: Replicas, live: int, now: float) -> Claim:
-        """The largest of what is wished; for some demand there is a claim of 1 at least.
+    def propose(self, demand: Demand, replicas: Replicas, live: int, now: float) -> Proposal:
+        """The largest of what each rule proposes; for some demand it is 1 at least.
 
         `demand` is what was observed last, `live` how many replicas there are.
         """
@@ -116,16 +116,16 @@ class Wishes:
         if self._documented:
             return self._by_formula(demand, live)
         fit = self.level if self.level < live else live
-        wish = Claim(fit, Cause.FITS, lambda: f"{counts(demand)} fit")
+        proposal = Proposal(fit, Cause.FITS, lambda: f"{counts(demand)} fit")
         if demand.queued or not live:
-            wish = larger(wish, self._late(demand, replicas, now))
+            proposal = larger(proposal, self._late(demand, replicas, now))
         rests = self._above_since == math.inf and not self._averaged
         if rests and total <= live * self._capacity:
-            return wish
-        return larger(wish, self._average(demand, replicas, now))
+            return proposal
+        return larger(proposal, self._average(demand, replicas, now))
 
     def next_at(self, demand: Demand, replicas: Replicas, live: int, now: float) -> float:
-        """When the claim may grow though nothing changes; inf = never.
+        """When the proposal may grow though nothing changes; inf = never.
 
         While a replica starts it does not: the nearer that is, the fewer requests are late. Else
         the mean follows demand, and once it has, it may be above what replicas carry for long.
@@ -141,7 +141,7 @@ class Wishes:
         tick_at = now + TICK_S if now < self._mean.settled_at else math.inf
         return min(tick_at, sustained_at if sustained_at > now else math.inf)
 
-    def _by_formula(self, demand: Demand, live: int) -> Claim:
+    def _by_formula(self, demand: Demand, live: int) -> Proposal:
         """BentoCloud's formula: ceil(demand / concurrency)."""
         level, slots = self.level, self._concurrency
 
@@ -150,10 +150,10 @@ class Wishes:
             return said if live else f"{said} and no replica"
 
         if live == 0:
-            return Claim(level, Cause.WAKE, why)
-        return Claim(level, Cause.DEMAND if level > live else Cause.FITS, why)
+            return Proposal(level, Cause.WAKE, why)
+        return Proposal(level, Cause.DEMAND if level > live else Cause.FITS, why)
 
-    def _late(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
+    def _late(self, demand: Demand, replicas: Replicas, now: float) -> Proposal:
         """What lives, and the starts that are useful to held requests, and to those that come.
 
         What comes until a replica is ready counts half: on average it waits half of that time.
@@ -168,11 +168,11 @@ class Wishes:
         more = f" and {coming} coming" if coming else ""
         if live == 0:
             wanted = max(1, useful, worth)
-            return Claim(
+            return Proposal(
                 wanted, Cause.WAKE, lambda: f"{count(held, 'request')} held{more} and no replica"
             )
         if worth > useful:
-            return Claim(
+            return Proposal(
                 live + worth,
                 Cause.HELD,
                 lambda: (
@@ -181,12 +181,12 @@ class Wishes:
                 ),
             )
         if not useful:
-            return Claim(
+            return Proposal(
                 enough(demand, replicas, pace, now) if replicas.starting_at else 0,
                 Cause.FITS,
                 lambda: f"{count(held, 'request')} held{more} fit",
             )
-        return Claim(
+        return Proposal(
             live + useful,
             Cause.HELD,
             lambda: (
@@ -195,7 +195,7 @@ class Wishes:
             ),
         )
 
-    def _average(self, demand: Demand, replicas: Replicas, now: float) -> Claim:
+    def _average(self, demand: Demand, replicas: Replicas, now: float) -> Proposal:
         """Demand over what a replica should carry, once its mean exceeds what is ready for long.
 
         Long is one horizon in which nothing is starting: a backlog that a start is already on the
@@ -215,11 +215,11 @@ class Wishes:
         since, sustained = self._above_since, min(mean, self._sustained)
         wanted = _ceil(min(sustained, demand.total) / capacity)
         if now < since + HORIZON * self.cold_start_s:
-            fit = Claim(min(wanted, live), Cause.FITS, lambda: f"{counts(demand)} fit")
+            fit = Proposal(min(wanted, live), Cause.FITS, lambda: f"{counts(demand)} fit")
             goes_on = f"demand still averages {mean:.1f} over {MEAN_S:.0f} s"
-            return larger(fit, Claim(self._averaged, Cause.FITS, lambda: goes_on))
+            return larger(fit, Proposal(self._averaged, Cause.FITS, lambda: goes_on))
         self._averaged = wanted
-        return Claim(
+        return Proposal(
             wanted,
             Cause.DEMAND,
             lambda: (
@@ -230,7 +230,7 @@ class Wishes:
         )
 
 
-_NO_DEMAND = Claim(0, Cause.IDLE, lambda: "no demand")
+_NO_DEMAND = Proposal(0, Cause.IDLE, lambda: "no demand")
 
 
 def _capacity(slots: int) -> float:

@@ -1,4 +1,4 @@
-"""A spare replica: started before its demand is there, where more demand mostly follows.
+"""Headroom: a replica that is started before its demand is there, where more demand mostly follows.
 
 When demand rises to a level and stays there, it either rises further, and a request waits for the
 next replica, or falls again. How long it stayed and which way it went is learnt for each level.
@@ -15,7 +15,7 @@ from typing import Any
 
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause
-from hotplate.autoscaler.rules.decay import FadingWeights
+from hotplate.autoscaler.rules.decay import DecayingHistogram
 from hotplate.autoscaler.rules.keepalive import (
     BUCKETS,
     EDGES,
@@ -24,23 +24,23 @@ from hotplate.autoscaler.rules.keepalive import (
     are_weights,
     bucket_of,
 )
-from hotplate.autoscaler.rules.proposal import Claim, seconds
-from hotplate.autoscaler.rules.useful_start import Pace
+from hotplate.autoscaler.rules.proposal import Proposal, seconds
+from hotplate.autoscaler.rules.useful_start import StartPace
 from hotplate.autoscaler.rules.waiting_cost import price_of
 
 SIZE = BUCKETS + 1
 PRIOR_FALLS = 1.0
 """Stays that ended with a fall, spread evenly, before the first is seen."""
 REST_S = 60.0
-"""After a spare that was for nothing, none is started at its level for so long, lest one come and
+"""After a spare that was for nothing, none is started at its level that long, lest one come and
 go; Knative's stable window. Longer ones cost more waits than they save starts."""
 
 
-class Stays:
+class LevelDurations:
     """How long demand stayed at one level after a rise: until it rose (first half), or fell."""
 
     def __init__(self, now: float, weights: list[float] | None = None) -> None:
-        self.weights = FadingWeights(now, weights or [0.0] * (2 * SIZE))
+        self.weights = DecayingHistogram(now, weights or [0.0] * (2 * SIZE))
 
     def add(self, stay_s: float, rose: bool, now: float) -> None:
         bucket = bucket_of(max(stay_s, SHORTEST_S)) + (0 if rose else SIZE)
@@ -78,12 +78,12 @@ def worth_for(weights: list[float], price_s: float, *, start_s: float) -> float:
     return best_s
 
 
-class Spare:
+class Headroom:
     """Of one service. Levels are as `levels.py` has them; `most`: the highest."""
 
     def __init__(self, now: float, most: int) -> None:
         self._most = most
-        self._stays: dict[int, Stays] = {}
+        self._stays: dict[int, LevelDurations] = {}
         self._level = 0
         self._since = -math.inf
         """When demand rose to the level; -inf = it fell to it, or nobody knows."""
@@ -102,7 +102,7 @@ class Spare:
         if since > -math.inf and before:
             stays = self._stays.get(before)
             if stays is None:
-                stays = self._stays[before] = Stays(now)
+                stays = self._stays[before] = LevelDurations(now)
             stays.add(now - since, level > before, now)
         self._since = now if level > before else -math.inf
         self._level = level
@@ -120,13 +120,13 @@ class Spare:
 
     @property
     def is_due(self) -> bool:
-        """Whether there may be anything to claim; most of the time there is not."""
+        """Whether there may be anything to propose; most of the time there is not."""
         return self._asked < self._level or bool(self._until)
 
-    def claim(self, live: int, pace: Pace, price_s: float, now: float) -> Claim:
+    def propose(self, live: int, pace: StartPace, price_s: float, now: float) -> Proposal:
         """One replica more than demand needs, where that is worth it; asked once for each rise.
 
-        A level that demand only passed has its spare, too: more demand never claims less. None is
+        A level that demand only passed has its spare, too: more demand never proposes less. None is
         started that would be given up before it is ready.
         """
         for level in range(self._asked + 1, min(self._level, self._most - 1) + 1):
@@ -153,7 +153,7 @@ class Spare:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], now: float, most: int) -> Spare:
+    def from_json(cls, data: Mapping[str, Any], now: float, most: int) -> Headroom:
         """Read what `to_json` wrote; raises `MemoryInvalid` for anything else."""
         spare = cls(now, most)
         for level, weights in data.items():
@@ -161,12 +161,12 @@ class Spare:
                 raise MemoryInvalid(
                     f"spare level {level!r} is not {2 * SIZE} weights; start without it"
                 )
-            spare._stays[int(level)] = Stays(now, [float(w) for w in weights])
+            spare._stays[int(level)] = LevelDurations(now, [float(w) for w in weights])
         return spare
 
 
-def _claim(level: int, until: float, now: float) -> Claim:
-    return Claim(
+def _claim(level: int, until: float, now: float) -> Proposal:
+    return Proposal(
         level + 1,
         Cause.SPARE,
         lambda: f"more demand mostly follows, a spare one for {seconds(until - now)} yet",
@@ -174,4 +174,4 @@ def _claim(level: int, until: float, now: float) -> Claim:
     )
 
 
-NONE = Claim(0, Cause.IDLE, lambda: "no spare")
+NONE = Proposal(0, Cause.IDLE, lambda: "no spare")

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from hotplate.autoscaler.errors import MemoryInvalid
-from hotplate.autoscaler.rules.decay import FadingWeights
+from hotplate.autoscaler.rules.decay import DecayingHistogram
 
 SHORTEST_S = 1.0
 """Gaps below this are not counted: no replica is ever stopped within a second of use."""
@@ -46,7 +46,7 @@ class GapHistogram:
     """The gaps of one level, fading, and the keep-alive that follows from them."""
 
     def __init__(self, now: float, weights: list[float] | None = None) -> None:
-        self._weights = FadingWeights(now, weights or [0.0] * (BUCKETS + 1))
+        self._weights = DecayingHistogram(now, weights or [0.0] * (BUCKETS + 1))
 
     def add(self, gap_s: float, now: float) -> None:
         self._weights.add(bucket_of(gap_s), now)

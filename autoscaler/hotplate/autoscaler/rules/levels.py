@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hotplate.autoscaler.rules.keepalive import KeepAlive
 
 
-class Idle(NamedTuple):
+class IdleLevel(NamedTuple):
     """A level without demand."""
 
     since: float
@@ -23,11 +23,11 @@ class Idle(NamedTuple):
         return self.until - self.since
 
 
-class Kept(NamedTuple):
+class KeptReplicas(NamedTuple):
     """Which replicas have demand or are kept for it."""
 
     replicas: int
-    last: Idle | None
+    last: IdleLevel | None
     """Of the highest that is idle and kept; None = there is none."""
     level: int
     """Which one that is."""
@@ -39,8 +39,8 @@ class Levels:
     """Levels 1 … `wanted` have demand; each one above is idle, and kept for a time of its own.
 
     How long is settled when the level becomes idle (`keep_s(level, now)`), so that the end can be
-    announced. With the same time for all levels this is the maximum of wishes over a window: level
-    k is kept exactly while some wish of the last `keep_s` seconds was k or more.
+    announced. With the same time for all levels this is the maximum of levels over a window: level
+    k is kept exactly while some level of the last `keep_s` seconds was k or more.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Levels:
         self._peak = 0
         self._keep_s = keep_s
         self._keep_alive = keep_alive
-        self._idle: dict[int, Idle] = {}
+        self._idle: dict[int, IdleLevel] = {}
 
     def want(self, wanted: int, now: float) -> None:
         """Demand now reaches level `wanted`; levels that it comes back to tell their gap."""
@@ -71,7 +71,7 @@ class Levels:
             self.proven = max(self.proven, self._peak)
             self._peak = wanted
 
-    def kept(self, current: int, now: float) -> Kept:
+    def kept(self, current: int, now: float) -> KeptReplicas:
         """How many of `current` replicas have demand or are kept for it.
 
         A level counts while all below it do: without them its replica would carry theirs.
@@ -85,9 +85,9 @@ class Levels:
                 last, at = idle, level
                 if idle.until < until:
                     until = idle.until
-        return Kept(replicas, last, at, until)
+        return KeptReplicas(replicas, last, at, until)
 
-    def idle(self, level: int, now: float) -> Idle:
+    def idle(self, level: int, now: float) -> IdleLevel:
         """The idle time of a level above `wanted`; one never looked at before begins now."""
         return self._idle.get(level) or self._leave(level, now, seen=False)
 
@@ -102,6 +102,6 @@ class Levels:
         """Demand was not known for a while: idle times begin anew and tell no gap."""
         self._idle.clear()
 
-    def _leave(self, level: int, now: float, *, seen: bool) -> Idle:
-        idle = self._idle[level] = Idle(now, now + self._keep_s(level, now), seen)
+    def _leave(self, level: int, now: float, *, seen: bool) -> IdleLevel:
+        idle = self._idle[level] = IdleLevel(now, now + self._keep_s(level, now), seen)
         return idle

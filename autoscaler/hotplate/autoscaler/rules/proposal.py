@@ -9,22 +9,22 @@ from typing import NamedTuple
 from hotplate.autoscaler.policy import Cause, Demand
 
 
-class Claim(NamedTuple):
-    """What one rule asks for; the largest claim wins."""
+class Proposal(NamedTuple):
+    """What one rule asks for; the largest proposal wins."""
 
     replicas: int
     cause: Cause
     why: Callable[[], str]
-    """Says it when asked: few claims win, and fewer are looked at. Holds figures, no state."""
+    """Says it when asked: few proposals win, and fewer are looked at. Holds figures, no state."""
     next_at: float = math.inf
-    """When the claim may change by itself (loop seconds)."""
+    """When the proposal may change by itself (loop seconds)."""
 
-    def held_to(self, replicas: int, why: str, next_at: float = math.inf) -> Claim:
-        """The same claim, granted in part."""
-        return Claim(replicas, self.cause, lambda: f"{self.why()}; {why}", next_at)
+    def held_to(self, replicas: int, why: str, next_at: float = math.inf) -> Proposal:
+        """The same proposal, granted in part."""
+        return Proposal(replicas, self.cause, lambda: f"{self.why()}; {why}", next_at)
 
 
-def larger(first: Claim, second: Claim) -> Claim:
+def larger(first: Proposal, second: Proposal) -> Proposal:
     """The one that asks for more; of equal ones the first."""
     return second if second.replicas > first.replicas else first
 

@@ -16,7 +16,7 @@ HORIZON = 1.25
 """The horizon in cold starts: a new replica has to win by a quarter, because p50 is not a bound."""
 
 
-class Pace(NamedTuple):
+class StartPace(NamedTuple):
     """How fast replicas work and start."""
 
     concurrency: int
@@ -30,13 +30,13 @@ class Pace(NamedTuple):
         return HORIZON * self.cold_start_s
 
 
-def due_in(started_at: float, pace: Pace, now: float) -> float:
+def due_in(started_at: float, pace: StartPace, now: float) -> float:
     """Seconds until a replica is ready that began to start then; late ones may be any moment."""
     due_at = (started_at if started_at < now else now) + pace.cold_start_s
     return due_at - now if due_at > now else 0.0
 
 
-def begin_within(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
+def begin_within(demand: Demand, replicas: Replicas, pace: StartPace, now: float) -> int:
     """How many requests the slots that are live or starting can begin within the horizon.
 
     A slot that is free at t begins floor((horizon - t) / service) + 1. Busy slots are taken as
@@ -53,18 +53,18 @@ def begin_within(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> 
     return begun
 
 
-def begun_by(started_at: float, pace: Pace, now: float) -> int:
+def begun_by(started_at: float, pace: StartPace, now: float) -> int:
     """How many requests a replica begins within the horizon that began to start then."""
     left_s = pace.horizon_s - due_in(started_at, pace, now)
     return pace.concurrency * (math.floor(left_s / pace.service_s) + 1)
 
 
-def late_requests(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
+def late_requests(demand: Demand, replicas: Replicas, pace: StartPace, now: float) -> int:
     """Held requests that cannot begin within the horizon on what is live or starting."""
     return max(0, demand.queued - begin_within(demand, replicas, pace, now))
 
 
-def enough(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
+def enough(demand: Demand, replicas: Replicas, pace: StartPace, now: float) -> int:
     """How many of the replicas suffice for no held request to be late; the newest start is left out
     first, and none that is ready."""
     spare = begin_within(demand, replicas, pace, now) - demand.queued
@@ -77,7 +77,7 @@ def enough(demand: Demand, replicas: Replicas, pace: Pace, now: float) -> int:
     return live
 
 
-def useful_starts(late: int, pace: Pace) -> int:
+def useful_starts(late: int, pace: StartPace) -> int:
     """Replicas worth starting for `late` requests.
 
     A replica works off concurrency / service requests per second. Short requests share one that

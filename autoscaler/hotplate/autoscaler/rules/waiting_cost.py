@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from hotplate.autoscaler.policy import Demand, Replicas
-from hotplate.autoscaler.rules.useful_start import Pace, due_in, useful_starts
+from hotplate.autoscaler.rules.useful_start import StartPace, due_in, useful_starts
 
 LEAST_MISSED = 0.1
 """Of a cold start: no replica is taken to be worth less, or many replicas would come and go."""
@@ -17,7 +17,7 @@ FEW = 20
 """Held requests up to which chance is reckoned with; of more, the mean says enough."""
 
 
-def missed_s(level: int, pace: Pace) -> float:
+def missed_s(level: int, pace: StartPace) -> float:
     """Waiting that comes of it, in request-seconds, when the level's replica is not there.
 
     Without the first one, a request waits for a cold start. The k-th one's requests wait for slots
@@ -32,13 +32,13 @@ def missed_s(level: int, pace: Pace) -> float:
     return max(missed, LEAST_MISSED * cold_start_s)
 
 
-def price_of(level: int, pace: Pace, price_s: float) -> float:
+def price_of(level: int, pace: StartPace, price_s: float) -> float:
     """GPU-seconds that it is worth to have the level's replica when its demand comes."""
     return price_s * missed_s(level, pace) / pace.cold_start_s
 
 
 def worthwhile_starts(
-    demand: Demand, replicas: Replicas, pace: Pace, price_s: float, now: float, most: int
+    demand: Demand, replicas: Replicas, pace: StartPace, price_s: float, now: float, most: int
 ) -> int:
     """Replicas whose start costs less than the waiting that it saves those held; at most `most`.
 
@@ -85,7 +85,7 @@ def _left(waiting: int, begun: float) -> list[tuple[float, float]]:
     return left
 
 
-def _saved_s(left: list[tuple[float, float]], slots: int, new: int, pace: Pace) -> float:
+def _saved_s(left: list[tuple[float, float]], slots: int, new: int, pace: StartPace) -> float:
     """Request-seconds that one replica more saves, where `new` of the slots come with it."""
     saved_s = 0.0
     for number, likely in left:

@@ -87,7 +87,7 @@ class WindowMin:
         return min(self._value, self._past[0][0]) if self._past else self._value
 
     def rises_above(self, value: float) -> float:
-        """When the minimum is above `value` if nothing is recorded any more; inf = never."""
+        """When the minimum is above `value` if nothing more is recorded; inf = never."""
         if self._value <= value:
             return math.inf
         ends = [ended_at for past, ended_at in self._past if past <= value]
@@ -114,5 +114,5 @@ class Delayed:
         return self._steps[0][1]
 
     def changes_at(self) -> float:
-        """When `value` changes next if nothing is recorded any more; inf = never."""
+        """When `value` changes next if nothing more is recorded; inf = never."""
         return self._steps[1][0] + self._delay_s if len(self._steps) > 1 else math.inf

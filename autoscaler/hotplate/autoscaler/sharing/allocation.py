@@ -1,4 +1,4 @@
-"""Who gets how many replicas when more are wished for than there may be; pure.
+"""Who gets how many replicas when more are asked for than there may be; pure.
 
     quotas = {"a": Quota(Amounts(4, math.inf, math.inf, math.inf)), "b": Quota(weight=2)}
     asks = [
@@ -54,8 +54,8 @@ NO_QUOTA = Quota()
 
 
 @dataclass(frozen=True)
-class Ask(Generic[Key]):
-    """What one service wishes for."""
+class AllocationRequest(Generic[Key]):
+    """What one service asks for."""
 
     key: Key
     organization: str
@@ -74,8 +74,8 @@ class Ask(Generic[Key]):
 
 
 @dataclass(frozen=True)
-class Grant:
-    """How many of the replicas that a service wishes for it gets, and why no more."""
+class Allocation:
+    """How many of the replicas that a service asks for it gets, and why not more."""
 
     replicas: int
     reason: str = ""
@@ -83,11 +83,11 @@ class Grant:
     cause: Literal["", "quota", "capacity"] = ""
 
 
-def share(
-    asks: Sequence[Ask[Key]],
+def allocate(
+    asks: Sequence[AllocationRequest[Key]],
     quotas: Mapping[str, Quota],
     capacity: Amounts = UNLIMITED,
-) -> dict[Key, Grant]:
+) -> dict[Key, Allocation]:
     """What each service gets. No sum over an organization is ever above its quota.
 
     An organization without a quota is not limited and has weight 1. A replica that is larger than
@@ -99,7 +99,7 @@ def share(
 
 class _Sharing(Generic[Key]):
     def __init__(
-        self, asks: Sequence[Ask[Key]], quotas: Mapping[str, Quota], capacity: Amounts
+        self, asks: Sequence[AllocationRequest[Key]], quotas: Mapping[str, Quota], capacity: Amounts
     ) -> None:
         self._asks = asks
         self._quotas = quotas
@@ -127,9 +127,9 @@ class _Sharing(Generic[Key]):
         self._no_room: dict[Amounts, int] = {}
         """Replicas that the capacity has no room for any more, and by which resource."""
 
-    def run(self) -> dict[Key, Grant]:
+    def run(self) -> dict[Key, Allocation]:
         if self._nobody_loses():
-            return {ask.key: Grant(ask.wanted) for ask in self._asks}
+            return {ask.key: Allocation(ask.wanted) for ask in self._asks}
         self._measure()
         order = sorted(range(len(self._asks)), key=self._classes.__getitem__)
         for _, group in groupby(order, key=self._classes.__getitem__):
@@ -242,17 +242,17 @@ class _Sharing(Generic[Key]):
     def _quota(self, organization: str) -> Quota:
         return self._quotas.get(organization, NO_QUOTA)
 
-    def _grant(self, i: int) -> Grant:
+    def _grant(self, i: int) -> Allocation:
         ask, granted = self._asks[i], self._granted[i]
         if i not in self._short:
-            return Grant(granted)
+            return Allocation(granted)
         cause, dimension = self._short[i]
         place = self._classes[i]
         case = (ask.organization, cause, dimension, place, ask.priority < place)
         why = self._whys.get(case)
         if why is None:
             why = self._whys[case] = self._why(*case)
-        return Grant(granted, f"{granted} of {ask.wanted} granted: {why}", cause)
+        return Allocation(granted, f"{granted} of {ask.wanted} granted: {why}", cause)
 
     def _why(self, name: str, cause: str, dimension: int, place: int, capped: bool) -> str:
         """Why services of an organization with this place among all get less."""

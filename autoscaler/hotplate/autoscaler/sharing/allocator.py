@@ -1,16 +1,23 @@
-"""Grants over time: services state what they wish for, and learn what they get; pure."""
+"""Allocations over time: services state what they ask for, and learn what they get; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Generic
 
-from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Ask, Grant, Key, Quota, share
+from hotplate.autoscaler.sharing.allocation import (
+    NO_QUOTA,
+    Allocation,
+    AllocationRequest,
+    Key,
+    Quota,
+    allocate,
+)
 from hotplate.autoscaler.sharing.amounts import NOTHING, UNLIMITED, Amounts
 
 
-class Shares(Generic[Key]):
-    """What `share` says of all asks, worked out only where somebody gets less than it wants.
+class Allocator(Generic[Key]):
+    """What `allocate` says of all asks, worked out only where somebody gets less than it wants.
 
     State the asks of all who have their turn, then ask for grants: what there is is shared once. A
     grant holds until all is shared anew, which only who wants more than it has makes happen; the
@@ -20,8 +27,8 @@ class Shares(Generic[Key]):
     def __init__(
         self, quotas: Mapping[str, Quota] | None = None, capacity: Amounts = UNLIMITED
     ) -> None:
-        self._asks: dict[Key, Ask[Key]] = {}
-        self._shared: dict[Key, tuple[Ask[Key], Grant]] = {}
+        self._asks: dict[Key, AllocationRequest[Key]] = {}
+        self._shared: dict[Key, tuple[AllocationRequest[Key], Allocation]] = {}
         """What was asked and given when all was shared last; empty while everything suffices."""
         self._told: dict[Key, int] = {}
         """What each was told that it gets."""
@@ -41,11 +48,11 @@ class Shares(Generic[Key]):
 
     @property
     def scarce(self) -> bool:
-        """Whether more is wished for than there may be."""
+        """Whether more is asked for than there may be."""
         return bool(self._beyond) or not self._asked.within(self._capacity)
 
-    def state(self, ask: Ask[Key]) -> None:
-        """A service wishes for this from now on."""
+    def state(self, ask: AllocationRequest[Key]) -> None:
+        """A service asks for this from now on."""
         before = self._asks.get(ask.key)
         if ask == before:
             return
@@ -64,13 +71,13 @@ class Shares(Generic[Key]):
             self._affected.discard(key)
 
     def settle(self) -> None:
-        """Share what there is among all who have said what they wish for."""
+        """Share what there is among all who have said what they ask for."""
         if not self._stale:
             return
         self._stale = False
         before, self._shared = self._shared, {}
         if self.scarce:
-            granted = share(list(self._asks.values()), self._quotas, self._capacity)
+            granted = allocate(list(self._asks.values()), self._quotas, self._capacity)
             self._shared = {key: (ask, granted[key]) for key, ask in self._asks.items()}
         for key in before.keys() | self._shared.keys():
             told = self._told.get(key)
@@ -78,10 +85,10 @@ class Shares(Generic[Key]):
                 gets = self._shared[key][1].replicas if self._shared else self._asks[key].wanted
                 (self._affected.discard if gets == told else self._affected.add)(key)
 
-    def grant(self, key: Key) -> Grant:
+    def grant(self, key: Key) -> Allocation:
         """What a service gets now; who wants more than it has makes all be shared anew."""
         ask = self._asks[key]
-        grant = Grant(ask.wanted)
+        grant = Allocation(ask.wanted)
         if self.scarce:
             shared, given = self._shared.get(key, (None, _NOTHING))
             if shared is not ask and ask.wanted > given.replicas:
@@ -99,8 +106,8 @@ class Shares(Generic[Key]):
         affected, self._affected = self._affected, set()
         return affected
 
-    def _count(self, ask: Ask[Key], sign: int) -> None:
-        """`share` leaves aside what is larger than all there is, so that is not counted here."""
+    def _count(self, ask: AllocationRequest[Key], sign: int) -> None:
+        """`allocate` leaves aside what is larger than all there is, so that is not counted here."""
         times, name = sign * ask.wanted, ask.organization
         if ask.each.within(self._capacity):
             self._asked = self._asked.plus(ask.each, times)
@@ -112,4 +119,4 @@ class Shares(Generic[Key]):
             self._beyond.add(name)
 
 
-_NOTHING = Grant(0)
+_NOTHING = Allocation(0)

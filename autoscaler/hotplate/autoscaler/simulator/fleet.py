@@ -15,7 +15,7 @@ MEAN_WEIGHT = 0.1
 """Weight of the newest request in the mean service time, once there are ten; the gateway's."""
 
 
-class Replica:
+class SimulatedReplica:
     """A replica from the start of its cold start until it stops."""
 
     __slots__ = ("busy_s", "busy_since", "draining", "ready_at", "running", "started_at")
@@ -32,11 +32,11 @@ class Replica:
 class Begun(NamedTuple):
     """A request that has its slot now."""
 
-    replica: Replica
+    replica: SimulatedReplica
     service_s: float
 
 
-class Fleet:
+class SimulatedDeployment:
     """A FIFO queue before replicas of `concurrency` slots; the oldest with a free slot is next.
 
     The simulation tells it what happens, and it answers with the requests that begin.
@@ -55,9 +55,9 @@ class Fleet:
         """Replicas that start or are ready."""
         self.total = 0
         """Requests in flight and queued."""
-        self.ready: list[Replica] = []
+        self.ready: list[SimulatedReplica] = []
         """Those that take requests, the oldest first."""
-        self.starting: list[Replica] = []
+        self.starting: list[SimulatedReplica] = []
         self.running = 0
         self.waits_s = array("d")
         self.cold_hits = 0
@@ -136,8 +136,8 @@ class Fleet:
             self._stopped(replica, now)
         return None
 
-    def start(self, now: float, cold_start_s: float) -> Replica:
-        replica = Replica(now, now + cold_start_s)
+    def start(self, now: float, cold_start_s: float) -> SimulatedReplica:
+        replica = SimulatedReplica(now, now + cold_start_s)
         self.starts += 1
         self.live += 1
         self._replicas = None
@@ -145,7 +145,7 @@ class Fleet:
         self.starting.append(replica)
         return replica
 
-    def become_ready(self, replica: Replica, now: float) -> list[Begun]:
+    def become_ready(self, replica: SimulatedReplica, now: float) -> list[Begun]:
         """A cold start has ended; of those that wait begin as many as fit."""
         self._pass(now)
         self._replicas = None
@@ -158,7 +158,7 @@ class Fleet:
         self._free += self._concurrency - replica.running
         return begun
 
-    def stop_one(self, now: float) -> Replica:
+    def stop_one(self, now: float) -> SimulatedReplica:
         """The youngest that starts; else the one with the least to do, the youngest of them.
 
         What it works on it ends first.
@@ -178,13 +178,13 @@ class Fleet:
             self._stopped(replica, now)
         return replica
 
-    def _oldest_free(self) -> Replica:
+    def _oldest_free(self) -> SimulatedReplica:
         for replica in self.ready:
             if replica.running < self._concurrency:
                 return replica
         raise AssertionError(f"{self.name}: {self._free} slots are free, and no replica has one")
 
-    def _begin(self, request: int, replica: Replica, now: float) -> Begun:
+    def _begin(self, request: int, replica: SimulatedReplica, now: float) -> Begun:
         self.waits_s.append(now - self.arrivals.arrival_s[request])
         if not replica.running:
             replica.busy_since = now
@@ -199,7 +199,7 @@ class Fleet:
             weight = MEAN_WEIGHT
         self._service_s += weight * (service_s - self._service_s)
 
-    def _stopped(self, replica: Replica, now: float) -> None:
+    def _stopped(self, replica: SimulatedReplica, now: float) -> None:
         self.changes.append((now, -1))
         self.busy_s += replica.busy_s
         self.idle_s += now - replica.ready_at - replica.busy_s

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 
 HOUR_S = 3600.0
 
@@ -67,7 +67,7 @@ class Outcome:
         return data
 
 
-def outcome(fleets: Sequence[Fleet], standby_s: float = 0.0) -> Outcome:
+def outcome(fleets: Sequence[SimulatedDeployment], standby_s: float = 0.0) -> Outcome:
     """Figures of fleets whose simulation is over; at least one request."""
     waits = sorted(wait for fleet in fleets for wait in fleet.waits_s)
     began = min(fleet.arrivals.arrival_s[0] for fleet in fleets)

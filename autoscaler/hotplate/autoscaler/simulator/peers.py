@@ -97,7 +97,7 @@ class KnativeKpa(Ticking):
             return self._step(int(total > 0), live, now, lambda: "the activator has a request")
         most = _ceil(self.MAX_UP * max(1, ready))
         least = math.floor(ready / self.MAX_DOWN)
-        wish = min(max(_ceil(stable / self._target), least), most)
+        wanted = min(max(_ceil(stable / self._target), least), most)
         panic_wish = min(max(_ceil(panic / self._target), least), most)
         if panic_wish / max(1, ready) >= self.PANIC_THRESHOLD:
             self._panic_since = now
@@ -106,17 +106,17 @@ class KnativeKpa(Ticking):
         if self._panic_since > -math.inf:
             self._panic_replicas = max(self._panic_replicas, panic_wish)
             return self._step(self._panic_replicas, live, now, lambda: f"panic at {panic:.2f}")
-        desired = self._awake(wish, stable, now)
+        desired = self._awake(wanted, stable, now)
         steady_until = self._inactive_since + self.GRACE_S if not stable else now
         if stable and not total and desired == 1:
             steady_until = self._stable.falls_to(0.0)
         return self._step(desired, live, now, lambda: f"stable at {stable:.2f}", steady_until)
 
-    def _awake(self, wish: int, stable: float, now: float) -> int:
+    def _awake(self, wanted: int, stable: float, now: float) -> int:
         """The last replica goes a grace period after the stable window has no demand."""
-        if wish or stable > 0:
+        if wanted or stable > 0:
             self._inactive_since = math.inf
-            return max(1, wish)
+            return max(1, wanted)
         self._inactive_since = min(self._inactive_since, now)
         return int(now < self._inactive_since + self.GRACE_S)
 
@@ -124,7 +124,7 @@ class KnativeKpa(Ticking):
 class Hpa(Ticking):
     """Kubernetes' HPA v2 on concurrency, with zero and the way back from it added.
 
-    `down_s`: window of the highest wish on the way down, and idle time before zero.
+    `down_s`: window of the highest number wanted on the way down, and idle time before zero.
     """
 
     tick_s = 15.0
@@ -134,7 +134,7 @@ class Hpa(Ticking):
     def __init__(self, concurrency: int, down_s: float = 300.0) -> None:
         super().__init__(concurrency)
         self._down_s = down_s
-        self._wishes: list[tuple[float, int]] = []
+        self._wanted: list[tuple[float, int]] = []
         self._idle_since = math.inf
 
     def changed(self, total: int, live: int, now: float) -> float:
@@ -144,20 +144,20 @@ class Hpa(Ticking):
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
         live, total = replicas.live, self.total
         if not live:
-            self._wishes.clear()
+            self._wanted.clear()
             return self._step(int(total > 0), live, now, lambda: "a request came")
         if now >= self._idle_since + self._down_s:
             return self._step(0, live, now, lambda: f"idle for {self._down_s:.0f} s")
         ratio = total / (live * self.concurrency)
         near = abs(ratio - 1) <= self.TOLERANCE + ROUNDING
-        wish = live if near else max(1, _ceil(total / self.concurrency))
-        wish = min(wish, max(2 * live, live + self.STEP_REPLICAS))
-        self._wishes = [(at, one) for at, one in self._wishes if at > now - self._down_s]
-        self._wishes.append((now, wish))
-        if wish < live:
-            wish = min(live, max(one for _, one in self._wishes))
+        wanted = live if near else max(1, _ceil(total / self.concurrency))
+        wanted = min(wanted, max(2 * live, live + self.STEP_REPLICAS))
+        self._wanted = [(at, one) for at, one in self._wanted if at > now - self._down_s]
+        self._wanted.append((now, wanted))
+        if wanted < live:
+            wanted = min(live, max(one for _, one in self._wanted))
         steady_until = self._idle_since + self._down_s
-        return self._step(wish, live, now, lambda: f"{total} requests on {live}", steady_until)
+        return self._step(wanted, live, now, lambda: f"{total} requests on {live}", steady_until)
 
 
 class BentoCloud(Hpa):
@@ -187,14 +187,14 @@ class Averaging(Ticking):
         live, mean = replicas.live, self._mean.mean(now)
         if not live:
             return self._step(int(self.total > 0), live, now, lambda: "a request came")
-        wish = _ceil(mean / self.concurrency)
-        self._above_since = min(self._above_since, now) if wish > live else math.inf
-        self._below_since = min(self._below_since, now) if wish < live else math.inf
+        wanted = _ceil(mean / self.concurrency)
+        self._above_since = min(self._above_since, now) if wanted > live else math.inf
+        self._below_since = min(self._below_since, now) if wanted < live else math.inf
         if self._is_due(now):
-            return self._step(wish, live, now, lambda: f"mean {mean:.2f}")
-        if wish < live:
+            return self._step(wanted, live, now, lambda: f"mean {mean:.2f}")
+        if wanted < live:
             steady_until = self._below_since + self.DOWN_S
-        elif wish == live == 1 and not self.total:
+        elif wanted == live == 1 and not self.total:
             steady_until = self._mean.falls_to(ROUNDING * self.concurrency)
         else:
             steady_until = now
@@ -203,7 +203,7 @@ class Averaging(Ticking):
         )
 
     def _is_due(self, now: float) -> bool:
-        """Whether the wish has been above or below for long enough."""
+        """Whether the number wanted has been above or below for long enough."""
         raise NotImplementedError  # how long is what tells the rules apart
 
 

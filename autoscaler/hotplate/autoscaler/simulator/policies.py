@@ -11,9 +11,9 @@ from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.simulator import peers
 from hotplate.autoscaler.simulator.arrivals import Arrivals
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome, outcome
-from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, Ours, Scaler
+from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, OurScaler, Scaler
 from hotplate.autoscaler.simulator.side_by_side import processes_for, run_side_by_side
 from hotplate.autoscaler.simulator.simulation import Decided, Hardware, Simulation
 from hotplate.autoscaler.simulator.standby_pool import TYPE
@@ -64,7 +64,7 @@ def _ours(setup: Setup) -> Scaler:
         concurrency=setup.concurrency,
         price_gpu_s=setup.price_gpu_s,
     )
-    return Ours(policy, setup.cold_start_s, now=0.0)
+    return OurScaler(policy, setup.cold_start_s, now=0.0)
 
 
 POLICIES: Mapping[str, Callable[[Setup], Scaler]] = {
@@ -83,13 +83,13 @@ def simulate(
     trace: Mapping[str, Arrivals],
     setup: Setup,
     decided: Callable[[Decided], None] | None = None,
-) -> tuple[Outcome, Sequence[Fleet]]:
+) -> tuple[Outcome, Sequence[SimulatedDeployment]]:
     """The trace under the policy of that name; `decided` is told each decision, by time.
 
     Raises SimulationLost.
     """
     fleets = [
-        Fleet(deployment, arrivals, setup.concurrency, POLICIES[name](setup))
+        SimulatedDeployment(deployment, arrivals, setup.concurrency, POLICIES[name](setup))
         for deployment, arrivals in trace.items()
     ]
     hardware = setup.hardware

@@ -26,7 +26,7 @@ class Scaler(Protocol):
         """A replica became ready this long after its start began: when to decide because of it."""
 
 
-class Ours:
+class OurScaler:
     """The product's decider, told of demand as the gateway tells it.
 
     It knows how long a start takes: in life one has ended before requests come, the roll-out's.

@@ -10,22 +10,24 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 
 from hotplate.autoscaler.errors import SimulationLost
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 
 WORTH = 50_000
 """Requests for which a process more is worth what it costs: about a second of ours."""
 
-Run = Callable[[Sequence[Fleet]], None]
+Run = Callable[[Sequence[SimulatedDeployment]], None]
 """Simulates these fleets to their end."""
 
 
-def processes_for(fleets: Sequence[Fleet]) -> int:
+def processes_for(fleets: Sequence[SimulatedDeployment]) -> int:
     """How many processes simulate these fleets soonest."""
     requests = sum(len(fleet.arrivals.arrival_s) for fleet in fleets)
     return min(len(os.sched_getaffinity(0)), len(fleets), 1 + requests // WORTH)
 
 
-def run_side_by_side(fleets: Sequence[Fleet], run: Run, processes: int) -> list[Fleet]:
+def run_side_by_side(
+    fleets: Sequence[SimulatedDeployment], run: Run, processes: int
+) -> list[SimulatedDeployment]:
     """The fleets, each as `run` left it, in the same order. Raises SimulationLost.
 
     Of those that go to other processes it is a copy that has been simulated.
@@ -50,9 +52,9 @@ def run_side_by_side(fleets: Sequence[Fleet], run: Run, processes: int) -> list[
     return [ended[fleet.name] for fleet in fleets]
 
 
-def _received(line: Connection) -> list[Fleet]:
+def _received(line: Connection) -> list[SimulatedDeployment]:
     try:
-        fleets: list[Fleet] = line.recv()
+        fleets: list[SimulatedDeployment] = line.recv()
     except EOFError:
         raise SimulationLost(
             "a process that simulated some of the deployments was killed, perhaps for want of "
@@ -61,9 +63,9 @@ def _received(line: Connection) -> list[Fleet]:
     return fleets
 
 
-def parted(fleets: Sequence[Fleet], parts: int) -> list[list[Fleet]]:
+def parted(fleets: Sequence[SimulatedDeployment], parts: int) -> list[list[SimulatedDeployment]]:
     """Parts with about as many requests each: the largest fleet goes where the fewest are."""
-    found: list[list[Fleet]] = [[] for _ in range(parts)]
+    found: list[list[SimulatedDeployment]] = [[] for _ in range(parts)]
     counts = [0] * parts
     for fleet in sorted(fleets, key=lambda one: -len(one.arrivals.arrival_s)):
         least = counts.index(min(counts))
@@ -72,7 +74,9 @@ def parted(fleets: Sequence[Fleet], parts: int) -> list[list[Fleet]]:
     return found
 
 
-def _simulate(share: Sequence[Fleet], run: Run, line: Connection, end: Connection) -> None:
+def _simulate(
+    share: Sequence[SimulatedDeployment], run: Run, line: Connection, end: Connection
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends with us, and has nothing to say
     line.close()  # else it would wait for ever for a parent that was killed
     run(share)

@@ -10,11 +10,17 @@ from heapq import heappop, heappush
 from itertools import count
 
 from hotplate.autoscaler.policy import Decision
-from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Ask, Grant, Quota, share
+from hotplate.autoscaler.sharing.allocation import (
+    NO_QUOTA,
+    Allocation,
+    AllocationRequest,
+    Quota,
+    allocate,
+)
 from hotplate.autoscaler.sharing.amounts import UNLIMITED, Amounts
-from hotplate.autoscaler.simulator.fleet import Begun, Fleet, Replica
+from hotplate.autoscaler.simulator.fleet import Begun, SimulatedDeployment, SimulatedReplica
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS
-from hotplate.autoscaler.simulator.standby_pool import Pool
+from hotplate.autoscaler.simulator.standby_pool import SimulatedPool
 from hotplate.autoscaler.standby.planner import StandbyPolicy
 
 EPSILON_S = 1e-6
@@ -27,7 +33,7 @@ FINISH, READY, MADE, ARRIVE, DECIDE = range(5)
 
 @dataclass(frozen=True)
 class Decided:
-    """Another number of replicas is wished for, or granted, because of this or another deployment.
+    """Another number of replicas is desired, or granted, because of this or another deployment.
 
     In the order in which they are told, `granted` is never more than there is.
     """
@@ -73,23 +79,23 @@ class Simulation:
 
     def __init__(
         self,
-        fleets: Sequence[Fleet],
+        fleets: Sequence[SimulatedDeployment],
         hardware: Hardware,
         decided: Callable[[Decided], None] | None = None,
     ) -> None:
         self._fleets = fleets
         self._hardware = hardware
         self._decided = decided
-        self._pool = None if hardware.standby is None else Pool(hardware.standby)
+        self._pool = None if hardware.standby is None else SimulatedPool(hardware.standby)
         self._capacity = UNLIMITED._replace(gpus=hardware.instances)
         self._used = 0
         """Instances that replicas have, or that are empty and kept ready."""
         self._held: Counter[str] = Counter()
         """Replicas of each organization; what drains counts until it is gone."""
-        self._lacking: dict[Fleet, None] = {}
+        self._lacking: dict[SimulatedDeployment, None] = {}
         """Those with a grant that there is no room for yet, who has waited longest first."""
         self._standby_s = 0.0
-        self._events: list[tuple[float, int, int, Fleet, object]] = []
+        self._events: list[tuple[float, int, int, SimulatedDeployment, object]] = []
         self._order = count()
         for fleet in fleets:
             if fleet.next_arrival_s < math.inf:
@@ -127,24 +133,24 @@ class Simulation:
                     self._released(fleet, now)
                 self._changed(fleet, now)
             elif kind == READY:
-                assert isinstance(subject, Replica)
+                assert isinstance(subject, SimulatedReplica)
                 if subject in fleet.starting:
                     self._ready(fleet, subject, now)
             else:
                 assert isinstance(subject, str)
                 self._made(fleet, subject, now)
 
-    def _ready(self, fleet: Fleet, replica: Replica, now: float) -> None:
+    def _ready(self, fleet: SimulatedDeployment, replica: SimulatedReplica, now: float) -> None:
         for begun in fleet.become_ready(replica, now):
             self._at(now + begun.service_s, FINISH, fleet, begun)
         self._due(fleet, fleet.scaler.ready_after(now - replica.started_at, now))
 
-    def _changed(self, fleet: Fleet, now: float) -> None:
+    def _changed(self, fleet: SimulatedDeployment, now: float) -> None:
         at = fleet.scaler.changed(fleet.total, fleet.live, now)
         if at < fleet.due_at:
             self._due(fleet, at)
 
-    def _decide(self, fleet: Fleet, now: float) -> None:
+    def _decide(self, fleet: SimulatedDeployment, now: float) -> None:
         fleet.due_at = math.inf
         step = fleet.scaler.decide(fleet.demand(), fleet.replicas(), now)
         desired, next_at = min(step.desired, MAX_REPLICAS), step.next_at
@@ -156,7 +162,7 @@ class Simulation:
         if next_at is not None:
             self._due(fleet, max(next_at, now + EPSILON_S))
 
-    def _follow(self, fleet: Fleet, now: float) -> None:
+    def _follow(self, fleet: SimulatedDeployment, now: float) -> None:
         """Starts and stops replicas until there are as many as granted, or no instance is free."""
         while fleet.live > fleet.granted:
             replica = fleet.stop_one(now)
@@ -168,20 +174,20 @@ class Simulation:
                 return
         self._lacking.pop(fleet, None)
 
-    def _grant(self, fleet: Fleet, step: Decision, now: float) -> None:
-        """As much of all wishes as there is for each, where this fleet has another wish."""
+    def _grant(self, fleet: SimulatedDeployment, step: Decision, now: float) -> None:
+        """Gives each as much of what it desires as there is, after one has changed its mind."""
         if not self._hardware.scarce:
             fleet.granted = fleet.desired
-            self._tell(fleet, Grant(fleet.desired), now, step)
+            self._tell(fleet, Allocation(fleet.desired), now, step)
             return
         each = Amounts(gpus=1, replicas=1)
         asks = [
-            Ask(one, one.organization, each, one.desired, one.kept, one.live)
+            AllocationRequest(one, one.organization, each, one.desired, one.kept, one.live)
             for one in self._fleets
             if one.desired or one.granted
         ]
-        grants = share(asks, self._hardware.quotas, self._capacity)
-        grants.setdefault(fleet, Grant(0))
+        grants = allocate(asks, self._hardware.quotas, self._capacity)
+        grants.setdefault(fleet, Allocation(0))
         for one in sorted(grants, key=lambda one: grants[one].replicas - one.granted):
             before, one.granted = one.granted, grants[one].replicas
             if one is fleet:
@@ -192,7 +198,13 @@ class Simulation:
         for one in sorted(others, key=lambda one: one.granted - one.live):
             self._follow(one, now)
 
-    def _tell(self, fleet: Fleet, grant: Grant, now: float, step: Decision | None = None) -> None:
+    def _tell(
+        self,
+        fleet: SimulatedDeployment,
+        grant: Allocation,
+        now: float,
+        step: Decision | None = None,
+    ) -> None:
         """`step` is the decision that led to it; None = another deployment's."""
         if self._decided is not None:
             why = filter(None, (step.why() if step else "", grant.reason))
@@ -200,7 +212,7 @@ class Simulation:
             name, live = fleet.name, fleet.live
             self._decided(Decided(now, name, live, fleet.desired, grant.replicas, reason))
 
-    def _start(self, fleet: Fleet, now: float) -> bool:
+    def _start(self, fleet: SimulatedDeployment, now: float) -> bool:
         """A replica starts, on an instance that is ready, or else a new one, if there is one.
 
         No replica waits behind the start of a standby that has only just been ordered.
@@ -224,7 +236,7 @@ class Simulation:
             self._refill(pool, fleet, now)
         return True
 
-    def _released(self, fleet: Fleet, now: float) -> None:
+    def _released(self, fleet: SimulatedDeployment, now: float) -> None:
         """A replica has left its instance: it is parked, or free."""
         self._held[fleet.organization] -= 1
         if self._pool is None:
@@ -236,18 +248,18 @@ class Simulation:
             self._standby_s = self._pool.held_s
         self._supply(now)
 
-    def _made(self, fleet: Fleet, instance: str, now: float) -> None:
+    def _made(self, fleet: SimulatedDeployment, instance: str, now: float) -> None:
         """An instance that was ordered is ready."""
         if self._pool is not None and self._pool.made(instance, now):
             self._supply(now)
             self._refill(self._pool, fleet, now)
 
     def _supply(self, now: float) -> None:
-        """Who has waited longest has what there is, if it is still granted."""
+        """What has waited longest gets what there is, if it is still granted."""
         for fleet in tuple(self._lacking):
             self._follow(fleet, now)
 
-    def _refill(self, pool: Pool, fleet: Fleet, now: float) -> None:
+    def _refill(self, pool: SimulatedPool, fleet: SimulatedDeployment, now: float) -> None:
         """As many empty instances are ordered and given back as the planner says."""
         room = 0.0 if self._lacking else self._hardware.instances - self._used
         ordered, gone = pool.plan(now, room)
@@ -257,11 +269,11 @@ class Simulation:
         if gone:
             self._supply(now)
 
-    def _due(self, fleet: Fleet, at: float) -> None:
+    def _due(self, fleet: SimulatedDeployment, at: float) -> None:
         """The fleet's next decision is at that time, if not before."""
         if at < fleet.due_at:
             fleet.due_at = at
             self._at(at, DECIDE, fleet)
 
-    def _at(self, at: float, kind: int, fleet: Fleet, subject: object = None) -> None:
+    def _at(self, at: float, kind: int, fleet: SimulatedDeployment, subject: object = None) -> None:
         heappush(self._events, (at, kind, next(self._order), fleet, subject))

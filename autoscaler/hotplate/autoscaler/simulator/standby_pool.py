@@ -10,7 +10,7 @@ TYPE = "gpu"
 """A simulation has one instance type: what a replica holds."""
 
 
-class Pool:
+class SimulatedPool:
     """Of one simulation; all deployments share it. Times are virtual seconds."""
 
     def __init__(self, policy: StandbyPolicy) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Timeline:
     """The mean wait of the requests that came in the bin; 0 where none came."""
 
 
-def timeline(fleets: Sequence[Fleet], bins: int = 600) -> Timeline:
+def timeline(fleets: Sequence[SimulatedDeployment], bins: int = 600) -> Timeline:
     """Of all fleets together, from the first arrival until the last replica has stopped."""
     began = min(fleet.arrivals.arrival_s[0] for fleet in fleets)
     ended = max([began, *(fleet.changes[-1][0] for fleet in fleets if fleet.changes)])

@@ -66,7 +66,7 @@ class TypePlan:
 
 
 @dataclass
-class _Claim:
+class _StandbyProposal:
     """How many a type should have, and how many it gets within the bounds."""
 
     wanted: int
@@ -125,26 +125,31 @@ class StandbyPlanner:
     ) -> dict[str, TypePlan]:
         """What to do about each type in `stocks`, and each that had starts or a fixed number.
 
-        `allowances` says how many standby instances an organization's starts may claim; one that
+        `allowances` says how many standby instances an organization's starts may use; one that
         it does not name has no limit. Each type gets its first before any gets its second; those
         with more starts go first.
         """
         names = dict.fromkeys((*policy.fixed, *reversed(self._types), *stocks))
-        claims = {name: self._claim(name, stocks.get(name, Stock()), policy, now) for name in names}
-        _grant(claims, policy, dict(allowances or {}))
+        proposals = {
+            name: self._propose(name, stocks.get(name, Stock()), policy, now) for name in names
+        }
+        _grant(proposals, policy, dict(allowances or {}))
         return {
-            name: _type_plan(claim, stocks.get(name, Stock())) for name, claim in claims.items()
+            name: _type_plan(proposal, stocks.get(name, Stock()))
+            for name, proposal in proposals.items()
         }
 
     def memory(self, now: float) -> dict[str, Any]:
         """What was learnt, as JSON; the time until it is read again does not age it."""
         return {name: history.to_json(now) for name, history in self._types.items()}
 
-    def _claim(self, name: str, stock: Stock, policy: StandbyPolicy, now: float) -> _Claim:
+    def _propose(
+        self, name: str, stock: Stock, policy: StandbyPolicy, now: float
+    ) -> _StandbyProposal:
         history = self.history(name)
         wanted, reason = _wanted(name, history, policy, now)
         organizations = history.organizations(now)
-        return _Claim(
+        return _StandbyProposal(
             wanted, reason, organizations, sum(organizations.values()), stock.memory_bytes
         )
 
@@ -167,30 +172,37 @@ def _wanted(name: str, history: StartHistory, policy: StandbyPolicy, now: float)
     )
 
 
-def _grant(claims: Mapping[str, _Claim], policy: StandbyPolicy, left: dict[str, int]) -> None:
+def _grant(
+    proposals: Mapping[str, _StandbyProposal], policy: StandbyPolicy, left: dict[str, int]
+) -> None:
     """Share out what the policy's budget and the organizations' allowances (`left`) permit."""
     instances, memory_bytes = policy.max_instances, policy.memory_bytes
     lacking = sorted(
-        (claim for claim in claims.values() if claim.wanted), key=lambda claim: -claim.starts
+        (proposal for proposal in proposals.values() if proposal.wanted),
+        key=lambda proposal: -proposal.starts,
     )
     while lacking:
         still = []
-        for claim in lacking:
-            payer = _payer(claim.organizations, left)
+        for proposal in lacking:
+            payer = _payer(proposal.organizations, left)
             if instances < 1:
-                claim.bound = f"the budget is {policy.max_instances:.0f} instances"
-            elif memory_bytes < claim.memory_bytes:
-                claim.bound = f"the budget is {policy.memory_bytes / (1 << 20):.0f} MiB of memory"
+                proposal.bound = f"the budget is {policy.max_instances:.0f} instances"
+            elif memory_bytes < proposal.memory_bytes:
+                proposal.bound = (
+                    f"the budget is {policy.memory_bytes / (1 << 20):.0f} MiB of memory"
+                )
             elif payer is None:
-                claim.bound = f"the quota of {', '.join(sorted(claim.organizations))} is used up"
+                proposal.bound = (
+                    f"the quota of {', '.join(sorted(proposal.organizations))} is used up"
+                )
             else:
                 instances -= 1
-                memory_bytes -= claim.memory_bytes
+                memory_bytes -= proposal.memory_bytes
                 if payer in left:
                     left[payer] -= 1
-                claim.granted += 1
-                if claim.granted < claim.wanted:
-                    still.append(claim)
+                proposal.granted += 1
+                if proposal.granted < proposal.wanted:
+                    still.append(proposal)
         lacking = still
 
 
@@ -202,11 +214,11 @@ def _payer(organizations: Mapping[str, int], left: Mapping[str, int]) -> str | N
     return max(able, key=lambda name: (organizations[name], name)) if able else None
 
 
-def _type_plan(claim: _Claim, stock: Stock) -> TypePlan:
+def _type_plan(proposal: _StandbyProposal, stock: Stock) -> TypePlan:
     """What is ready is kept before what is on its way, the youngest first."""
     there = (*reversed(stock.ready), *stock.making)
-    keep, give_back = there[: claim.granted], there[claim.granted :]
-    reason = claim.reason
-    if claim.granted < claim.wanted:
-        reason += f"; {claim.granted} granted, {claim.bound}"
-    return TypePlan(claim.granted, claim.granted - len(keep), keep, give_back, reason)
+    keep, give_back = there[: proposal.granted], there[proposal.granted :]
+    reason = proposal.reason
+    if proposal.granted < proposal.wanted:
+        reason += f"; {proposal.granted} granted, {proposal.bound}"
+    return TypePlan(proposal.granted, proposal.granted - len(keep), keep, give_back, reason)

@@ -17,7 +17,7 @@ from rich.table import Table
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import UNLIMITED
 from hotplate.autoscaler.simulator.arrivals import MOST_S, read
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.logged_demand import read_log
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
@@ -178,13 +178,13 @@ def _written(path: str) -> Iterator[IO[str]]:
         raise BadSetting(f"--decisions {path} cannot be written: {error.strerror}") from error
 
 
-def _plot(path: Path) -> Callable[[str, Sequence[Fleet]], None]:
+def _plot(path: Path) -> Callable[[str, Sequence[SimulatedDeployment]], None]:
     """What writes the picture there."""
     from hotplate.platform.commands.simulation_plot import drawn, form
 
     write = form(path)
 
-    def plot(name: str, fleets: Sequence[Fleet]) -> None:
+    def plot(name: str, fleets: Sequence[SimulatedDeployment]) -> None:
         try:
             path.write_bytes(write(drawn(name, fleets)))
         except OSError as error:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hotplate.autoscaler.simulator.fleet import Fleet
+from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.timeline import timeline
 from hotplate.platform.commands.drawing import Drawing, Label, Stroke, png_painter, svg
 from hotplate.platform.errors import BadSetting
@@ -35,7 +35,7 @@ def form(path: Path) -> Callable[[Drawing], bytes]:
         ) from error
 
 
-def drawn(policy: str, fleets: Sequence[Fleet]) -> Drawing:
+def drawn(policy: str, fleets: Sequence[SimulatedDeployment]) -> Drawing:
     """One curve below the other, over the same time."""
     line = timeline(fleets)
     curves = {

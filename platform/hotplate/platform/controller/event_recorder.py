@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from hotplate.autoscaler.binary import Reading
 from hotplate.autoscaler.policy import Cause
-from hotplate.autoscaler.sharing.allocation import Grant
+from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform import notices
@@ -88,7 +88,9 @@ class EventRecorder:
         elif due is not None:
             state.look_by(now + due - wall)
 
-    async def granted(self, state: DeploymentState, granted: Mapping[WorkloadKey, Grant]) -> None:
+    async def granted(
+        self, state: DeploymentState, granted: Mapping[WorkloadKey, Allocation]
+    ) -> None:
         """Keep which services begin to get less than they want."""
         short = {key: grant for key, grant in granted.items() if grant.cause}
         for key in sorted(short.keys() - state.short):

@@ -16,7 +16,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from hotplate.autoscaler.rules.schedule import Floor, Schedule
-from hotplate.autoscaler.sharing.allocation import Grant
+from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Engine, Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import UNSETTLED, DeploymentState
@@ -135,7 +135,7 @@ class Reconciler:
 
     def _decide(
         self, state: DeploymentState, overdue: frozenset[str]
-    ) -> tuple[list[Recommendation], Mapping[WorkloadKey, Grant], NextStep]:
+    ) -> tuple[list[Recommendation], Mapping[WorkloadKey, Allocation], NextStep]:
         """What is recommended, what of it is granted, and what to do now."""
         recommended, observed = self._recommend(state, overdue)
         granted = self._allocations.grant(

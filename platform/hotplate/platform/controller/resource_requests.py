@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hotplate.autoscaler.sharing.allocation import Ask
+from hotplate.autoscaler.sharing.allocation import AllocationRequest
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.observed import Observed
@@ -16,7 +16,7 @@ from hotplate.platform.spec.label_settings import LabelSettings
 
 def resource_requests(
     state: DeploymentState, observed: Observed, recommended: Iterable[Recommendation]
-) -> list[Ask[WorkloadKey]]:
+) -> list[AllocationRequest[WorkloadKey]]:
     """One for each workload that is to have replicas, from what was observed and recommended."""
     deployment = observed.deployment
     serving = deployment.serving
@@ -26,7 +26,7 @@ def resource_requests(
     counts = wanted(observed)
     held = held_by(observed, counts)
     return [
-        Ask(
+        AllocationRequest(
             key,
             key.organization,
             amounts_of(service.workload.resources),

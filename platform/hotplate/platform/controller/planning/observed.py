@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hotplate.autoscaler.sharing.allocation import Grant
+from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Replica
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
@@ -32,7 +32,7 @@ class Observed:
     """Unix seconds."""
     told: frozenset[WorkloadKey] = frozenset()
     """Workloads that the engine is to have replicas of, also if none is there yet."""
-    granted: Mapping[WorkloadKey, Grant] = field(default_factory=dict)
+    granted: Mapping[WorkloadKey, Allocation] = field(default_factory=dict)
     """What each workload may have at most; one without may have what it wants."""
     unserved: str = ""
     """Why nobody can call it, e.g. another program listens on its port."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Ask, Grant, Quota
-from hotplate.autoscaler.sharing.allocator import Shares
+from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Allocation, AllocationRequest, Quota
+from hotplate.autoscaler.sharing.allocator import Allocator
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, said
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import Resources, Workload, WorkloadKey
@@ -16,14 +16,14 @@ _ROUNDING = 1e-9
 
 
 class Allocations:
-    """Two things bound a workload: its share of everything (`Shares`), which says what it should
+    """Two things bound a workload: its share of everything (`Allocator`), which says what it should
     have, and its organization's quota beside all that still exists, which says what it may have
     now. What drains or is being stopped counts until it is gone, and so does what the engine was
     told to make and has not made yet: so no race exceeds a quota.
     """
 
     def __init__(self) -> None:
-        self._shares = Shares[WorkloadKey]()
+        self._shares = Allocator[WorkloadKey]()
         self._quotas: Mapping[str, Quota] = {}
         self._owners: dict[WorkloadKey, int] = {}
         self._asking: dict[int, set[WorkloadKey]] = {}
@@ -45,7 +45,7 @@ class Allocations:
         """Whether more is asked for than there may be."""
         return self._shares.scarce
 
-    def request(self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]]) -> None:
+    def request(self, deployment_id: int, asks: Sequence[AllocationRequest[WorkloadKey]]) -> None:
         """A deployment asks for this, and for nothing else."""
         keys = {ask.key for ask in asks}
         for key in self._asking.pop(deployment_id, set()) - keys:
@@ -62,8 +62,11 @@ class Allocations:
         self._shares.settle()
 
     def grant(
-        self, deployment_id: int, asks: Sequence[Ask[WorkloadKey]], replicas: Sequence[Replica]
-    ) -> dict[WorkloadKey, Grant]:
+        self,
+        deployment_id: int,
+        asks: Sequence[AllocationRequest[WorkloadKey]],
+        replicas: Sequence[Replica],
+    ) -> dict[WorkloadKey, Allocation]:
         """What the workloads of a deployment get, which asks for nothing else. `replicas` are all
         that exist, of every organization.
         """
@@ -93,13 +96,13 @@ class Allocations:
     def _held_up(
         self,
         deployment_id: int,
-        asks: Sequence[Ask[WorkloadKey]],
-        granted: Mapping[WorkloadKey, Grant],
+        asks: Sequence[AllocationRequest[WorkloadKey]],
+        granted: Mapping[WorkloadKey, Allocation],
         replicas: Sequence[Replica],
-    ) -> dict[WorkloadKey, Grant]:
+    ) -> dict[WorkloadKey, Allocation]:
         """Grants that are smaller for now: the quota is still used by what is on its way out."""
         self._waiting.discard(deployment_id)
-        held_up: dict[WorkloadKey, Grant] = {}
+        held_up: dict[WorkloadKey, Allocation] = {}
         limits = {ask.organization: self._quotas.get(ask.organization, NO_QUOTA) for ask in asks}
         for name, quota in limits.items():
             if quota.limit == NO_QUOTA.limit:
@@ -117,7 +120,7 @@ class Allocations:
                         f"{said(scarcest, used[scarcest])} of a quota of "
                         f"{said(scarcest, quota.limit[scarcest])} until replicas that end have gone"
                     )
-                    held_up[ask.key] = Grant(have + fit, why, "quota")
+                    held_up[ask.key] = Allocation(have + fit, why, "quota")
                     self._waiting.add(deployment_id)
                 used = used.plus(ask.each, max(0, min(more, fit)))
         return held_up

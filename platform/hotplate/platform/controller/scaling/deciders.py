@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hotplate.autoscaler.binary import Binary, Reading
+from hotplate.autoscaler.binary import BinaryDecider, Reading
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Decision, Demand, Policy, Replicas
 from hotplate.autoscaler.rules.schedule import Floor
-from hotplate.autoscaler.sharing.allocation import Grant
+from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
@@ -34,7 +34,7 @@ class Recommendation:
     decision: Decision
     demand: Demand
     replicas: Replicas
-    grant: Grant | None = None
+    grant: Allocation | None = None
     """What of it the service gets; None = not known yet."""
     slots: str = ""
     """How many a replica has, and where that is from."""
@@ -70,7 +70,7 @@ class Scaling:
         """What the decider of each was shown last: a report's peak counts once."""
         self._early: dict[WorkloadKey, list[float]] = {}
         """Cold starts of revisions that have no decider yet: those of their roll-outs."""
-        self._binaries: dict[int, tuple[Annotated, Binary]] = {}
+        self._binaries: dict[int, tuple[Annotated, BinaryDecider]] = {}
         """By deployment: a new revision is as on or off as the one before."""
 
     def recommend(
@@ -131,7 +131,7 @@ class Scaling:
         live = recommendation.replicas.live
         if binary is None or known != said:
             before, away_s = _before(memory, said, wall) if known is None else (None, 0.0)
-            binary = Binary(said.policy, live, now, before, away_s)
+            binary = BinaryDecider(said.policy, live, now, before, away_s)
             self._binaries[deployment_id] = said, binary
         return replace(
             recommendation, decision=binary.decide(readings, busy=busy, live=live, now=now)
