@@ -54,7 +54,7 @@ class RouteServer(Host):
     ) -> None:
         """`peers`: gateways that may listen where it does; `bequest`: for the next owner."""
         self.dispatcher = dispatcher = Dispatcher(
-            route, limits, changed=changed, freed=self._slot_freed, bequest=bequest
+            route, limits, watcher=self, changed=changed, bequest=bequest
         )
         self.queue = dispatcher.queue
         self.counters = dispatcher.counters
@@ -190,17 +190,21 @@ class RouteServer(Host):
             return False
         return not self.dispatcher.closing and isinstance(terms, Terms) and terms.needs_slot
 
+    def slot_freed(self) -> None:
+        self.bodies.slot_freed()
+        self._check_ended()
+
     # Inside
 
     def _let_in(self, exchange: Exchange, now: float) -> Local | Terms:
         """The terms of a request whose turn has come. Raises GatewayError."""
-        name = self.dispatcher.route.name
+        dispatcher = self.dispatcher
         if exchange.refused is not None:
             raise exchange.refused
         if exchange.due_at <= now:
-            raise DeadlineExceeded(f"{name}: no slot became free in time.")
-        if self.dispatcher.closing:
-            raise RouteClosed(f"{name} is no longer served.", retry_after_s=1)
+            raise DeadlineExceeded(f"{dispatcher.route.name}: no slot became free in time.")
+        if dispatcher.closing:
+            raise RouteClosed(f"{dispatcher.route.name} is no longer served.", retry_after_s=1)
         return self._admit(exchange)
 
     def _admit(self, exchange: Exchange) -> Local | Terms:
@@ -211,10 +215,6 @@ class RouteServer(Host):
             limits=self.dispatcher.limits,
             task=exchange.task,
         )
-
-    def _slot_freed(self) -> None:
-        self.bodies.slot_freed()
-        self._check_ended()
 
     def _check_ended(self) -> None:
         if self.parting and self.queue.idle and not self.callers:

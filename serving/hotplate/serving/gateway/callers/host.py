@@ -5,12 +5,16 @@ from __future__ import annotations
 from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.request_head import RequestHead
 from hotplate.serving.gateway.proxy.caller import Caller
+from hotplate.serving.gateway.proxy.dispatcher import SlotWatcher
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 
 
-class Host:
-    """Lets requests in, and says when nobody is to stay."""
+class Host(SlotWatcher):
+    """Lets requests in, and says when nobody is to stay.
+
+    A route also watches its slots: compiled classes have one parent each.
+    """
 
     context: RouteContext
     """What all the requests share."""

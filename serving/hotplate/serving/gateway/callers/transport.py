@@ -46,7 +46,7 @@ class CallerTransport(Caller):
         return self.turns.awaited is call
 
     def write(self, data: bytes) -> None:
-        if not self.closed:
+        if not self.turns.is_closed:
             self._transport.write(data)
 
     def tell_started(self) -> None:

@@ -40,15 +40,18 @@ ANSWERED: Final = 3
 END: Final = 4
 CLOSE: Final = 5
 
-_NEVER: Final = -1
+NEVER: Final = 255
 TABLE: Final = (
-    (SERVING, AWAITING, _NEVER, _NEVER, ENDING, CLOSED),
-    (_NEVER, _NEVER, FREE, _NEVER, _NEVER, CLOSED),
-    (_NEVER, _NEVER, _NEVER, FREE, _NEVER, CLOSED),
-    (_NEVER, _NEVER, _NEVER, _NEVER, ENDING, CLOSED),
+    (SERVING, AWAITING, NEVER, NEVER, ENDING, CLOSED),
+    (NEVER, NEVER, FREE, NEVER, NEVER, CLOSED),
+    (NEVER, NEVER, NEVER, FREE, NEVER, CLOSED),
+    (NEVER, NEVER, NEVER, NEVER, ENDING, CLOSED),
     (CLOSED, CLOSED, CLOSED, CLOSED, CLOSED, CLOSED),
 )
 """The next state, by state and by what happens."""
+_EVENTS: Final = 6
+_NEXT: Final[bytes] = bytes(state for row in TABLE for state in row)
+"""The same, as it is looked up: an index into tuples is slow once this is compiled."""
 
 
 class Turns(Generic[Request]):
@@ -164,6 +167,6 @@ class Turns(Generic[Request]):
         return active
 
     def _go(self, event: int) -> None:
-        state = TABLE[self.state][event]
-        assert state != _NEVER, f"{event} in {self.state}"
+        state = _NEXT[self.state * _EVENTS + event]
+        assert state != NEVER, (self.state, event)
         self.state = state

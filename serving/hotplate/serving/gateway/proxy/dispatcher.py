@@ -40,6 +40,13 @@ DRAINED: Final = Change.DRAINED
 """Looked up once: a member of an enum costs more than a place in the queue."""
 
 
+class SlotWatcher:
+    """Who is told that a slot may be free: the route that has the dispatcher."""
+
+    def slot_freed(self) -> None:
+        raise NotImplementedError
+
+
 class Dispatcher:
     """The slots of one route, and those who want them."""
 
@@ -48,12 +55,12 @@ class Dispatcher:
         route: Route,
         limits: Limits,
         *,
+        watcher: SlotWatcher,
         changed: Callable[[Change], None],
-        freed: Callable[[], None],
         bequest: Bequest | None,
     ) -> None:
-        """`changed` is called when there is another demand than when it was last read, `freed` when
-        a slot may be free. The `bequest` is for the next owner, if there may be one."""
+        """`changed` is called when there is another demand than when it was last read. The
+        `bequest` is for the next owner, if there may be one."""
         self.route = route
         """The orders in force."""
         self.limits = limits
@@ -71,7 +78,7 @@ class Dispatcher:
         """The most requests that there were at once since the demand was read."""
         self._notified = False
         """The demand has changed since it was read, and that was said."""
-        self._freed = freed
+        self._watcher = watcher
         self._news = RefusalNews()
         self._pools = Pools(limits, self.replica_changed, bequest)
         self._deadlines = Alarm(self._ring)
@@ -115,9 +122,6 @@ class Dispatcher:
 
     def changed(self, change: Change) -> None:
         """There is another demand than before."""
-        total = self.queue.in_flight + self.queue.queued
-        if total > self._peak:
-            self._peak = total
         if not self._notified or change is not COUNTS:
             self._notified = True
             self._changed(change)
@@ -141,7 +145,7 @@ class Dispatcher:
             self._rewatch()
         if changes is not NOTHING:
             self._take_up(changes, now)
-        self.changed(BEGAN if first else COUNTS)
+        self._has_more(first=first)
 
     def submit_task(self, task: Waiter, organization: str, priority: int) -> bool:
         """A task waits for a slot, for as long as it takes; False = not here, or not now."""
@@ -159,7 +163,7 @@ class Dispatcher:
         if ticket.place == ENDED:
             task.ticket = None
             return False
-        self.changed(BEGAN if first else COUNTS)
+        self._has_more(first=first)
         return True
 
     def grew(self, waiter: Waiter, size_bytes: int) -> None:
@@ -230,6 +234,13 @@ class Dispatcher:
 
     # Inside
 
+    def _has_more(self, *, first: bool) -> None:
+        """One more waits or runs; `first`: there was none before."""
+        total = self.queue.in_flight + self.queue.queued
+        if total > self._peak:
+            self._peak = total
+        self.changed(BEGAN if first else COUNTS)
+
     def _follow_replicas(self) -> None:
         self._pools.follow(self.route)
         now = self.loop.time()
@@ -265,7 +276,7 @@ class Dispatcher:
         if drained and replica.gone:  # unless another of that id has come since
             self._pools.keep({each.id for each in self.queue.replicas})
         self.changed(DRAINED if drained else COUNTS)
-        self._freed()
+        self._watcher.slot_freed()
 
     def _part_with_tasks(self) -> None:
         """From now on they have slots of their own: none of them waits here any longer."""
