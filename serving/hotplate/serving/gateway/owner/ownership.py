@@ -10,8 +10,8 @@ from hotplate.serving.gateway.fleet.connection_backup import Bequest
 from hotplate.serving.gateway.fleet.inherited_slots import Foreign
 from hotplate.serving.gateway.fleet.membership import SLOTS, Claim, Fleet, file_name
 from hotplate.serving.gateway.fleet.slot_record import TakenSlots
+from hotplate.serving.gateway.owner.forwarded_route import forwarded_route
 from hotplate.serving.gateway.protocol.routes import Route
-from hotplate.serving.gateway.replicas.relay_pool import relayed
 from hotplate.serving.gateway.route_server import RouteServer
 
 log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Standing:
     def _put_in_force(self) -> None:
         if self._claim is None:
             socket = self._fleet.socket_of(self._owner) if self._owner else None
-            self._server.follow(relayed(self._route, socket))
+            self._server.follow(forwarded_route(self._route, socket))
             return
         foreign = self._foreign.slots
         replicas = [replace(r, foreign=foreign.get(r.id, 0)) for r in self._route.replicas]

@@ -11,36 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.connection_pool import Pool
 from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams
 from hotplate.serving.gateway.sockets.handshake import introduced
 from hotplate.serving.gateway.sockets.proof import Proof
-
-FOREVER_S = 366 * 86400.0
-"""The owner has the clock; here none runs."""
-
-
-def relayed(route: Route, socket: Path | None) -> Route:
-    """The route as a gateway serves it that is not its owner; `socket` is the owner's.
-
-    None: nobody owns it at this moment, so requests wait until somebody does.
-    """
-    owner = () if socket is None else (ReplicaRoute(str(socket), str(socket)),)
-    return replace(
-        route,
-        replicas=owner,
-        timeout_s=FOREVER_S,
-        hold_limit_s=FOREVER_S,
-        token_digests=None,
-        refuse="",
-        relayed=True,
-    )
 
 
 class RelayPool(Pool):

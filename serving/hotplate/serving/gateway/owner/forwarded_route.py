@@ -1,0 +1,28 @@
+"""A route as the gateways serve it that do not own its deployment: all of it goes to the owner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
+
+FOREVER_S = 366 * 86400.0
+"""The owner has the clock; here none runs."""
+
+
+def forwarded_route(route: Route, socket: Path | None) -> Route:
+    """The route as a gateway serves it that is not its owner; `socket` is the owner's.
+
+    None: nobody owns it at this moment, so requests wait until somebody does.
+    """
+    owner = () if socket is None else (ReplicaRoute(str(socket), str(socket)),)
+    return replace(
+        route,
+        replicas=owner,
+        timeout_s=FOREVER_S,
+        hold_limit_s=FOREVER_S,
+        token_digests=None,
+        refuse="",
+        relayed=True,
+    )
