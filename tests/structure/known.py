@@ -19,7 +19,6 @@ FOLDERS_IN_CIRCLES: set[str] = {
 }
 READMES_BY_FILE: set[str] = {
     "cache",
-    "deploy",
     "platform",
     "serving",
 }
