@@ -6,36 +6,31 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import os
 import signal
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from hotplate.autoscaler.bentoml_policy import policy_from
 from hotplate.cache.client import AgentClient
-from hotplate.cache.file_view.view_folders import VIEWS
 from hotplate.cache.origins.hubs import Hubs, own_hub
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.deploy.engine import Supply
-from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.quantities import resources_of
-from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine import descriptors
-from hotplate.machine.access.bearer import TokenCheck
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.free_space import Room
 from hotplate.platform.api.bentocloud.deployments import public_url
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.standbys import StandbyRoutes
 from hotplate.platform.api.internal.docs import DocsRoutes
+from hotplate.platform.api.internal.guarded import InternalRoutes
 from hotplate.platform.api.internal.tasks import TaskRoutes
 from hotplate.platform.api.web.listener import ApiListener
 from hotplate.platform.api.web.settings import ApiSettings
@@ -47,17 +42,17 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import sizes
 from hotplate.platform.controller.planning.routing import Addresses
-from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import Rules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
-from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted, Unauthorized
+from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
+from hotplate.platform.local_node import local_node, tenancy_of
 from hotplate.platform.log_format import log_to_stderr
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.leftovers import end_builds
 from hotplate.platform.processes.ports import is_everywhere, is_free
 from hotplate.platform.processes.role_state import role_states
-from hotplate.platform.settings import Cpus, PlatformSettings
+from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.database import Database
 from hotplate.platform.store.identities import ADMIN, API, CALLERS, ENDPOINT, ORGANIZATION
 from hotplate.platform.store.store import Store
@@ -65,31 +60,35 @@ from hotplate.platform.upkeep.checks import checks
 from hotplate.platform.upkeep.health import HealthMonitor, disks_of
 from hotplate.platform.upkeep.origin_sweep import OriginSweep
 from hotplate.platform.upkeep.sweeper import Sweeper
-from hotplate.serving.gateway.fleet.discovery import MEETING, top
 from hotplate.serving.replica.compile_cache import CompileCache
-from hotplate.serving.replica.environments.builder import EnvironmentBuilder
-from hotplate.serving.replica.environments.registry import EnvironmentRegistry
-from hotplate.serving.replica.runtime import BentoRuntime
-
-if TYPE_CHECKING:
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = logging.getLogger("hotplate.control-plane")
 
 
 def run(
-    settings: PlatformSettings, standby: StandbySettings, data: DataDir, agent_url: str
+    settings: PlatformSettings,
+    standby: StandbySettings,
+    data: DataDir,
+    agent_url: str,
+    environ: Mapping[str, str],
 ) -> None:
-    """Run until SIGTERM; replicas go on running. Raises `CannotStart`."""
+    """Run until SIGTERM; replicas go on running. Raises `CannotStart`.
+
+    `environ` says which GPUs are visible, and from which hub models come.
+    """
     log_to_stderr()
     try:
-        asyncio.run(serve(settings, standby, data, agent_url))
+        asyncio.run(serve(settings, standby, data, agent_url, environ))
     except OSError as error:
         raise CannotStart(f"control plane on {settings.host}:{settings.port}: {error}") from error
 
 
 async def serve(
-    settings: PlatformSettings, standby: StandbySettings, data: DataDir, agent_url: str
+    settings: PlatformSettings,
+    standby: StandbySettings,
+    data: DataDir,
+    agent_url: str,
+    environ: Mapping[str, str],
 ) -> None:
     """Serve the API and keep the deployments as the store wants them."""
     store = Store(Database(settings.database_url or data.database_url), _allocator(settings))
@@ -100,40 +99,14 @@ async def serve(
     agent = AgentClient(agent_url, data.secret("cluster-token"))
     keep_token(store, ADMIN, data.secret("admin-token"), API)
     keep_token(store, CALLERS, data.secret("endpoint-token"), ENDPOINT)
-    # A store of this machine alone has no other node to build for, and would hold a second copy.
-    published = EnvironmentRegistry(blobs, agent) if settings.blobs_url else None
-    local = await assemble(_local_settings(settings, standby, data))
-    isolation, supply = local.isolation, local.supply
-    if isolation.missing:
-        data.events.add("WallsRefused", _unwalled(isolation, settings))
-    environments = EnvironmentBuilder(
-        data.folder("environments"),
-        local.builds,
-        _packages(settings, data),
-        shared=settings.trust_organizations,
-        disk_reserve_bytes=reserve_bytes,
-        limit_s=settings.build_timeout_s,
-        registry=published,
-    )
-    gpus = ", ".join(sorted(set(supply.gpu_names)))
-    compiled = CompileCache(data.root / "compiled", blobs, agent, gpus)
-    hubs = Hubs(settings.model_endpoints, own_hub(os.environ))
-    bentos = BentoRuntime(
-        environments,
-        agent,
-        trees=data.folder("agent") / "trees",
-        parts=data.folder("parts"),
-        compiled=compiled,
-        hubs=hubs,
-        shown=None if isolation.refusal else _shown(settings),
-    )
-    engine, standbys = local.engine(bentos)
-    desk = StandbyRoutes(store.learnt, standbys, standby, supply.most.memory_bytes)
+    hubs = Hubs(settings.model_endpoints, own_hub(environ))
+    node = await local_node(settings, standby, data, blobs, agent, hubs, environ)
+    desk = StandbyRoutes(store.learnt, node.standbys, standby, node.supply.most.memory_bytes)
     await desk.recall()
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    registry.register(StandbyMetrics(standbys.views))
+    registry.register(StandbyMetrics(node.standbys.views))
     prometheus = Prometheus(settings.prometheus_url)
     scheme = "https" if settings.tls_certificate else "http"
     shown = ApiSettings(
@@ -144,10 +117,10 @@ async def serve(
     )
     controller = Controller(
         store,
-        engine,
+        node.engine,
         replace(
-            _rules(supply, shown, data.secret("cluster-token")),
-            tenancy=tenancy_of(isolation, settings),
+            _rules(node.supply, shown, data.secret("cluster-token")),
+            tenancy=tenancy_of(node.unwalled, settings),
         ),
         _addresses(settings),
         ControllerMetrics(registry),
@@ -158,9 +131,9 @@ async def serve(
     lines = TaskLinks(store.tasks)
     tasks = TaskRoutes(store.tasks, blobs, lines, results_s=settings.task_results_s)
     sweeper = Sweeper(
-        lambda: _in_use(controller, compiled),
+        lambda: _in_use(controller, node.compiled),
         agent,
-        environments,
+        node.environments,
         OriginSweep(store.artifacts, blobs, app[UNPACKING], ours=not settings.blobs_url),
         tasks,
         unused_files_s=settings.unused_files_s,
@@ -173,23 +146,22 @@ async def serve(
         OverviewRoutes(
             store.history,
             data.events,
-            engine.capacity,
+            node.engine.capacity,
             roles=lambda: [state.as_json() for state in role_states(data)],
             disks=lambda: disks_of(folders),
             short=lambda: health.short,
-            unwalled=isolation.missing,
+            unwalled=node.unwalled,
         ).routes()
     )
     app.add_routes(desk.routes())
-    _add_internal(
-        app,
-        controller,
-        tasks,
-        DocsRoutes(store.tasks, blobs),
-        registry,
-        data.secret("cluster-token"),
-        data.secret("metrics-token") if settings.metrics_need_token else None,
-        settings.drain_s,
+    metrics_token = data.secret("metrics-token") if settings.metrics_need_token else None
+    internal = InternalRoutes(data.secret("cluster-token"), metrics_token, registry)
+    app.add_routes(
+        internal.routes(
+            gateway=controller.gateways.handle,
+            shutdown=partial(controller.shutdown, settings.drain_s),
+            others=(*tasks.routes(), *DocsRoutes(store.tasks, blobs).routes()),
+        )
     )
     descriptors.allow_many()
     listener = ApiListener(app)
@@ -199,7 +171,7 @@ async def serve(
     watching = asyncio.create_task(health.run(), name="health")
     try:
         await listener.start(settings.host, settings.port)
-        log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, local.machine)
+        log.info("ready at %s:%s; this machine: %s", settings.host, settings.port, node.machine)
         await _until(stopped, controller.run(), sweeper.run())
         await listener.stop()
         await lines.close()
@@ -208,9 +180,7 @@ async def serve(
         watching.cancel()
         await listener.close()
         await prometheus.close()
-        await engine.close()
-        await bentos.close()
-        local.close()
+        await node.close()
         await agent.close()
         store.close()
 
@@ -223,66 +193,6 @@ async def _until(stopped: asyncio.Event, *work: Awaitable[None]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await working
     waiting.cancel()
-
-
-def tenancy_of(isolation: Isolation, settings: PlatformSettings) -> Tenancy:
-    """Who may be served beside whom within these walls."""
-    return Tenancy("" if settings.trust_organizations else isolation.missing)
-
-
-def _unwalled(isolation: Isolation, settings: PlatformSettings) -> str:
-    """What it means that replicas are not kept apart."""
-    served = "every organization" if settings.trust_organizations else "one organization"
-    means = "not all walls around replicas can be put up here"
-    if isolation.refusal:
-        means = (
-            "replicas can read and change the platform's own files and each other's, as programs "
-            "of this user, because no walls can be put up here"
-        )
-    return (
-        f"{means} ({isolation.missing}); deployments of {served} are served: 'hotplate doctor' "
-        "says what is open, and what to allow"
-    )
-
-
-def _local_settings(
-    settings: PlatformSettings, standby: StandbySettings, data: DataDir
-) -> AssemblySettings:
-    return AssemblySettings(
-        engine_folder=data.visible_folder("engine"),
-        environments_folder=data.folder("environments"),
-        hidden=_hidden(settings, data),
-        reads=settings.replica_reads,
-        writes=settings.replica_writes,
-        visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        arena_bytes=settings.arena_bytes,
-        cpu_overcommit=settings.cpu_overcommit if settings.cpus is Cpus.SHARE else None,
-        build_memory_bytes=settings.build_memory_bytes,
-        standby=standby,
-    )
-
-
-def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
-    """The folders of which replicas see only what is theirs: ours, the files, the agent's view, and
-    where gateways meet."""
-    scheme, _, blobs = (settings.blobs_url or data.blobs_url).rpartition("://")
-    stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
-    packages = _packages(settings, data).resolve()
-    engine = data.visible_folder("engine").resolve().parent
-    gateways = top(data.folder("gateway") / MEETING).resolve()
-    meeting = [] if gateways.is_relative_to(data.root) else [gateways]
-    return [data.root, engine, *stored, packages, VIEWS, *meeting]
-
-
-def _shown(settings: PlatformSettings) -> list[Path]:
-    """Of folders that are somebody's on this machine, those that replicas see."""
-    return [Path(path) for path in (*settings.replica_reads, *settings.replica_writes)]
-
-
-def _packages(settings: PlatformSettings, data: DataDir) -> Path:
-    """Where builds keep what they download."""
-    given = settings.package_cache
-    return Path(given).expanduser().absolute() if given else data.root / "packages"
 
 
 def _in_use(controller: Controller, compiled: CompileCache) -> Set[str] | None:
@@ -343,45 +253,3 @@ def _addresses(settings: PlatformSettings) -> Addresses:
 def _advertised(settings: PlatformSettings) -> str:
     """The host in deployments' URLs; empty where every address of the machine is listened on."""
     return settings.advertise_host or ("" if is_everywhere(settings.host) else settings.host)
-
-
-def _add_internal(
-    app: web.Application,
-    controller: Controller,
-    tasks: TaskRoutes,
-    docs: DocsRoutes,
-    registry: CollectorRegistry,
-    token: str,
-    metrics_token: str | None,
-    drain_s: float,
-) -> None:
-    """What the platform's own processes call, with the cluster's token; and the metrics, which
-    have a token of their own (None: anybody may read them)."""
-
-    check = TokenCheck(token, metrics_token)
-
-    def guarded(handler: Handler) -> Handler:
-        async def answer(request: web.Request) -> web.StreamResponse:
-            if not check.admits(request):
-                raise Unauthorized("the cluster's token is missing or wrong")
-            return await handler(request)
-
-        return answer
-
-    async def shutdown(_: web.Request) -> web.Response:
-        await controller.shutdown(drain_s)
-        return web.json_response({})
-
-    async def metrics(request: web.Request) -> web.Response:
-        if not check.admits(request):
-            raise Unauthorized(
-                "metrics need the token that is in metrics-token of the data directory: send "
-                "'Authorization: Bearer <token>'"
-            )
-        return web.Response(body=generate_latest(registry), content_type="text/plain")
-
-    app.router.add_get("/internal/gateway", guarded(controller.gateways.handle))
-    for route in (*tasks.routes(), *docs.routes()):
-        app.router.add_route(route.method, route.path, guarded(route.handler))
-    app.router.add_post("/internal/shutdown", guarded(shutdown))
-    app.router.add_get("/metrics", metrics)

@@ -8,8 +8,8 @@ import pytest
 
 from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.deploy.sandbox.isolation import Isolation
-from hotplate.platform.control_plane import tenancy_of
 from hotplate.platform.controller.planning.tenancy import Tenancy
+from hotplate.platform.local_node import tenancy_of
 from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import Cloud, Refused
@@ -45,8 +45,8 @@ def test_of_those_that_had_deployments_before_the_first_keeps_its_replicas() -> 
 def test_who_says_that_organizations_trust_each_other_is_believed() -> None:
     isolation = Isolation()  # as where they are refused
     assert isolation.refusal
-    assert tenancy_of(isolation, PlatformSettings()).missing == isolation.refusal
-    assert tenancy_of(isolation, PlatformSettings(trust_organizations=True)) == Tenancy()
+    assert tenancy_of(isolation.missing, PlatformSettings()).missing == isolation.refusal
+    assert tenancy_of(isolation.missing, PlatformSettings(trust_organizations=True)) == Tenancy()
 
 
 async def test_a_deployment_of_a_second_organization_is_refused(

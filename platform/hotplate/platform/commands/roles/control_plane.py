@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from hotplate.platform import control_plane
 from hotplate.platform.commands import flags
@@ -19,4 +20,5 @@ def run(arguments: argparse.Namespace) -> None:
     data = DataDir.at(arguments.data)
     data.make_private()
     settings = flags.platform_settings(data, arguments)
-    control_plane.run(settings, flags.standby_settings(data), data, arguments.agent)
+    standby = flags.standby_settings(data)
+    control_plane.run(settings, standby, data, arguments.agent, os.environ)

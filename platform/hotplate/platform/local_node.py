@@ -1,0 +1,160 @@
+"""This machine as the node of its control plane: the engine, and what makes bentos run on it.
+
+A control plane of a cluster would have another engine in place of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotplate.cache.client import AgentClient
+from hotplate.cache.file_view.view_folders import VIEWS
+from hotplate.cache.origins.hubs import Hubs
+from hotplate.cache.store.blobs import BlobStore
+from hotplate.deploy.engine import Engine, Supply
+from hotplate.deploy.local.assembly import AssemblySettings, LocalAssembly, assemble
+from hotplate.deploy.sandbox.isolation import Isolation
+from hotplate.deploy.standbys import Standbys, StandbySettings
+from hotplate.platform.controller.planning.tenancy import Tenancy
+from hotplate.platform.processes.data_dir import DataDir
+from hotplate.platform.settings import Cpus, PlatformSettings
+from hotplate.serving.gateway.fleet.discovery import MEETING, top
+from hotplate.serving.replica.compile_cache import CompileCache
+from hotplate.serving.replica.environments.builder import EnvironmentBuilder
+from hotplate.serving.replica.environments.registry import EnvironmentRegistry
+from hotplate.serving.replica.runtime import BentoRuntime
+
+
+@dataclass(frozen=True)
+class LocalNode:
+    """What runs replicas here. `close` ends none of them."""
+
+    engine: Engine
+    standbys: Standbys
+    environments: EnvironmentBuilder
+    compiled: CompileCache
+    supply: Supply
+    machine: str
+    """In words, for the log."""
+    unwalled: str
+    """Which walls around replicas are missing; empty = none."""
+    _bentos: BentoRuntime
+    _local: LocalAssembly
+
+    async def close(self) -> None:
+        await self.engine.close()
+        await self._bentos.close()
+        self._local.close()
+
+
+async def local_node(
+    settings: PlatformSettings,
+    standby: StandbySettings,
+    data: DataDir,
+    blobs: BlobStore,
+    agent: AgentClient,
+    hubs: Hubs,
+    environ: Mapping[str, str],
+) -> LocalNode:
+    """Put it together, and note in the data directory's events where walls are missing."""
+    # A store of this machine alone has no other node to build for, and would hold a second copy.
+    registry = EnvironmentRegistry(blobs, agent) if settings.blobs_url else None
+    visible_gpus = environ.get("CUDA_VISIBLE_DEVICES")
+    local = await assemble(_assembly(settings, standby, data, visible_gpus))
+    isolation = local.isolation
+    if isolation.missing:
+        data.events.add("WallsRefused", _unwalled(isolation, settings))
+    environments = EnvironmentBuilder(
+        data.folder("environments"),
+        local.builds,
+        _packages(settings, data),
+        shared=settings.trust_organizations,
+        disk_reserve_bytes=settings.disk_reserve_bytes,
+        limit_s=settings.build_timeout_s,
+        registry=registry,
+    )
+    gpus = ", ".join(sorted(set(local.supply.gpu_names)))
+    compiled = CompileCache(data.root / "compiled", blobs, agent, gpus)
+    bentos = BentoRuntime(
+        environments,
+        agent,
+        trees=data.folder("agent") / "trees",
+        parts=data.folder("parts"),
+        compiled=compiled,
+        hubs=hubs,
+        shown=None if isolation.refusal else _shown(settings),
+    )
+    engine, standbys = local.engine(bentos)
+    return LocalNode(
+        engine=engine,
+        standbys=standbys,
+        environments=environments,
+        compiled=compiled,
+        supply=local.supply,
+        machine=str(local.machine),
+        unwalled=isolation.missing,
+        _bentos=bentos,
+        _local=local,
+    )
+
+
+def tenancy_of(unwalled: str, settings: PlatformSettings) -> Tenancy:
+    """Which organizations may be served beside each other where walls are missing."""
+    return Tenancy("" if settings.trust_organizations else unwalled)
+
+
+def _unwalled(isolation: Isolation, settings: PlatformSettings) -> str:
+    """What it means that replicas are not kept apart."""
+    served = "every organization" if settings.trust_organizations else "one organization"
+    means = "not all walls around replicas can be put up here"
+    if isolation.refusal:
+        means = (
+            "replicas can read and change the platform's own files and each other's, as programs "
+            "of this user, because no walls can be put up here"
+        )
+    return (
+        f"{means} ({isolation.missing}); deployments of {served} are served: 'hotplate doctor' "
+        "says what is open, and what to allow"
+    )
+
+
+def _assembly(
+    settings: PlatformSettings, standby: StandbySettings, data: DataDir, visible_gpus: str | None
+) -> AssemblySettings:
+    return AssemblySettings(
+        engine_folder=data.visible_folder("engine"),
+        environments_folder=data.folder("environments"),
+        hidden=_hidden(settings, data),
+        reads=settings.replica_reads,
+        writes=settings.replica_writes,
+        visible_gpus=visible_gpus,
+        arena_bytes=settings.arena_bytes,
+        cpu_overcommit=settings.cpu_overcommit if settings.cpus is Cpus.SHARE else None,
+        build_memory_bytes=settings.build_memory_bytes,
+        standby=standby,
+    )
+
+
+def _hidden(settings: PlatformSettings, data: DataDir) -> list[Path]:
+    """The folders of which replicas see only what is theirs: ours, the files, the agent's view, and
+    where gateways meet."""
+    scheme, _, blobs = (settings.blobs_url or data.blobs_url).rpartition("://")
+    stored = [Path(blobs).resolve()] if scheme in ("", "file") else []
+    packages = _packages(settings, data).resolve()
+    engine = data.visible_folder("engine").resolve().parent
+    gateways = top(data.folder("gateway") / MEETING).resolve()
+    meeting = [] if gateways.is_relative_to(data.root) else [gateways]
+    return [data.root, engine, *stored, packages, VIEWS, *meeting]
+
+
+def _shown(settings: PlatformSettings) -> list[Path]:
+    """Of folders that are somebody's on this machine, those that replicas see."""
+    return [Path(path) for path in (*settings.replica_reads, *settings.replica_writes)]
+
+
+def _packages(settings: PlatformSettings, data: DataDir) -> Path:
+    """Where builds keep what they download."""
+    given = settings.package_cache
+    return Path(given).expanduser().absolute() if given else data.root / "packages"
