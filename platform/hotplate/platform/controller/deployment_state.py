@@ -28,7 +28,7 @@ DRAIN_MARGIN_S = 10.0
 """Beyond the timeout of its requests, for a draining replica to finish them."""
 STREAMS_S = 600.0
 """What a replica that is replaced or scaled away has at least: an answer that has begun, or a
-WebSocket, may last. Who deletes or terminates a deployment does not wait for those."""
+WebSocket, may last. Deleting or terminating a deployment does not wait for those."""
 TASKS_S = float(NO_TIMEOUT_S)
 """The same of one that is scaled away while a kept task runs on it: as long as a handler may take,
 24 h, for nobody has asked to end it. A replaced one has what its deployment says (`task_drain_s`).

@@ -32,7 +32,7 @@ costs it at most this much of what took hours to learn."""
 
 
 class EventRecorder:
-    """Writes to store, metrics and log what is new since it was last told of a deployment."""
+    """Writes to store, metrics and log what is new in a deployment since the last call."""
 
     def __init__(self, store: Store, scaling: Scaling, metrics: ControllerMetrics) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class EventRecorder:
                 await self._pending.write(self._store.learnt.put, name, memory)
 
     async def _demand(self, state: DeploymentState, decided: bool, now: float) -> None:
-        """Keep what deciders were told, now and then, and with each decision."""
+        """Keep the demand that deciders saw, now and then, and with each decision."""
         demands, wall = state.demands, datetime.now(UTC).timestamp()
         due = demands.due(wall)
         if due is not None and (decided or due <= wall):
@@ -232,7 +232,7 @@ def _decision_record(made: Recommendation) -> DecisionRecord:
 
 
 def _end_record(last: Recommendation, deployment: Deployment) -> DecisionRecord:
-    """That a service's last decision is none any more, for nothing decides on it now."""
+    """The record that a service's last decision has ended, since nothing decides on it now."""
     why = "no revision of the deployment serves"
     if deployment.wanted is not Wanted.RUNNING:
         why = "the deployment was terminated"

@@ -14,7 +14,7 @@ from hotplate.platform.store.records import DemandRecord
 
 @dataclass(frozen=True)
 class Rollout:
-    """As of this instant."""
+    """How a roll-out stands at this instant, for a client that waits for it."""
 
     reason: str
     """The sentence about the deployment's status."""
@@ -26,7 +26,7 @@ class Rollout:
     build_logs: tuple[str, ...] = ()
     """Files with the output of the builds that it waits for."""
     held_up: bool = False
-    """It waits for room, a build, or the end of a pause after a crash: who waits should know."""
+    """It waits for room, a build, or the end of a pause after a crash: clients should see it."""
 
 
 UNSEEN = Rollout("the controller has not looked at it yet")
@@ -34,7 +34,7 @@ UNSEEN = Rollout("the controller has not looked at it yet")
 
 @dataclass(frozen=True)
 class Subscribers:
-    """Who is called when the controller learns what concerns more than its deployments."""
+    """Functions to call when the controller learns what concerns more than its deployments."""
 
     notify: Callable[[str, str], None] = lambda kind, message: None
     """Gets what an operator should know: a kind of event and a sentence."""
@@ -63,16 +63,16 @@ class ControllerApi(Protocol):
         """Replicas, demand and the last decision per service, as JSON (for status pages)."""
 
     def demands(self, deployment_id: int) -> Sequence[DemandRecord]:
-        """What deciders were told lately and is not written yet, the oldest first."""
+        """Demand that deciders saw lately and that is not in the store yet, the oldest first."""
 
     async def logs(self, deployment_id: int, replica: str, lines: int) -> dict[str, list[str]]:
         """The last log lines per replica id; `replica` empty = all of the deployment's."""
 
     def tokens_changed(self, organization_id: int) -> None:
-        """The organization's tokens are others: let callers in by them, now."""
+        """The organization's tokens have changed: let callers in by them, now."""
 
     def quotas_changed(self) -> None:
-        """The store's quotas are others: hold to them, now."""
+        """The store's quotas have changed: hold to them, now."""
 
     async def admit(self, organization: str) -> None:
         """Returns where it may have deployments beside those that there are. Raises Alone."""

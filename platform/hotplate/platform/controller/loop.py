@@ -1,7 +1,22 @@
 """The loop that makes reality follow the store: when to look at which deployment.
 
-Level-triggered: every step looks at all of one deployment, so a missed event or a restart in
-the middle of anything costs time and nothing else.
+Level-triggered, as controllers of Kubernetes are: every step looks at all of one deployment, so a
+missed event or a restart in the middle of anything costs time and nothing else. What is known of
+the deployments is in `deployment_states`; all of it can be rebuilt from the store, the engine and
+the gateways.
+
+A deployment has its turn when the API pokes it, a replica of it changes, a gateway reports other
+demand, a query is answered, or a moment comes that its last step named (`next_at`). Its step
+(`reconciler`) then:
+
+    reads it from the store, if that has changed                 loading
+    records what happened to its replicas and requests           event_recorder
+    asks its deciders how many replicas each service needs       scaling/deciders
+    asks what of that it may have beside the others              scaling/allocations
+    plans: scale, drain, conclude the roll-out, set the status   planning/plan
+    tells the engine, records the decisions, writes the status
+
+After each round the routes of all deployments go to the gateways (`gateways/route_links`).
 """
 
 from __future__ import annotations

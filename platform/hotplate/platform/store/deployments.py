@@ -238,7 +238,7 @@ class Deployments(StorePart):
             add_event_row(session, row.deployment_id, kind, event)
 
     def stop_serving(self, deployment_id: int) -> None:
-        """No revision answers any more."""
+        """From now on no revision answers."""
         with self._database.session() as session:
             _let_serve(session, deployment_id, None)
 

@@ -38,7 +38,7 @@ def token_digest(secret: str) -> str:
 
 
 class Identities(StorePart):
-    """Who may call, and for which organization."""
+    """Users, and the tokens by which they call for their organization."""
 
     def ensure_user(self, organization: str, name: str, email: str) -> User:
         """The user of that name, made (with the organization) where there is none."""
@@ -77,7 +77,7 @@ class Identities(StorePart):
         """Adds a token and returns its secret, which cannot be read back later.
 
         `secret` empty = a random one. A secret that this user already has is kept as it is.
-        Raises Conflict where somebody else has it, or it is one of theirs for something else.
+        Raises Conflict where another user has it, or this user has it for something else.
         """
         secret = secret or secrets.token_hex(KEY_BYTES)
         digest = token_digest(secret)
@@ -187,7 +187,7 @@ class Identities(StorePart):
 
 
 def is_operator(user: User) -> bool:
-    """Whether it is the user whose token `hotplate up` makes."""
+    """Whether it is the operator, whose token `hotplate up` makes."""
     return (user.organization.name, user.name) == (ORGANIZATION, ADMIN)
 
 

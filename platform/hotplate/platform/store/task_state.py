@@ -62,7 +62,7 @@ class TaskEnd:
 
 @dataclass(frozen=True)
 class Cancel:
-    """The caller does not want it any more."""
+    """The caller no longer wants it."""
 
 
 Event = Start | TaskEnd | Cancel

@@ -1,4 +1,4 @@
-"""Who calls: all but a few paths need a token; and the client's two questions at login."""
+"""The caller of a request, by its token; and the two questions that the client asks at login."""
 
 from __future__ import annotations
 

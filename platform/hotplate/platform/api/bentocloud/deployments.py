@@ -1,4 +1,11 @@
-"""The v2 deployments of BentoCloud: made, changed, stopped, deleted, looked at."""
+"""The v2 deployments of BentoCloud: made, changed, stopped, deleted, looked at.
+
+These are the calls of the stock `bentoml` client, as its releases make them. A
+deploy is: `repositories` and `artifacts` register a version, `archives/` takes its bytes and
+unpacks them, `deployment_source` finds the bento that a deployment names and waits until its files
+are here, and this file stores the wanted config and pokes the controller. The client then asks for
+the status until it settles (`rollout_watchers`) and follows `logs/`. `views` has its JSON.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class RolloutWatchers:
         self._told.pop(deployment_id, None)
 
     def forget(self, deployment_id: int) -> None:
-        """It is not wanted any more."""
+        """The deployment is terminated or deleted: nobody waits for its roll-out."""
         for kept in (self._begun, self._told, self._asked):
             kept.pop(deployment_id, None)
 
@@ -112,7 +112,7 @@ class RolloutWatchers:
             pause_s = LOOK_S
 
     async def _last_words(self, deployment_id: int) -> None:
-        """After a roll-out: until nobody reads of it any more."""
+        """After a roll-out, return when no client follows its log."""
         if not self._controller.rollout(deployment_id).over:
             return
         self._told.pop(deployment_id, None)

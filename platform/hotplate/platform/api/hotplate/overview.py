@@ -1,4 +1,8 @@
-"""Our own routes about the platform as a whole: how its parts are, and what happened to them."""
+"""Our own routes about the platform as a whole: how its parts are, and what happened to them.
+
+This folder is what our own commands and pages read: `deployments` says how one deployment is and
+what was decided on it, `quotas` and `standbys` are read by everybody and set by the operator.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
 """The tasks' routes between the gateways and the control plane, under `/internal/tasks/`.
 
+A gateway passes on what callers ask of a task's route; the task is kept here, offered to all
+gateways on their `task_links`, started by the first that has a slot for it, and its answer is kept
+until it expires. What may happen to a task is in `store/task_state`; large bodies lie in the blob
+store (`task_contents`).
+
 What a caller is answered is a frame with BentoML's own statuses and bodies; what goes wrong here
 is an error like any other, which the gateway makes a 503 of.
 """

@@ -1,4 +1,9 @@
-"""The HTTP server in front of an application, with limits on what its callers may hold."""
+"""The HTTP server in front of an application, with limits on what its callers may hold.
+
+A `connection` gives up heads and bodies that come too slowly and closes what is idle, and there are
+at most so many at once. `requests` reads what handlers need of a request and refuses
+the rest with a path and a sentence; `http_errors` makes of an error its status and JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The control plane's end of the lines to the gateways: routes go out, demand comes in."""
+"""The control plane's links to the gateways: routes go out, demand comes in.
+
+A gateway connects by WebSocket, reports the table that it has and the demand of its routes, and
+gets the routes whenever they change. Gateways of one machine settle among themselves which of them
+owns a route; here the owner's word counts. `task_links` has a second socket per gateway, on which
+tasks are offered to be run.
+"""
 
 from __future__ import annotations
 

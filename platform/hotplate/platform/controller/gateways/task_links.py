@@ -1,4 +1,4 @@
-"""The lines to the gateways on which tasks are offered to be run.
+"""The links to the gateways on which tasks are offered to be run.
 
 A gateway is a process: one that starts anew is another gateway. Every task that waits is offered
 to all that are connected; it waits in the queue of the one that owns its deployment, and belongs to
@@ -26,7 +26,7 @@ HEARTBEAT_S = 5.0
 
 
 class TaskLinks:
-    """Offers tasks to gateways, and knows which gateways will not be heard of again."""
+    """Offers tasks to gateways, and knows which gateways have gone for good."""
 
     def __init__(self, tasks: Tasks, lost_s: float = LOST_S) -> None:
         self._tasks = tasks
@@ -46,12 +46,12 @@ class TaskLinks:
         return self._loop.time() >= self._left_at.get(gateway, self._began_at) + self._lost_s
 
     async def offer(self, task_id: str, route: str, turn: Turn) -> None:
-        """A task is to be run. While no gateway is there, the next one is told as it comes."""
+        """Offer a task to be run. While no gateway is there, the next one gets it when it comes."""
         for gateway in list(self._lines):
             await self._say(gateway, run=[OfferedTask(task_id, route, "", turn)])
 
     async def withdraw(self, task_id: str, starter: str = "") -> None:
-        """A task waits no more: it was cancelled, or the `starter` runs it."""
+        """A task no longer waits: it was cancelled, or the `starter` runs it."""
         for gateway in list(self._lines):
             if gateway != starter:
                 await self._say(gateway, drop=[task_id])

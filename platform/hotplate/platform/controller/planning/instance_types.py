@@ -29,7 +29,7 @@ def sizes(whole: Resources, gpu_name: str = "") -> dict[str, Resources]:
 
 
 def named(name: str) -> Resources:
-    """What a type needs that is not offered any more: a smaller machine runs what is stored."""
+    """What a type needs that is no longer offered: a smaller machine runs what is stored."""
     kind, _, count = name.rpartition(".")
     if kind == "cpu":
         return Resources(float(count), 2 * GIB * int(count))

@@ -1,4 +1,4 @@
-"""What an operator is told of a replica or a roll-out, and what to do; pure."""
+"""Sentences for operators about a replica or a roll-out, with what to do; pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def scaled(service: str, before: int, desired: int, reason: str) -> str:
 
 
 def ready_again(replica: Replica) -> str:
-    """One that was unready is not any more."""
+    """A replica that was unready is ready again."""
     return f"replica {replica.id}: its readiness checks succeed again, and it gets requests"
 
 
@@ -71,7 +71,7 @@ def let_in(replica: str, out_s: float) -> str:
 
 
 def to_callers(reason: str) -> str:
-    """A reason without what is nobody's who only calls: a replica's output, the host's folders."""
+    """A reason without what callers must not see: a replica's output, the host's folders."""
     return without_folders(_OUTPUT.sub("", reason))
 
 

@@ -1,8 +1,14 @@
 """What to do next for one deployment; pure.
 
-A `Situation` goes in (what is wanted, what there is, what the gateway says), a `Plan` comes out.
-Applying a plan and planning again ends in a plan that changes nothing, so the controller may
+An `Observed` goes in (what is wanted, what there is, what the gateways say), a `NextStep` comes
+out. Applying a step and planning again ends in a step that changes nothing, so the controller may
 stop and start at any point between.
+
+This folder decides and does nothing. `workloads` makes of a stored revision the services that the
+engine can run, and `ceiling` and `instance_types` say what one replica may ask for; `slot_counts`
+follows how many requests a replica takes at a time; `gateway_reports` finds what is new in what
+gateways say; `plan` and `status` decide; `routing` makes of the outcome what gateways are to serve;
+`messages` has the sentences for people.
 """
 
 from __future__ import annotations
@@ -206,8 +212,9 @@ def _any_of(counts: Mapping[str, int]) -> list[str]:
 
 
 def _victims(live: Sequence[Replica], excess: int, observed: Observed) -> list[Replica]:
-    """Who goes: first what does not answer, then who has nothing to do, so that nobody waits for a
-    busy one's end while an idle one is there; then who drains already, has least to do, is younger.
+    """The replicas to remove: first those that do not answer, then idle ones, so that nobody waits
+    for a busy one's end while an idle one is there; then those that drain already, have least to
+    do, are younger.
     """
 
     def order(replica: Replica) -> tuple[int, bool, bool, int, float, str]:

@@ -140,7 +140,7 @@ class SlotCounts:
         return found.number, demand
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Of other revisions than these nothing is known any more."""
+        """Forget what is known of revisions other than these."""
         kept = frozenset(numbers)
         for known in (self._told, self._numbers, self._said):
             for key in [key for key in known if key.revision not in kept]:

@@ -1,4 +1,4 @@
-"""Who may be served beside whom: where nothing keeps replicas apart, one organization; pure."""
+"""Which organizations may be served side by side: one, where nothing keeps replicas apart; pure."""
 
 from __future__ import annotations
 

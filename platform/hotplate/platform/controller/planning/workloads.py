@@ -55,7 +55,7 @@ class Rules:
     ceiling: Ceiling
     """The most that one replica can have."""
     tenancy: Tenancy = ISOLATED
-    """Who may be served beside whom."""
+    """Which organizations may be served side by side."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
     """What the API calls `kube_namespace`."""

@@ -1,4 +1,4 @@
-"""Who may have how many replicas: shares of what there is, and quotas that nothing exceeds."""
+"""How many replicas each workload may have: its share of what there is, within quotas."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _lives(replica: Replica) -> bool:
 
 
 def _fitting(each: Amounts, used: Amounts, limit: Amounts) -> tuple[int, int]:
-    """How many more fit, and the resource that allows no more."""
+    """How many more replicas fit, and the resource that limits them."""
     rooms = [
         (math.floor((most - taken) / need + _ROUNDING), dimension)
         for dimension, (need, taken, most) in enumerate(zip(each, used, limit, strict=True))

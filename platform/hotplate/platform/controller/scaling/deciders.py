@@ -1,4 +1,11 @@
-"""The autoscaler's deciders, one per service that answers requests, fed by the gateway."""
+"""The autoscaler's deciders, one per service that answers requests, fed by the gateways.
+
+A decider sees the demand of its service and recommends a number of replicas (`Recommendation`), by
+the rules of `hotplate.autoscaler`; where a deployment names queries, `query_watch` asks Prometheus
+and the answers switch its entry service on and off. What is recommended is not yet what a service
+gets: `allocations` shares out what there is among all deployments and holds them to quotas.
+`demand_log` keeps what deciders saw, so that `hotplate simulate` can replay it.
+"""
 
 from __future__ import annotations
 

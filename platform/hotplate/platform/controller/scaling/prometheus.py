@@ -83,7 +83,7 @@ class Prometheus:
 
 
 async def _body(response: ClientResponse) -> bytes:
-    """Of an answer, no more than a little over `MOST_BYTES`."""
+    """The body of an answer, read until it is a little over `MOST_BYTES`."""
     body = bytearray()
     async for part in response.content.iter_any():
         body += part

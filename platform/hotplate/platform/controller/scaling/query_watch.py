@@ -25,7 +25,7 @@ class QueryWatch:
         self._news = asyncio.Event()
 
     def follow(self, deployment_id: int, binary: Binary | None) -> Sequence[Reading]:
-        """What its queries said last, none yet at first; None = it has none any more."""
+        """The last answers to a deployment's queries, none at first; None = it has no queries."""
         if binary != self._followed.get(deployment_id):
             self._readings.pop(deployment_id, None)
             self._followed.pop(deployment_id, None)

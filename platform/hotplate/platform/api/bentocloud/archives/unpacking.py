@@ -80,7 +80,7 @@ class Unpacking:
         )
 
     async def drop(self, upload: UploadRecord) -> None:
-        """Nobody wants the upload's parts any more."""
+        """Remove an upload and its parts, which nobody needs."""
         await asyncio.to_thread(self._blobs.drop_parts, upload.id)
         await self._store.run(self._store.uploads.close, upload.id)
 

@@ -1,4 +1,10 @@
-"""How the bytes of a bento or model come: in one request, or in parts at signed URLs."""
+"""How the bytes of a bento or model come: in one request, or in parts at signed URLs.
+
+Either way the tar lies in the blob store as the parts of an upload, which a row of the store names
+until it is closed: a crash leaves nothing that the next start does not find. `spooling` brings a
+body there, `transfers` and `links` serve the signed URLs, and `unpacking` makes of the parts the
+manifest and chunks that agents stream, in the background, once all have come.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The WebSocket over which the client follows a log: of a roll-out, or of a replica."""
+"""The WebSocket over which the client follows a log: of a roll-out, or of a replica.
+
+The client knows pods: `pods` shows a deployment's replicas as such, and a builder that stands for
+the roll-out, whose log `rollout_text` writes from the deployment's status. A replica's log is a
+`growing_file` of this machine; `sockets` speaks the client's protocol on the socket.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +60,7 @@ class Tail:
         return [web.get("/ws/v1/clusters/{cluster}/tail", self.tail)]
 
     async def tail(self, request: web.Request) -> web.WebSocketResponse:
-        """What is there, and what comes, until there is no more or the client leaves."""
+        """Send what the log has and what comes, until it ends or the client leaves."""
         socket = await opened(request)
         self._open += 1
         try:
