@@ -257,3 +257,41 @@ def test_who_needs_more_never_gets_less_and_others_never_more(
     assert after[str(one)].replicas >= before[str(one)].replicas
     others = [ask for ask in asked if ask.key != str(one)]
     assert all(after[ask.key].replicas <= before[ask.key].replicas for ask in others)
+
+
+def test_what_demand_needs_goes_before_what_an_organization_only_keeps() -> None:
+    asked = [
+        AllocationRequest("busy", "a", ONE_GPU, 1),
+        AllocationRequest("idle", "a", ONE_GPU, 4, kept=4),
+        AllocationRequest("other", "b", ONE_GPU, 3),
+    ]
+    granted = allocate(asked, {}, gpus(4))
+    assert [granted[key].replicas for key in ("busy", "idle", "other")] == [1, 0, 3]
+
+
+def test_inside_an_organization_too_what_is_needed_goes_before_what_is_kept() -> None:
+    asked = [
+        AllocationRequest("x", "a", ONE_GPU, 3, kept=2),
+        AllocationRequest("y", "a", ONE_GPU, 3),
+    ]
+    granted = allocate(asked, {}, gpus(4))
+    assert [granted[key].replicas for key in "xy"] == [1, 3]
+
+
+def test_a_service_goes_first_for_the_replicas_that_it_has_and_not_for_more() -> None:
+    asked = [
+        AllocationRequest("new", "a", ONE_GPU, 2),
+        AllocationRequest("old", "a", ONE_GPU, 2, held=1),
+    ]
+    assert [allocate(asked, {}, gpus(1))[key].replicas for key in ("new", "old")] == [0, 1]
+    assert [allocate(asked, {}, gpus(3))[key].replicas for key in ("new", "old")] == [2, 1]
+
+
+def test_where_no_gpu_is_short_a_replica_counts_as_its_share_of_the_scarcest() -> None:
+    capacity = Amounts(math.inf, 10, 4 * GIB, math.inf)
+    asked = [
+        AllocationRequest("large", "a", Amounts(0, 1, GIB, 1), 10),
+        AllocationRequest("small", "b", Amounts(0, 1, 0, 1), 10),
+    ]
+    granted = allocate(asked, {}, capacity)
+    assert [granted[key].replicas for key in ("large", "small")] == [3, 7]

@@ -97,3 +97,41 @@ def test_what_is_stated_again_changes_nothing_and_a_larger_quota_gives_more() ->
     shares.limit({}, UNLIMITED)
     assert shares.affected() == {"a"}
     assert shares.grant("a").replicas == 3
+
+
+def test_it_is_scarce_no_longer_than_somebody_asks_for_too_much() -> None:
+    shares = Allocator[str]({"b": Quota(UNLIMITED._replace(gpus=2))}, UNLIMITED._replace(gpus=4))
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 4))
+    assert not shares.scarce
+    shares.state(AllocationRequest("b", "b", ONE_GPU, 1))
+    assert shares.scarce
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
+    assert not shares.scarce
+    shares.state(AllocationRequest("c", "c", ONE_GPU, 1))
+    shares.withdraw("c")
+    assert not shares.scarce
+    shares.withdraw("a")
+    shares.state(AllocationRequest("b", "b", ONE_GPU, 3))
+    assert shares.scarce, "its quota is 2"
+    shares.state(AllocationRequest("b", "b", ONE_GPU, 2))
+    assert not shares.scarce
+
+
+def test_a_service_that_is_gone_is_not_affected() -> None:
+    shares = Allocator[str]({}, UNLIMITED._replace(gpus=4))
+    for name in "ab":
+        shares.state(AllocationRequest(name, name, ONE_GPU, 4))
+    assert [shares.grant(name).replicas for name in "ab"] == [2, 2]
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 1))
+    shares.settle()
+    shares.withdraw("b")
+    assert shares.affected() == {"a"}
+
+
+def test_more_room_counts_what_was_asked_before() -> None:
+    shares = Allocator[str]({}, UNLIMITED._replace(gpus=1))
+    shares.state(AllocationRequest("a", "a", ONE_GPU, 3))
+    shares.limit({}, UNLIMITED._replace(gpus=3))
+    assert not shares.scarce
+    shares.limit({}, UNLIMITED._replace(gpus=2))
+    assert shares.grant("a").replicas == 2
