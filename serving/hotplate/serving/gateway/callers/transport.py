@@ -12,11 +12,11 @@ from hotplate.serving.gateway.callers.own_responses import last_answer
 from hotplate.serving.gateway.callers.timeouts import Timeouts
 from hotplate.serving.gateway.callers.turns import Turns
 from hotplate.serving.gateway.errors import GatewayError, RequestSlow
+from hotplate.serving.gateway.http1.response_reader import STARTED
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.call import Call
-from hotplate.serving.gateway.replicas.upstream import STARTED
 from hotplate.serving.gateway.sockets.dead_peers import has_hung_up, keep_taking
 
 
