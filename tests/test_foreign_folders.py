@@ -158,7 +158,7 @@ OURS = {
             "Isolation._lines": ".exists",
             "Isolation.claim": "os.chown",
             "_about": ".lstat",
-            "_furnish": ".mkdir os.open",
+            "furnish": ".mkdir os.open",
         },
     ),
     "platform/commands/cache.py": OPERATOR,

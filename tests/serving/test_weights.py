@@ -22,7 +22,7 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.serving import weights
-from hotplate.serving.replica.inside.worker import _wait_for_absent
+from hotplate.serving.replica.inside.worker import wait_for_absent
 from hotplate.serving.streaming.library import stock_safe_open
 from hotplate.serving.streaming.reader import StreamedFile
 from hotplate.serving.streaming.source import is_placeholder
@@ -213,7 +213,7 @@ async def test_a_worker_waits_for_a_file_that_is_not_seen_before_it_is_whole(
     agent: tuple[PacedOrigin, Path, Any],
 ) -> None:
     origin, path, _ = agent
-    waiting = asyncio.ensure_future(asyncio.to_thread(_wait_for_absent, [str(path)]))
+    waiting = asyncio.ensure_future(asyncio.to_thread(wait_for_absent, [str(path)]))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     origin.release()

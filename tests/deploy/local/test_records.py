@@ -119,5 +119,5 @@ def test_a_link_in_place_of_the_folder_for_temporary_files_opens_nothing(
     work = records.work("r")
     (work / "tmp").symlink_to(ours)
     with pytest.raises(OSError):
-        walls._furnish(work, records.log_path("r"), (), 0)
+        walls.furnish(work, records.log_path("r"), (), 0)
     assert ours.stat().st_mode & 0o7777 == 0o700

@@ -444,7 +444,7 @@ class TestCalls:
 def test_where_no_namespace_may_be_made_a_sentence_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hotplate.deploy.sandbox.isolation._LIMIT_S", 0.0)
+    monkeypatch.setattr("hotplate.deploy.sandbox.isolation.LIMIT_S", 0.0)
     refused = Isolation([tmp_path])
     assert "timed out" in refused.refusal
     assert refused.up == frozenset()

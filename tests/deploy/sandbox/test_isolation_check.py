@@ -11,7 +11,7 @@ import pytest
 from hotplate.deploy.sandbox.escape_attempts import attempts
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.isolation_check import (
-    _WALLS,
+    WALLS,
     CheckResult,
     CheckState,
     advice,
@@ -83,7 +83,7 @@ def test_nothing_is_left_of_an_inspection(tmp_path: Path) -> None:
 def test_every_attempt_belongs_to_a_wall() -> None:
     """Else what it finds would be said nowhere."""
     outside = {"victim": "", "left": ""}
-    judged = {name for wall in _WALLS for name in wall.attempts}
+    judged = {name for wall in WALLS for name in wall.attempts}
     assert set(attempts(outside)) - judged == {"file"}  # of which the owner is looked at
 
 

@@ -35,7 +35,7 @@ def test_calls_that_no_service_needs_are_refused_on_both_machines() -> None:
 
 
 def test_whatever_is_not_named_is_allowed() -> None:
-    refused = {call: numbers[0] for call, numbers in syscall_filter._CALLS.items()}
+    refused = {call: numbers[0] for call, numbers in syscall_filter.CALLS.items()}
     ordinary = set(range(600)) - set(refused.values())
     assert {_verdict("x86_64", _X86, number) for number in ordinary} == {_ALLOWED}
     for call, number in refused.items():  # with no argument that anybody means
@@ -209,7 +209,7 @@ print(json.dumps(errors))
 def _errors(text: str) -> dict[str, int]:
     """What each call of the table gets with nonsense as its arguments, which changes nothing."""
     column = 0 if platform.machine() == "x86_64" else 1
-    calls = {call: numbers[column] for call, numbers in syscall_filter._CALLS.items()}
+    calls = {call: numbers[column] for call, numbers in syscall_filter.CALLS.items()}
     # -1 is the question which personality there is, and a name for all namespaces at once.
     wanted = {
         call: number

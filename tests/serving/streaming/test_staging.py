@@ -47,20 +47,24 @@ def small_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "ring_of", lambda device: Ring(device, 4, SLOT_BYTES))
 
 
-def file_of(path: Path, tensors: dict[str, torch.Tensor], device: Device) -> StreamedFile:
+def file_of(
+    path: Path, tensors: dict[str, torch.Tensor], device: Device, ring: Ring | None = None
+) -> StreamedFile:
     """All of it has arrived."""
     save_file(tensors, path)
-    return arriving(path, device)[1]
+    return arriving(path, device, ring=ring)[1]
 
 
 def arriving(
-    path: Path, device: Any, first: int | None = None
+    path: Path, device: Any, first: int | None = None, ring: Ring | None = None
 ) -> tuple[ArrivingBlob, StreamedFile]:
-    """The first chunks, by default all, have arrived."""
+    """The first chunks, by default all, have arrived; it goes through the `ring`, if one is given,
+    and else through its own."""
     blob = ArrivingBlob(path, path.read_bytes())
     blob.release(*(range(first) if first is not None else ()))
     source = StreamSource(str(path), lambda: ArrivingFile(blob))
-    return blob, StreamedFile(source, read_header(source), "pt", device)
+    staging = None if ring is None else Staging(device, ring)
+    return blob, StreamedFile(source, read_header(source), "pt", device, staging)
 
 
 def odd_file(path: Path) -> dict[str, torch.Tensor]:
@@ -163,13 +167,11 @@ def test_one_file_that_stands_still_holds_up_no_other(tmp_path: Path, device: Sl
     ring = Ring(device, 4, SLOT_BYTES)
     path = tmp_path / "stuck.safetensors"
     save_file({"x": torch.zeros(20 * SLOT_BYTES, dtype=torch.uint8)}, path)
-    blob, stuck = arriving(path, device, first=1)
-    stuck._staging = Staging(device, ring)
+    blob, stuck = arriving(path, device, first=1, ring=ring)
     waiting = threading.Thread(target=lambda: next(stuck.stream(Plan())))
     waiting.start()
     blob.wait_until_blocked()
-    other = file_of(tmp_path / "other.safetensors", {"x": torch.arange(9)}, device)
-    other._staging = Staging(device, ring)
+    other = file_of(tmp_path / "other.safetensors", {"x": torch.arange(9)}, device, ring)
     assert other.get_tensor("x").tolist() == list(range(9))
     blob.release()
     waiting.join()
@@ -181,8 +183,7 @@ def test_bytes_that_cannot_be_had_raise_and_leave_every_slot(
     ring = Ring(device, 4, SLOT_BYTES)
     path = tmp_path / "lost.safetensors"
     save_file({"x": torch.zeros(20 * SLOT_BYTES, dtype=torch.uint8)}, path)
-    blob, file = arriving(path, device, first=6)
-    file._staging = Staging(device, ring)
+    blob, file = arriving(path, device, first=6, ring=ring)
     lost = in_background(list, file.stream(Plan()))
     blob.wait_until_blocked()
     blob.lose()

@@ -31,7 +31,7 @@ from hotplate.deploy.sandbox.visible_files import VisibleFiles
 from hotplate.machine.background import until_done
 from hotplate.machine.foreign_folder import ForeignFolder
 
-_LIMIT_S = 10.0
+LIMIT_S = 10.0
 """For a try that takes milliseconds, on a machine that is busy."""
 _ANSWER_BYTES = 1 << 12
 _HARMLESS = ("/bin/sh", "-c", ":")
@@ -98,7 +98,7 @@ class Isolation:
     async def hand_over(self, folder: Path, log: Path, to: Path) -> None:
         """Give a folder and a log to the program with the folder `to`. Raises OSError."""
         if first := self._first_id(to):
-            await asyncio.to_thread(_furnish, folder, log, (), first)
+            await asyncio.to_thread(furnish, folder, log, (), first)
 
     async def spawn(
         self,
@@ -124,7 +124,7 @@ class Isolation:
         if view.own:
             layers = [Path(own) for _, own in view.layers]
             first = self._first_id(Path(view.own))
-            await asyncio.to_thread(_furnish, Path(view.own), Path(log_path), layers, first)
+            await asyncio.to_thread(furnish, Path(view.own), Path(log_path), layers, first)
         entering = self.entering(view, env)
         at_helper = helper.descriptors if helper is not None else []
         try:
@@ -213,7 +213,7 @@ class Isolation:
         finally:
             entering.begun()
         try:
-            said = tried.communicate(timeout=_LIMIT_S)[1].decode(errors="replace").strip()
+            said = tried.communicate(timeout=LIMIT_S)[1].decode(errors="replace").strip()
         except subprocess.TimeoutExpired as error:
             tried.kill()
             tried.communicate()
@@ -295,7 +295,7 @@ async def _end(through: asyncio.Future[Process]) -> None:
         await (await through).terminate(0)
 
 
-def _furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
+def furnish(own: Path, log: Path, layers: Iterable[Path], first: int) -> None:
     """A program's folder as it finds it: with one for temporary files, and its own user's."""
     with ForeignFolder.open(own) as theirs:
         # An earlier program, such as a build's step before, may have put anything in its place.

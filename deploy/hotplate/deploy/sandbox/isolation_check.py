@@ -66,7 +66,7 @@ class _Wall:
     """Of `escape_attempts.py`; what a replica can do where one of them succeeds."""
 
 
-_WALLS = (
+WALLS = (
     _Wall(
         "files",
         "a replica sees none of the platform's files, of other replicas' or of people's",
@@ -145,7 +145,7 @@ async def inspect(hidden: Path, isolation: Isolation) -> list[CheckResult]:
         got = await _sent(isolation, own, outside)
         owner = _owner(own / _LEFT)
     why = _why(isolation)
-    findings = [_judged(wall, got, why) for wall in _WALLS]
+    findings = [_judged(wall, got, why) for wall in WALLS]
     if os.geteuid() == 0:
         findings.append(_of_ids(owner, why))
     return [*findings, memory()]

@@ -156,7 +156,7 @@ _RULES: dict[str, _Tree] = {
 }
 """All other calls of the tables below get EPERM."""
 
-_CALLS: dict[str, tuple[int | None, int | None]] = {
+CALLS: dict[str, tuple[int | None, int | None]] = {
     # by name: the number on x86-64 and on aarch64, if there is one
     "clone": (56, 220),
     "clone3": (435, 435),
@@ -256,7 +256,7 @@ def program(machine: str | None = None, *, own_users: bool = False) -> bytes:
     asked = _RULES if own_users else {**_RULES, "setsockopt": _options(_FIREWALL | _SHARED_PORT)}
     rules = {
         numbers[column]: asked.get(call, errno.EPERM)
-        for call, numbers in _CALLS.items()
+        for call, numbers in CALLS.items()
         if numbers[column] is not None
     }
     rules[_X32] = errno.ENOSYS

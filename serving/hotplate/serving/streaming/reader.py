@@ -48,13 +48,19 @@ class StreamedFile:
     """
 
     def __init__(
-        self, source: StreamSource, header: SafetensorsHeader, framework: str, device: Any
+        self,
+        source: StreamSource,
+        header: SafetensorsHeader,
+        framework: str,
+        device: Any,
+        staging: Staging | None = None,
     ) -> None:
+        """`staging` is the way to the device; made when it is needed if none is given."""
         self._header: SafetensorsHeader | None = header
         self._source = source
         self._framework = framework
         self._device = device
-        self._staging: Staging | None = None
+        self._staging = staging
         self._lease: memoryview | None = source.lease()
 
     def __enter__(self) -> StreamedFile:

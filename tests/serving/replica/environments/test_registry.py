@@ -33,7 +33,7 @@ async def test_what_one_node_has_built_another_takes(tmp_path: Path) -> None:
     bento = bento_with_wheel(tmp_path / "bento")
     async with node(tmp_path / "first", blobs) as first:
         built = await ensure(first, bento)
-        await asyncio.gather(*first._putting)
+        await first.published()
         assert first.manifests() == set()
     async with node(tmp_path / "second", blobs) as second:
         taken = await ensure(second, bento)
@@ -52,7 +52,7 @@ async def test_what_cannot_run_here_is_built_here(tmp_path: Path) -> None:
     bento = bento_with_wheel(tmp_path / "bento")
     async with node(tmp_path / "first", blobs) as first:
         digest = (await ensure(first, bento)).digest
-        await asyncio.gather(*first._putting)
+        await first.published()
     (note,) = (tmp_path / "store" / "environments").iterdir()
     note.write_text(note.read_text().replace("python3", "python-of-another-node"))
     async with node(tmp_path / "second", blobs) as second:

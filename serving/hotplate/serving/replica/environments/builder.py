@@ -16,6 +16,7 @@ from uv import find_uv_bin
 from hotplate.cache.errors import NoSpace
 from hotplate.deploy.runtime import BuildRunner
 from hotplate.machine import foreign_folder
+from hotplate.machine.background import BackgroundTasks, retrieve_error
 from hotplate.machine.free_space import Room, full, is_full
 from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import (
@@ -94,7 +95,7 @@ class EnvironmentBuilder:
         self._interpreters = Interpreters(self._uv, root / _OURS)
         self._registry = registry
         self._building: dict[Path, asyncio.Task[ReadyEnvironment]] = {}
-        self._putting: set[asyncio.Task[None]] = set()
+        self._publishing = BackgroundTasks()
 
     async def ensure(
         self,
@@ -155,10 +156,15 @@ class EnvironmentBuilder:
 
     async def close(self) -> None:
         """Stop what is being built."""
-        building = [*self._building.values(), *self._putting]
+        building = list(self._building.values())
         for task in building:
             task.cancel()
         await asyncio.gather(*building, return_exceptions=True)
+        await self._publishing.cancel()
+
+    async def published(self) -> None:
+        """Returns when what was built so far is there for other nodes."""
+        await self._publishing.finish()
 
     def manifests(self) -> set[str]:
         """Of the environments that were taken from other nodes, and are to stay."""
@@ -198,12 +204,8 @@ class EnvironmentBuilder:
         task = asyncio.create_task(self._take_or_build(spec, owner, folder))
         self._building[folder.path] = task
 
-        def done(task: asyncio.Task[ReadyEnvironment]) -> None:
-            del self._building[folder.path]
-            if not task.cancelled():
-                task.exception()  # every waiter may have been cancelled
-
-        task.add_done_callback(done)
+        task.add_done_callback(lambda _: self._building.pop(folder.path))
+        task.add_done_callback(retrieve_error)  # every waiter may have been cancelled
         return task
 
     async def _take_or_build(
@@ -219,10 +221,9 @@ class EnvironmentBuilder:
             return found
         found = await self._build(spec, owner, folder)
         if self._registry is not None:
-            work = self._registry.publish(owner, spec.digest, found.root, found.interpreter)
-            put = asyncio.create_task(work)
-            self._putting.add(put)
-            put.add_done_callback(self._putting.discard)
+            self._publishing.start(
+                self._registry.publish(owner, spec.digest, found.root, found.interpreter)
+            )
         return found
 
     async def _build(

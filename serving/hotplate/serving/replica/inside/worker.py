@@ -125,7 +125,7 @@ def become(job: Job, worker: int = 1, gate: int | None = None) -> int:
     if not first and gate is not None:
         os.read(gate, 1)
     journal.note("init", "begin")
-    _wait_for_absent(job["absent"])
+    wait_for_absent(job["absent"])
     service = _load(job)
     siblings.sign_requests()
     if first:
@@ -161,7 +161,7 @@ def stream_weights() -> None:
     install()
 
 
-def _wait_for_absent(paths: list[str]) -> None:
+def wait_for_absent(paths: list[str]) -> None:
     """Libraries look whether a file is there before they open it. Raises OSError."""
     for path in paths:
         with open_file(os.environ["HOTPLATE_AGENT_SOCKET"], path) as file:
