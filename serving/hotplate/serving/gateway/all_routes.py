@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hotplate.serving.gateway.fleet.backup_keeper import Keeper
 from hotplate.serving.gateway.fleet.connection_backup import Bequest
@@ -19,10 +18,8 @@ from hotplate.serving.gateway.owner.ownership import Standing
 from hotplate.serving.gateway.owner.peer_listener import Door
 from hotplate.serving.gateway.protocol.routes import Change, DemandReport, Route, RouteTable
 from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 LOOK_S = 0.1
 """How often a gateway looks for what has become of the others, and for more of them."""
@@ -58,8 +55,8 @@ class Gateway:
         """The table in force; 0 = none yet."""
         self.on_change: Callable[[str, Change], None] = _nobody_listens
         """Called with a route's name when its demand has changed."""
-        self.desk: TaskDesk | None = None
-        """Where the tasks of public routes are; None = with their replicas."""
+        self.tasks: TaskScheduler | None = None
+        """Those that the control plane keeps; None = all are with their replicas."""
         self._servers: dict[str, RouteServer] = {}
         self._standings: dict[str, Standing] = {}
         """What this gateway is to each deployment, where there may be several."""
@@ -124,7 +121,7 @@ class Gateway:
     def report(self) -> DemandReport:
         """What every route has to do now; ending routes are in it until they have ended."""
         self._forget_ended()
-        tasks = {} if self.desk is None else self.desk.running()
+        tasks = {} if self.tasks is None else self.tasks.running()
         return DemandReport(
             version=self.version,
             routes={
@@ -214,7 +211,7 @@ class Gateway:
             self._servers[route.name] = server
             if fleet is not None and bequest is not None:
                 self._standings[route.name] = Standing(fleet, server, bequest, self._keeper)
-        kept = None if route.internal or self.desk is None else self.desk.exchange
+        kept = None if route.internal or self.tasks is None else self.tasks.exchange
         server.task_exchanges = kept
         if self.fleet is None:
             server.follow(route)

@@ -28,7 +28,9 @@ from hotplate.serving.gateway.sources.control_plane_link import Link
 from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.sources.last_table import TableFile
 from hotplate.serving.gateway.sources.routes_file import read
-from hotplate.serving.gateway.tasks.scheduler import TaskDesk
+from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
+from hotplate.serving.gateway.tasks.deliveries import Deliveries
+from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
 from hotplate.serving.gateway.telemetry.access_log import AccessLog
 
 log = logging.getLogger(__name__)
@@ -126,8 +128,8 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
         port = await listen(await source.load())
         await source.start()
         work.append(asyncio.create_task(source.run()))
-        if gateway.desk is not None:
-            work.append(asyncio.create_task(gateway.desk.run()))
+        if gateway.tasks is not None:
+            work.append(asyncio.create_task(gateway.tasks.run()))
         ready(port)
         loop.add_signal_handler(signal.SIGUSR2, _start_another, settings)
         for gateway_id in _replaced(settings, fleet):
@@ -147,8 +149,8 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
         for task in work:  # before what they use is closed
             with contextlib.suppress(asyncio.CancelledError):
                 await task  # they only end by themselves by a bug, which is raised here
-        if gateway.desk is not None:
-            await gateway.desk.close()
+        if gateway.tasks is not None:
+            await gateway.tasks.close()
         await admin.close()
 
 
@@ -193,8 +195,9 @@ def _source(
 ) -> Source:
     if isinstance(source, Path):
         return RoutesWatch(gateway, source, move_admin)
-    tasks = source.state_dir / "tasks"
-    gateway.desk = TaskDesk(gateway, tasks, url=source.control_plane, token=source.token)
+    client = ControlPlaneClient(url=source.control_plane, token=source.token)
+    deliveries = Deliveries(client, source.state_dir / "tasks")
+    gateway.tasks = TaskScheduler(gateway.server, client, deliveries)
     return Link(gateway, TableFile(source.state_dir), url=source.control_plane, token=source.token)
 
 

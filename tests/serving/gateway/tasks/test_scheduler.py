@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import TASKS, RouteTable
-from hotplate.serving.gateway.tasks.scheduler import TaskDesk
+from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
+from hotplate.serving.gateway.tasks.deliveries import Deliveries
+from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
 from tests.serving.gateway.conftest import Kitchen
 from tests.serving.gateway.tasks.task_keeper import Kept, TaskKeeper, closed
 from tests.support.gateway.backends import Connection, Request
@@ -26,7 +28,8 @@ class Hall:
     kitchen: Kitchen
     keeper: TaskKeeper
     folder: Path
-    desk: TaskDesk
+    client: ControlPlaneClient
+    tasks: TaskScheduler
     working: asyncio.Task[None]
 
     async def submit(self, body: bytes = b"{}", **headers: str) -> str:
@@ -47,17 +50,17 @@ class Hall:
         return self.kept(task_id).answer
 
     async def begin(self) -> None:
-        """Begins a gateway's desk, as its process does."""
-        desk = TaskDesk(
-            self.kitchen.gateway, self.folder, url=self.keeper.url, token=self.keeper.token
-        )
-        self.desk = self.kitchen.gateway.desk = desk
+        """Begins to run tasks, as a gateway's process does."""
+        gateway = self.kitchen.gateway
+        self.client = ControlPlaneClient(url=self.keeper.url, token=self.keeper.token)
+        deliveries = Deliveries(self.client, self.folder)
+        self.tasks = gateway.tasks = TaskScheduler(gateway.server, self.client, deliveries)
         await self.kitchen.serve(tasks=("/job",))
-        self.working = asyncio.create_task(desk.run())
+        self.working = asyncio.create_task(self.tasks.run())
         await until(lambda: self.keeper.lines)
 
     async def end(self) -> None:
-        await self.desk.close()
+        await self.tasks.close()
         await closed(self.working)
 
 
@@ -66,7 +69,7 @@ async def hall(kitchen: Kitchen, tmp_path: Path) -> AsyncIterator[Hall]:
     keeper = TaskKeeper()
     await keeper.start()
     nothing: Any = None
-    hall = Hall(kitchen, keeper, tmp_path / "tasks", nothing, nothing)
+    hall = Hall(kitchen, keeper, tmp_path / "tasks", nothing, nothing, nothing)
     await hall.begin()
     yield hall
     kitchen.backend.gate.set()
@@ -336,7 +339,7 @@ async def test_what_a_dead_gateway_had_started_runs_again_only_if_it_may(
     hall.keeper.tasks["a1"] = Kept(b"POST /job HTTP/1.1\r\nHost: a\r\n", b"", "in_progress")
     await hall.keeper.offer("a1", "acme/echo", lost=True)
     if not twice:
-        hall.kept("a1").gateway = hall.desk.id
+        hall.kept("a1").gateway = hall.client.id
     frame = await hall.ended("a1")
     assert frame[4:].startswith(b"200 OK" if twice else b"502 Bad Gateway")
     assert ("ended while it ran" in hall.kept("a1").note) is not twice

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
@@ -13,20 +12,18 @@ from hotplate.serving.gateway.errors import GatewayError, ShareFull
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead
 from hotplate.serving.gateway.protocol.frames import framed
 from hotplate.serving.gateway.proxy.caller import Caller
+from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
 from hotplate.serving.gateway.tasks.frame_heads import framed_response, run_head
-from hotplate.serving.gateway.tasks.submission import submission
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 
 class TaskExchange(Exchange):
     """Moves a submission to the control plane as it comes, and an answer back."""
 
-    __slots__ = ("_asking", "_call", "_desk", "_more", "asked")
+    __slots__ = ("_asking", "_call", "_client", "_full", "_more", "asked")
 
     def __init__(
         self,
@@ -34,11 +31,14 @@ class TaskExchange(Exchange):
         context: RouteContext,
         request: RequestHead,
         task: TaskCall,
-        desk: TaskDesk,
+        client: ControlPlaneClient,
+        full: Callable[[Dispatcher], str],
     ) -> None:
+        """`full` says why no further task is taken for a route; empty = there is room."""
         super().__init__(caller, context, request)
         self.task = self._call = task
-        self._desk = desk
+        self._client = client
+        self._full = full
         self._more = asyncio.Event()
         """More of the body has come, or its end."""
         self._asking: asyncio.Task[None] | None = None
@@ -108,7 +108,7 @@ class TaskExchange(Exchange):
 
     def _serve(self, terms: Terms) -> None:
         """Its turn has come; the terms are those of a request like it."""
-        if self._call.starts and (full := self._desk.full(self.dispatcher)):
+        if self._call.starts and (full := self._full(self.dispatcher)):
             self.fail(
                 ShareFull(
                     full,
@@ -126,10 +126,10 @@ class TaskExchange(Exchange):
             self._asking.cancel()
 
     async def _ask(self, turn: Mapping[str, str]) -> None:
-        body = submission(self) if self._call.verb == "submit" else None
+        submission = self if self._call.verb == "submit" else None
         route = self.dispatcher.route.name
         try:
-            async with self._desk.asked(route, self._call, body, **turn) as answer:
+            async with self._client.asked(route, self._call, submission, **turn) as answer:
                 await self._pass_on(answer.head, answer.size_bytes, answer.body)
         except GatewayError as error:
             if self._call.verb == DOCS and not self.answered and self.caller is not None:

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.response_head import ResponseHead
-from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.replicas.call import Destination, Waiter
+from hotplate.serving.gateway.tasks.control_plane_client import (
+    ControlPlaneAway,
+    ControlPlaneClient,
+    NotWanted,
+    Offer,
+)
+from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
 from hotplate.serving.gateway.tasks.result import TaskResult
-
-if TYPE_CHECKING:
-    from hotplate.serving.gateway.tasks.scheduler import TaskDesk
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +33,12 @@ TRIES = 3
 """Replicas that may die of one task that may run twice."""
 
 
-class NotWanted(Exception):
-    """The task has ended or was cancelled, or another gateway has it."""
-
-
 class NotRun(Exception):
     """A replica left before the task's handler began, or the task may run twice."""
 
 
-class ControlPlaneAway(Exception):
-    """The control plane does not answer, or not well."""
-
-
 class TaskRun(Waiter):
-    """Holds a ticket while it waits or runs. The desk has it as long as its task has not ended.
+    """Holds a ticket while it waits or runs. The scheduler knows it until its task has ended.
 
     How long it takes says nothing of its replica, and its body stays with the control plane until a
     slot is there.
@@ -51,24 +46,28 @@ class TaskRun(Waiter):
 
     def __init__(
         self,
-        desk: TaskDesk,
-        task_id: str,
-        route: str,
+        offer: Offer,
+        client: ControlPlaneClient,
+        deliveries: Deliveries,
         *,
-        lost: bool,
-        organization: str = "",
-        priority: int = USUAL_PRIORITY,
+        displaced: Callable[[TaskRun], None],
+        ended: Callable[[TaskRun], None],
     ) -> None:
+        """`displaced` is called when it has no place in a queue any longer and is to have one
+        again, `ended` when nothing is left to do for it here."""
         super().__init__(is_task=True)
-        self.id = task_id
-        self.route = route
-        self.lost = lost
+        self.id = offer.id
+        self.route = offer.route
+        self.lost = offer.lost
         """Another gateway had started it and is gone."""
-        self.organization = organization
-        self.priority = priority
+        self.organization = offer.organization
+        self.priority = offer.priority
         self.dispatcher: Dispatcher | None = None
         """Where it waits or runs."""
-        self._desk = desk
+        self._client = client
+        self._deliveries = deliveries
+        self._displaced = displaced
+        self._ended = ended
         self._tries = 0
         self._running: asyncio.Task[None] | None = None
 
@@ -93,14 +92,14 @@ class TaskRun(Waiter):
     def enter_anew(self, due_at: float) -> None:
         """This gateway owns its route no more. A task has all the time."""
         self.dispatcher = None
-        self._desk.leave_outside(self)
+        self._displaced(self)
 
     def fail(self, error: GatewayError) -> None:
         """It has lost its place in the queue, and waits outside until it can have one again."""
         if self.dispatcher is not None:
             self.dispatcher.withdraw(self)
             self.dispatcher = None
-        self._desk.leave_outside(self)
+        self._displaced(self)
 
     def cut(self) -> None:
         """This gateway ends."""
@@ -131,20 +130,21 @@ class TaskRun(Waiter):
             result = await self._ask(dispatcher, replica, destination.shown)
         except NotWanted:
             dispatcher.withdraw(self)
-            self._desk.forget(self)
+            self._ended(self)
         except (ControlPlaneAway, NotRun) as error:
             log.info("task %s: %s; it will be sent again", self.id, error)
             dispatcher.withdraw(self)
-            self._desk.leave_outside(self)
+            self._displaced(self)
         else:
             dispatcher.release(self, asyncio.get_running_loop().time())
-            self._desk.deliver(self, result)
+            self._ended(self)
+            self._deliveries.deliver(result)
         finally:
             replica.close()
 
     async def _ask(self, dispatcher: Dispatcher, replica: ReplicaCall, address: str) -> TaskResult:
         """Runs the task. Raises NotWanted, ControlPlaneAway and NotRun."""
-        result = TaskResult(self._desk.folder, self.id, self._desk.id)
+        result = self._deliveries.result(self.id)
         limit, trouble = dispatcher.route.body_limit_bytes, ""
 
         async def take(head: ResponseHead, piece: bytes) -> None:
@@ -159,7 +159,7 @@ class TaskRun(Waiter):
                     trouble = f"its answer cannot be kept on the gateway's disk ({error})"
 
         try:
-            async with self._desk.started(self) as source:
+            async with self._client.started(self.id, self.route) as source:
                 await replica.ask(source.head, source.body, take)
         except ReplicaLeft as error:
             self._tries += 1
@@ -170,4 +170,4 @@ class TaskRun(Waiter):
         if not trouble:
             return result
         result.drop()
-        return self._desk.no_answer(self, trouble)
+        return self._deliveries.failure(self.id, self.route, trouble)

@@ -1,0 +1,195 @@
+"""What a gateway asks of the control plane about kept tasks, and what it hears from there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, Protocol
+
+import aiohttp
+
+from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
+from hotplate.serving.gateway.errors import TasksAway
+from hotplate.serving.gateway.protocol.frames import LENGTH_BYTES, frame_head
+from hotplate.serving.gateway.protocol.headers import TASK_ID
+from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
+from hotplate.serving.gateway.tasks.result import TaskResult
+
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
+HEARTBEAT_S = 5.0
+AWAY = (aiohttp.ClientError, OSError, TimeoutError, asyncio.IncompleteReadError, ValueError)
+"""What a call raises when the control plane does not answer, or not well."""
+
+
+class NotWanted(Exception):
+    """The task has ended or was cancelled, or another gateway has it."""
+
+
+class ControlPlaneAway(Exception):
+    """The control plane does not answer, or not well."""
+
+
+class Frame(NamedTuple):
+    """A frame that arrives."""
+
+    head: bytes
+    size_bytes: int
+    """Of its body."""
+    body: AsyncIterator[bytes]
+
+
+class Offer(NamedTuple):
+    """A task that waits for a gateway to run it."""
+
+    id: str
+    route: str
+    lost: bool
+    """Another gateway had started it and is gone."""
+    organization: str = ""
+    priority: int = USUAL_PRIORITY
+
+
+class Submission(Protocol):
+    """A task as it comes from its caller."""
+
+    def begin_submission(self) -> bytes:
+        """The frame's beginning."""
+
+    async def more(self) -> Sequence[bytes]:
+        """What has come of the body since the last time; nothing = that was all."""
+
+
+class ControlPlaneClient:
+    """One gateway process, as the control plane knows it by its `id`."""
+
+    def __init__(self, *, url: str, token: str) -> None:
+        self.id = secrets.token_hex(8)
+        self._url = url.rstrip("/") + "/internal/"
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=TIMEOUT,
+            connector=aiohttp.TCPConnector(limit=0),
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    @asynccontextmanager
+    async def asked(
+        self, route: str, call: TaskCall, submission: Submission | None, **turn: str
+    ) -> AsyncIterator[Frame]:
+        """The control plane's response to a call of a task route, or of `DOCS`; `turn` says whose
+        the submitted task is. Raises TasksAway."""
+        params = {"route": route, "path": call.path, **turn}
+        if call.task_id is not None:
+            params["task_id"] = call.task_id
+        path = DOCS if call.verb == DOCS else f"tasks/{call.verb}"
+        body = None if submission is None else _frame_of(submission)
+        try:
+            async with self._post(path, params, body) as response:
+                if response.status != 200:
+                    raise TasksAway(await _why(route, response), retry_after_s=1)
+                yield await _read_frame(response)
+        except AWAY as error:
+            message = f"{route}: tasks cannot be kept or looked up now, the control plane is away"
+            raise TasksAway(f"{message}; try again.", retry_after_s=1) from error
+
+    @asynccontextmanager
+    async def started(self, task_id: str, route: str) -> AsyncIterator[Frame]:
+        """Has the control plane write that the task runs here now; the request to send.
+
+        Raises NotWanted, and ControlPlaneAway, also in the middle of the body.
+        """
+        try:
+            async with self._post(f"tasks/{task_id}/start", {"gateway": self.id}) as response:
+                if response.status in (404, 409):
+                    raise NotWanted(await response.text())
+                if response.status != 200:
+                    raise ControlPlaneAway(await _why(route, response))
+                head, size_bytes, body = await _read_frame(response)
+                length = b"Content-Length: %d\r\n%b: %b\r\n\r\n"
+                head += length % (size_bytes, TASK_ID, task_id.encode())
+                yield Frame(head, size_bytes, body)
+        except AWAY as error:
+            raise ControlPlaneAway(f"the control plane is away ({error!r})") from error
+
+    async def end(self, result: TaskResult) -> str:
+        """Gives the control plane a task's result. Returns why it does not want it; empty = it has
+        it now. Raises ControlPlaneAway."""
+        params = {"gateway": result.gateway, "note": result.note}
+        try:
+            async with self._post(
+                f"tasks/{result.task_id}/end", params, result.pieces()
+            ) as response:
+                if response.status in (404, 409):
+                    return "its answer is not wanted any more"
+                if response.status != 200:
+                    raise ControlPlaneAway(await response.text())
+                return ""
+        except AWAY as error:
+            raise ControlPlaneAway(repr(error)) from error
+
+    async def listen(
+        self,
+        waiting: Sequence[str],
+        offered: Callable[[Offer], None],
+        dropped: Callable[[str], None],
+    ) -> None:
+        """Hears, until the connection ends, of tasks to run and of those that are no longer
+        wanted; `waiting` wait here already. Raises what is in `AWAY`."""
+        async with self._session.ws_connect(
+            self._url + "tasks/line",
+            params={"gateway": self.id},
+            heartbeat=HEARTBEAT_S,
+            max_msg_size=0,
+        ) as line:
+            await line.send_json({"waiting": list(waiting)})
+            async for message in line:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    news = message.json()
+                    for offer in news["run"]:
+                        offered(_offer(offer))
+                    for task_id in news["drop"]:
+                        dropped(task_id)
+
+    @asynccontextmanager
+    async def _post(
+        self, path: str, params: Mapping[str, str], body: AsyncIterator[bytes] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with self._session.post(self._url + path, params=params, data=body) as response:
+            yield response
+
+
+def _offer(data: Mapping[str, Any]) -> Offer:
+    return Offer(
+        data["id"],
+        data["route"],
+        data["lost"],
+        data.get("organization", ""),
+        data.get("priority", USUAL_PRIORITY),
+    )
+
+
+async def _frame_of(submission: Submission) -> AsyncIterator[bytes]:
+    """The frame, in pieces as they come."""
+    yield submission.begin_submission()
+    while pieces := await submission.more():
+        for piece in pieces:
+            yield piece
+
+
+async def _read_frame(response: aiohttp.ClientResponse) -> Frame:
+    head = await frame_head(response.content.readexactly)
+    size_bytes = int(response.headers["Content-Length"]) - LENGTH_BYTES - len(head)
+    return Frame(head, size_bytes, response.content.iter_any())
+
+
+async def _why(route: str, response: aiohttp.ClientResponse) -> str:
+    """What the control plane says of itself, in a sentence."""
+    said = await response.text()
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        said = (await response.json())["error"]["message"]
+    return f"{route}: tasks cannot be kept or looked up now: {said}"
