@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-FILES_IN_CIRCLES: set[str] = {
-    "hotplate.serving.gateway.all_routes",
-    "hotplate.serving.gateway.tasks.control_plane_exchange",
-    "hotplate.serving.gateway.tasks.execution",
-    "hotplate.serving.gateway.tasks.scheduler",
-    "hotplate.serving.gateway.tasks.submission",
-}
-FOLDERS_IN_CIRCLES: set[str] = {
-    "hotplate.serving.gateway.all_routes",
-    "hotplate.serving.gateway.tasks",
-    "hotplate.serving.gateway.tasks.control_plane_exchange",
-    "hotplate.serving.gateway.tasks.execution",
-    "hotplate.serving.gateway.tasks.scheduler",
-    "hotplate.serving.gateway.tasks.submission",
-}
+FILES_IN_CIRCLES: set[str] = set()
+FOLDERS_IN_CIRCLES: set[str] = set()
 READMES_BY_FILE: set[str] = {
     "cache",
     "platform",
@@ -51,7 +38,6 @@ CLASS_NAMES_IN_TWO_FILES: set[str] = {
 LARGE_CLASSES: set[str] = {
     "SimNode",
     "SlotQueue",
-    "TaskDesk",
     "Upstream",
 }
 TESTS_REACHING_IN: set[str] = {
