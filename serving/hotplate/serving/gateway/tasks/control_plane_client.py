@@ -41,7 +41,7 @@ class Frame(NamedTuple):
     body: AsyncIterator[bytes]
 
 
-class Offer(NamedTuple):
+class TaskOffer(NamedTuple):
     """A task that waits for a gateway to run it."""
 
     id: str
@@ -135,7 +135,7 @@ class ControlPlaneClient:
     async def listen(
         self,
         waiting: Sequence[str],
-        offered: Callable[[Offer], None],
+        offered: Callable[[TaskOffer], None],
         dropped: Callable[[str], None],
     ) -> None:
         """Hears, until the connection ends, of tasks to run and of those that are no longer
@@ -163,8 +163,8 @@ class ControlPlaneClient:
             yield response
 
 
-def _offer(data: Mapping[str, Any]) -> Offer:
-    return Offer(
+def _offer(data: Mapping[str, Any]) -> TaskOffer:
+    return TaskOffer(
         data["id"],
         data["route"],
         data["lost"],

@@ -21,7 +21,7 @@ from hotplate.serving.gateway.tasks.control_plane_client import (
     ControlPlaneAway,
     ControlPlaneClient,
     NotWanted,
-    Offer,
+    TaskOffer,
 )
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.replica_call import ReplicaCall, ReplicaLeft
@@ -46,7 +46,7 @@ class TaskRun(Waiter):
 
     def __init__(
         self,
-        offer: Offer,
+        offer: TaskOffer,
         client: ControlPlaneClient,
         deliveries: Deliveries,
         *,

@@ -25,7 +25,7 @@ from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.route_server import RouteServer
-from hotplate.serving.gateway.tasks.control_plane_client import AWAY, ControlPlaneClient, Offer
+from hotplate.serving.gateway.tasks.control_plane_client import AWAY, ControlPlaneClient, TaskOffer
 from hotplate.serving.gateway.tasks.control_plane_exchange import TaskExchange
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.execution import TaskRun
@@ -112,7 +112,7 @@ class TaskScheduler:
 
     # What the control plane says
 
-    def _offered(self, offer: Offer) -> None:
+    def _offered(self, offer: TaskOffer) -> None:
         if offer.id in self._runs or offer.id in self._deliveries:
             return
         run = TaskRun(
