@@ -9,6 +9,7 @@ import pytest
 
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.platform import settings as module
+from hotplate.platform.commands.flags import gateway_limits
 from hotplate.platform.errors import AlreadyRunning, BadSetting
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.settings import Cpus, PlatformSettings, load
@@ -190,3 +191,20 @@ def test_the_standbys_have_a_table_of_their_own(tmp_path: Path) -> None:
                 environ={f"HOTPLATE_STANDBY__{name}": value},
                 file=file,
             )
+
+
+def test_the_gateways_limits_have_a_table_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "hotplate.toml"
+    file.write_text("[gateway]\nidle_s = 120\nconnections = 10")
+    monkeypatch.setenv("HOTPLATE_GATEWAY__CONNECTIONS", "20")
+    found = gateway_limits(file, "a.example")
+    assert (found.idle_s, found.connections, found.hosts) == (120.0, 20, ("a.example",))
+    for text, said in (
+        ("idle_s = 0", "gateway.idle_s: 0.0 is not a finite number above 0"),
+        ("idel_s = 1", "no such setting; did you mean 'idle_s'?"),
+    ):
+        file.write_text(f"[gateway]\n{text}")
+        with pytest.raises(BadSetting, match=re.escape(said)):
+            gateway_limits(file)

@@ -8,6 +8,9 @@ The file is `hotplate.toml` in the data directory, with one table per component:
     [standby]
     mode = "off"
 
+    [gateway]
+    idle_s = 120.0
+
 In the environment the same is `HOTPLATE_PLATFORM__PORT=8080`.
 """
 
@@ -31,7 +34,7 @@ from hotplate.platform.errors import BadSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-TABLES = ("platform", "standby")
+TABLES = ("platform", "standby", "gateway")
 _KINDS = {int: "a whole number", float: "a number", str: "a text"}
 S = TypeVar("S", bound="DataclassInstance")
 

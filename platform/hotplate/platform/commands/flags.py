@@ -6,6 +6,7 @@ Everything here raises BadSetting with one sentence.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from hotplate.platform.settings import PlatformSettings, load
 
 if TYPE_CHECKING:
     from hotplate.deploy.standbys import StandbySettings
+    from hotplate.serving.gateway.limits import Limits
 
 
 def add_platform(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +50,18 @@ def standby_settings(data: DataDir) -> StandbySettings:
     from hotplate.deploy.standbys import StandbySettings
 
     return load(StandbySettings, "standby", flags={}, environ=os.environ, file=data.settings_file)
+
+
+def gateway_limits(file: Path, hosts: str = "") -> Limits:
+    """By `hosts` (a flag), environment and the file's table `[gateway]`; every number above 0."""
+    from hotplate.serving.gateway.limits import Limits
+
+    given = {"hosts": hosts_of(hosts) or None}
+    limits = load(Limits, "gateway", flags=given, environ=os.environ, file=file)
+    for name, value in vars(limits).items():
+        if not isinstance(value, tuple) and not 0 < value < math.inf:
+            raise BadSetting(f"gateway.{name}: {value} is not a finite number above 0")
+    return limits
 
 
 def peers_of(text: str) -> tuple[str, ...]:
@@ -84,6 +98,16 @@ def mount_of(arguments: argparse.Namespace) -> Path | None:
     if arguments.mount:
         return Path(arguments.mount).resolve()
     return default_mount(DataDir.at(arguments.data).root)
+
+
+def seconds_of(flag: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise BadSetting(f"{flag} {text} is not a number of seconds from 0 on")
+    return seconds
 
 
 def size_of(flag: str, text: str) -> int:

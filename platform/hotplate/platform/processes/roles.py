@@ -56,6 +56,8 @@ def roles_of(settings: PlatformSettings, data: DataDir, ports: Mapping[str, int]
             token_file=token,
             metrics_token_file=metrics,
             hosts=",".join(settings.own_hosts),
+            settings=data.settings_file,
+            drain_s=settings.drain_s,
             access_log=settings.access_log,
         ),
         replace(

@@ -31,6 +31,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hosts", default="", help="NAME,… by which browsers call, beside loopback names"
     )
+    parser.add_argument("--settings", help="file of settings, of which [gateway] counts")
+    parser.add_argument(
+        "--drain-s",
+        default="30",
+        metavar="S",
+        help="how long requests may go on after SIGTERM (30)",
+    )
     parser.add_argument("--access-log", help="file that gets a line for every answer")
     parser.add_argument(
         "--replace", action="store_true", help="take over from the one that serves --routes now"
@@ -43,14 +50,14 @@ def run(arguments: argparse.Namespace) -> None:
 
     from hotplate.serving.gateway import server
     from hotplate.serving.gateway.errors import BadRoutesFile
-    from hotplate.serving.gateway.limits import Limits
 
     source, token = _source(arguments)
     settings = server.GatewaySettings(
         source,
         arguments.admin,
         arguments.replace,
-        limits=Limits(hosts=flags.hosts_of(arguments.hosts)),
+        grace_s=flags.seconds_of("--drain-s", arguments.drain_s),
+        limits=flags.gateway_limits(Path(arguments.settings or os.devnull), arguments.hosts),
         metrics_token=secret_flags.metrics(arguments.metrics_token_file),
         token=token,
         access_log=Path(arguments.access_log) if arguments.access_log else None,

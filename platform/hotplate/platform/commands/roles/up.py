@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         data.make_private()
         settings = flags.platform_settings(data, arguments)
+        flags.gateway_limits(data.settings_file)
         flags.standby_settings(data)  # a mistake is reported here, and not in a role's log
         data.secret("cluster-token")
         data.secret("metrics-token")
