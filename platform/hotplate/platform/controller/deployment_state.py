@@ -151,6 +151,7 @@ class DeploymentState:
         self.slots.forget(numbers)
 
     def find(self, key: WorkloadKey) -> Service | None:
+        """The service of a workload; None where no revision that is known has it."""
         return next((s for s in self.services.get(key.revision, ()) if s.workload.key == key), None)
 
     def answering(self) -> list[Service]:
@@ -188,14 +189,17 @@ class DeploymentState:
         )
 
     def owns(self, key: WorkloadKey) -> bool:
+        """Whether a workload is of one of this deployment's revisions."""
         named = (key.organization, key.deployment)
         mine = (self.deployment.organization.name, self.deployment.name)
         return named == mine and key.revision in self.numbers
 
     def mine(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """The deployment's own replicas, of all that there are."""
         return [replica for replica in replicas if self.owns(replica.key)]
 
     def see(self, replicas: Sequence[Replica]) -> None:
+        """Remember these replicas' ids, so that their logs are found when they have ended."""
         ids = [replica.id for replica in replicas]
         self.seen = tuple(dict.fromkeys([*self.seen, *ids]))[-max(SEEN, len(ids)) :]
 

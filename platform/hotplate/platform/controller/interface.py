@@ -46,6 +46,11 @@ NO_SUBSCRIBERS = Subscribers()
 
 
 class ControllerApi(Protocol):
+    """What HTTP handlers call, on the event loop's thread.
+
+    Nothing here waits for a step unless it says so.
+    """
+
     ready: asyncio.Event
     """Set when deployments are looked after: they were all looked at, and a gateway
     serves them."""

@@ -14,6 +14,8 @@ from hotplate.platform.store.store import Store
 
 
 class Loader:
+    """Reads deployments from the store, with ports for the services that others call."""
+
     def __init__(self, store: Store, rules: Rules) -> None:
         self._store = store
         self._rules = rules

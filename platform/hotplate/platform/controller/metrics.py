@@ -13,6 +13,8 @@ _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800)
 
 
 class ControllerMetrics:
+    """Cold starts, crashes and replica counts, by `organization/deployment` and service."""
+
     def __init__(self, registry: CollectorRegistry) -> None:
         self.cold_start = Histogram(
             "hotplate_controller_cold_start_seconds",

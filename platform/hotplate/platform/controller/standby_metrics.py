@@ -20,6 +20,8 @@ _METRICS: Sequence[tuple[str, str, Callable[[StandbyView], float]]] = (
 
 
 class StandbyMetrics(Collector):
+    """One sample per environment and pool, at the time of the scrape."""
+
     def __init__(self, views: Callable[[], Sequence[StandbyView]]) -> None:
         self._views = views
 

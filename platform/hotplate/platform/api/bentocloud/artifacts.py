@@ -58,6 +58,7 @@ class ArtifactRoutes:
         return web.json_response(views.artifact(artifact))
 
     async def get(self, request: web.Request) -> web.Response:
+        """`GET …/{version}`: the version. Raises NotFound."""
         return web.json_response(views.artifact(await named(self._kind, self._artifacts, request)))
 
     async def update(self, request: web.Request) -> web.Response:
@@ -82,6 +83,7 @@ class ArtifactRoutes:
         return web.json_response(views.listed(items, start, total))
 
     async def list_all(self, request: web.Request) -> web.Response:
+        """`GET /api/v1/{kind}s?start=&count=&q=`: versions of all repositories, newest first."""
         items, start, total = await self._page(request, "")
         return web.json_response(views.listed(items, start, total))
 

@@ -26,6 +26,8 @@ logger = logging.getLogger("hotplate.api")
 
 
 class Auth:
+    """Finds the user of a request by its token; refuses a request that needs one and has none."""
+
     def __init__(self, identities: Identities) -> None:
         self._identities = identities
 
@@ -36,12 +38,16 @@ class Auth:
         ]
 
     async def current_user(self, request: web.Request) -> web.Response:
+        """`GET /api/v1/auth/current`: the token's user."""
         return web.json_response(views.user(caller(request)))
 
     async def current_organization(self, request: web.Request) -> web.Response:
+        """`GET /api/v1/current_org`: the organization of the token's user."""
         return web.json_response(views.organization(organization(request)))
 
     def middleware(self) -> Middleware:
+        """What lets requests through to the handlers, once `admit` has."""
+
         @web.middleware
         async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.path.startswith(GUARDED) and request.path not in WITHOUT_TOKEN:

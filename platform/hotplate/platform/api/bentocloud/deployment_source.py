@@ -11,6 +11,8 @@ from hotplate.platform.store.records import Artifact, Kind, Organization
 
 
 class DeploymentSource:
+    """Finds what a deployment is made of, and waits while its files are still being unpacked."""
+
     def __init__(
         self, artifacts: Artifacts, unpacking: Unpacking, hub_models: HubModels, wait_s: float
     ) -> None:

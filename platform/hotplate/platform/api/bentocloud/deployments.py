@@ -43,6 +43,8 @@ CLIENT_HEADER = "X-Bentoml-Version"
 
 
 class DeploymentRoutes:
+    """`/api/v2/deployments`: changes the store and pokes the controller, which does the rest."""
+
     def __init__(
         self,
         deployments: Deployments,
@@ -139,6 +141,7 @@ class DeploymentRoutes:
         return self._rolled_out(request, deployment)
 
     async def terminate(self, request: web.Request) -> web.Response:
+        """`POST …/{name}/terminate`: stop its replicas and keep it. Answers the deployment."""
         deployment = await self._named(request)
         deployment = await self._deployments.run(self._deployments.terminate, deployment.id)
         events.info("%s: it is terminated, and its replicas are stopped", deployment.name)

@@ -14,6 +14,8 @@ from hotplate.serving.replica.errors import BentoUnusable
 
 
 class HubModels:
+    """Knows the hubs that models of a bento may stay at instead of being uploaded."""
+
     def __init__(self, blobs: BlobStore, hubs: Hubs) -> None:
         self._blobs = blobs
         self._hubs = hubs

@@ -9,6 +9,8 @@ from hotplate.platform.controller.interface import ControllerApi
 
 
 class InstanceTypeRoutes:
+    """What a deployment may name as `instance_type`."""
+
     def __init__(self, controller: ControllerApi) -> None:
         self._controller = controller
 

@@ -24,6 +24,7 @@ NO_CODE = "not-there-yet--run-the-login-line-that-hotplate-up-printed"
 
 
 def routes() -> list[web.RouteDef]:
+    """Those that answer 501 with a sentence, and a login's, which leads to one."""
     return [
         *(web.route("*", path, _refusing(said)) for path, said in ROUTES.items()),
         web.get(CODE_PATH, _code),

@@ -36,6 +36,7 @@ class RepositoryRoutes:
         return await self._answer(repository)
 
     async def get(self, request: web.Request) -> web.Response:
+        """`GET …/{name}`: the repository with its latest version. Raises NotFound."""
         repository = await self._artifacts.run(
             self._artifacts.repository,
             organization(request).id,

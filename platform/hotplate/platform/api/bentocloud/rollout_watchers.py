@@ -28,6 +28,8 @@ LAST_WORDS_S = 5.0
 
 
 class RolloutWatchers:
+    """Holds a client's first question, and chooses the status that makes it show the log."""
+
     def __init__(self, controller: ControllerApi, settings: ApiSettings) -> None:
         self._controller = controller
         self._settings = settings

@@ -33,6 +33,8 @@ PAGE = 100
 
 
 class TokenRoutes:
+    """`/api/v1/api_tokens`: tokens of the caller's organization; secrets are shown once."""
+
     def __init__(self, identities: Identities, controller: ControllerApi) -> None:
         self._identities = identities
         self._controller = controller
@@ -47,6 +49,7 @@ class TokenRoutes:
         ]
 
     async def list_all(self, request: web.Request) -> web.Response:
+        """`GET`: all tokens of the organization, newest first, without their secrets."""
         start, count = query_number(request, "start", 0), query_number(request, "count", PAGE)
         search = request.query.get("search", "")
         tokens = await self._identities.run(self._identities.tokens, organization(request).id)
@@ -71,11 +74,13 @@ class TokenRoutes:
         return web.json_response(views.token(token) | {"token": secret})
 
     async def get(self, request: web.Request) -> web.Response:
+        """`GET /{uid}`: one token, without its secret. Raises NotFound."""
         uid = request.match_info["uid"]
         token = await self._identities.run(self._identities.token, organization(request).id, uid)
         return web.json_response(views.token(token))
 
     async def delete(self, request: web.Request) -> web.Response:
+        """`DELETE /{uid}`: the token is good for nothing from now on. Raises NotFound, Conflict."""
         tenant, uid = organization(request), request.match_info["uid"]
         token = await self._identities.run(self._identities.token, tenant.id, uid)
         if is_operator(token.user) and token.name in (ADMIN, CALLERS):

@@ -31,6 +31,7 @@ STRATEGIES = {Kind.BENTO: "proxy", Kind.MODEL: "presigned_url"}
 
 
 def user(user: User) -> Json:
+    """A user as BentoCloud's JSON."""
     return {
         "uid": user.uid,
         "name": user.name,
@@ -41,6 +42,7 @@ def user(user: User) -> Json:
 
 
 def organization(organization: Organization) -> Json:
+    """An organization as BentoCloud's JSON."""
     created = organization.created_at
     head = _resource("organization", organization.uid, organization.name, created, created)
     return head | {"description": ""}
@@ -79,6 +81,7 @@ def cluster(name: str, deployment: Deployment) -> Json:
 
 
 def repository(repository: Repository, latest: Artifact | None) -> Json:
+    """A repository with its newest version, if it has one."""
     head = _resource(
         f"{repository.kind}_repository",
         repository.uid,
@@ -119,6 +122,7 @@ def artifact(
 
 
 def listed(items: Sequence[Json], start: int, total: int) -> Json:
+    """A page of items, `start` the first one's index and `total` the number of all."""
     return {"start": start, "count": len(items), "total": total, "items": list(items)}
 
 
@@ -146,6 +150,7 @@ def deployment(deployment: Deployment, origin: str, cluster_name: str) -> Json:
 
 
 def origin_of(scheme: str, host: str) -> str:
+    """`scheme://host` without a port; IPv6 in brackets."""
     return f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
 
 
@@ -156,6 +161,7 @@ def deployment_url(deployment: Deployment, origin: str) -> str:
 
 
 def revision(revision: Revision, deployment: Deployment) -> Json:
+    """A revision of a deployment as BentoCloud's JSON."""
     name = str(revision.number)
     head = _resource(
         "deployment_revision", revision.uid, name, revision.created_at, revision.created_at

@@ -24,6 +24,8 @@ LINES = 200
 
 
 class DeploymentStatusRoutes:
+    """How the deployments of the caller's organization are, and what was decided on them."""
+
     def __init__(self, store: Store, controller: ControllerApi, settings: ApiSettings) -> None:
         self._store = store
         self._controller = controller
@@ -51,6 +53,7 @@ class DeploymentStatusRoutes:
         return web.json_response({"status": "ok"})
 
     async def list_all(self, request: web.Request) -> web.Response:
+        """`GET /api/v1/hotplate/deployments`: a summary of each, newest first."""
         found = await self._store.run(
             self._store.deployments.of_organization, organization(request).id
         )
@@ -98,6 +101,7 @@ class DeploymentStatusRoutes:
         return web.json_response(sorted(entries, key=lambda one: str(one["at"])))
 
     async def events(self, request: web.Request) -> web.Response:
+        """`GET …/events?count=100`: what happened to the deployment, newest first."""
         key = (await named_deployment(self._store.deployments, request)).id
         limit = query_number(request, "count", 100)
         return web.json_response(
@@ -105,6 +109,7 @@ class DeploymentStatusRoutes:
         )
 
     async def cold_starts(self, request: web.Request) -> web.Response:
+        """`GET …/cold_starts?count=100`: its replicas' starts with their phases, newest first."""
         key = (await named_deployment(self._store.deployments, request)).id
         limit = query_number(request, "count", 100)
         return web.json_response(

@@ -38,12 +38,14 @@ class QuotaRoutes:
         ]
 
     async def list_all(self, request: web.Request) -> web.Response:
+        """`GET`: the quotas that the caller may see, with what each organization uses now."""
         names = [caller(request).organization.name]
         if is_operator(caller(request)):
             names = await self._quotas.run(self._quotas.organizations)
         return web.json_response([await self._shown(name) for name in names])
 
     async def get(self, request: web.Request) -> web.Response:
+        """`GET /{organization}`: its quota and what it uses now. Raises Forbidden, NotFound."""
         name, user = request.match_info["organization"], caller(request)
         if name != user.organization.name and not is_operator(user):
             raise Forbidden(

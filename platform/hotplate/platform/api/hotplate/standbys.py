@@ -29,6 +29,8 @@ log = logging.getLogger("hotplate.standby")
 
 
 class StandbyRoutes:
+    """Standby settings that an operator makes go before those of environment and file."""
+
     def __init__(
         self,
         learnt: LearntValues,

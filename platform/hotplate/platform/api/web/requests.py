@@ -24,6 +24,7 @@ BODY_S = web.AppKey("body_s", float)
 
 
 def caller(request: web.Request) -> User:
+    """The user whose token the request has."""
     return request[CALLER]
 
 

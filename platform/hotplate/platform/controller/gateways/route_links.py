@@ -68,6 +68,7 @@ class RouteLinks:
 
     @property
     def connected(self) -> bool:
+        """Whether any gateway has reported."""
         return any(line.report is not None for line in self._lines)
 
     @property

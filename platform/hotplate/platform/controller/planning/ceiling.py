@@ -15,6 +15,8 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class Ceiling:
+    """What one replica may ask for, since no node has more, and what it counts for."""
+
     most: Resources
     """Of each, what the node has that has most of it."""
     shares_cpus: bool = False

@@ -57,4 +57,5 @@ def instance_type_json(name: str, resources: Resources, gpu_name: str = "") -> d
 
 
 def instance_types(types: Mapping[str, Resources]) -> list[dict[str, Any]]:
+    """The types as BentoCloud's JSON, in the order of the settings."""
     return [instance_type_json(name, resources) for name, resources in types.items()]

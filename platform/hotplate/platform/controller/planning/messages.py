@@ -81,6 +81,7 @@ def without_folders(text: str) -> str:
 
 
 def counted(replicas: int) -> str:
+    """A number of replicas in words."""
     return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 

@@ -38,6 +38,7 @@ class Observed:
     """Why nobody can call it, e.g. another program listens on its port."""
 
     def of(self, key: WorkloadKey) -> list[Replica]:
+        """The replicas of one workload."""
         return [replica for replica in self.replicas if replica.key == key]
 
     def most(self, key: WorkloadKey, wanted: int) -> int:

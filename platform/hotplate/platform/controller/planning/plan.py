@@ -32,6 +32,8 @@ repeats at once; a passing one, such as a slow download, gets two more tries).""
 
 @dataclass(frozen=True)
 class Scale:
+    """The engine is to have so many replicas of a workload, and none of those in `remove`."""
+
     key: WorkloadKey
     count: int
     remove: frozenset[str] = frozenset()
@@ -39,6 +41,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class NextStep:
+    """What the reconciler does now, and the status that the deployment has then."""
+
     scales: tuple[Scale, ...]
     draining: frozenset[str]
     status: str

@@ -32,6 +32,7 @@ class Addresses:
 
 
 def public_name(deployment: Deployment) -> str:
+    """The name of a deployment's public route: `organization/deployment`."""
     return f"{deployment.organization.name}/{deployment.name}"
 
 

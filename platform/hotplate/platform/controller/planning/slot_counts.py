@@ -29,7 +29,7 @@ gateways, and who has learnt it goes by what he knows."""
 
 
 class SlotCounts:
-    """Of one deployment."""
+    """The slots of one deployment's replicas, per service and revision."""
 
     def __init__(self) -> None:
         self._told: dict[WorkloadKey, Mapping[str, Any]] = {}

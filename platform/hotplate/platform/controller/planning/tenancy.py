@@ -13,6 +13,8 @@ _NO_REPLICA = replace(NO_QUOTA, limit=UNLIMITED._replace(replicas=0), standby=0)
 
 @dataclass(frozen=True)
 class Tenancy:
+    """Whether several organizations may be served, by what keeps replicas apart here."""
+
     missing: str = ""
     """Why replicas are not kept apart here; "" where they are, or where all trust each other."""
 

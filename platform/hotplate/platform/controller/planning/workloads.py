@@ -42,6 +42,7 @@ class Service:
 
     @property
     def name(self) -> str:
+        """As in the bento."""
         return self.workload.key.service
 
 

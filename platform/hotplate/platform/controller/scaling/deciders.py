@@ -156,6 +156,7 @@ class Scaling:
             self._early.setdefault(key, []).append(cold_start_s)
 
     def gateway_restarted(self, now: float) -> None:
+        """A gateway is there again at `now` (loop seconds): no demand was seen until then."""
         for decider in self._deciders.values():
             decider.gateway_restarted(now)
 
@@ -175,6 +176,7 @@ class Scaling:
         return set(self._deciders)
 
     def forget(self, gone: Callable[[WorkloadKey], bool]) -> None:
+        """Drop the deciders of workloads that `gone` is true of."""
         self._deciders = {key: d for key, d in self._deciders.items() if not gone(key)}
         self._observed = {key: d for key, d in self._observed.items() if not gone(key)}
         self._early = {key: starts for key, starts in self._early.items() if not gone(key)}

@@ -32,6 +32,7 @@ class Prometheus:
         self._http: ClientSession | None = None
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._http is not None:
             await self._http.close()
 

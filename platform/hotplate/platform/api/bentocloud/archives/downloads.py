@@ -36,6 +36,7 @@ class DownloadRoutes:
         return web.json_response(views.artifact(artifact, download_url=url))
 
     async def download(self, request: web.Request) -> web.StreamResponse:
+        """`GET …/download`: the tar of the version's files. Raises NotFound."""
         artifact = await named(self._kind, self._artifacts, request)
         return await self._transfers.send(request, self._files(artifact))
 

@@ -29,6 +29,7 @@ class SignedLink:
 
 
 def sign(link: SignedLink, key: bytes) -> str:
+    """The link as the last part of a URL: its claims and a signature with `key`."""
     claims = urlsafe_b64encode(json.dumps(asdict(link)).encode())
     return f"{claims.decode()}.{_signature(claims, key)}"
 

@@ -28,6 +28,8 @@ WRITE_BYTES = 256 << 10
 
 
 class Transfers:
+    """Serves the signed URLs of all kinds; refusals of parts are kept for the upload's end."""
+
     def __init__(self, store: Store, blobs: BlobStore, settings: ApiSettings) -> None:
         self._store = store
         self._blobs = blobs
@@ -72,6 +74,7 @@ class Transfers:
             raise error
 
     async def get(self, request: web.Request) -> web.StreamResponse:
+        """`GET` of a signed URL: the tar of a manifest. Raises LinkExpired."""
         return await self.send(request, (await self._link(request, "get")).subject)
 
     async def send(self, request: web.Request, files: str) -> web.StreamResponse:

@@ -52,6 +52,7 @@ class Unpacking:
         task.add_done_callback(lambda done: self._done(key, done))
 
     def busy(self, artifact_id: int) -> bool:
+        """Whether an upload of the version is being unpacked."""
         return artifact_id in self._jobs
 
     @asynccontextmanager

@@ -59,6 +59,7 @@ class UploadRoutes:
         ]
 
     async def start(self, request: web.Request) -> web.Response:
+        """`PATCH …/start_upload`: bytes will come; the version. Raises NotFound, NoSpace."""
         artifact = await self._named(request)
         await self._check_room(await self._store.run(self._store.uploads.open, artifact.id))
         artifact = await self._store.run(self._store.uploads.start, artifact.id)
@@ -79,17 +80,23 @@ class UploadRoutes:
         return await self._unpack(upload, [1])
 
     async def presign_whole(self, request: web.Request) -> web.Response:
+        """`PATCH …/presign_upload_url`: the version with a URL for the whole tar."""
         artifact = await self._named(request)
         upload = await self._store.run(self._store.uploads.open, artifact.id)
         url = await self._transfers.url(request, "put", upload.id, 1)
         return web.json_response(views.artifact(artifact, upload_url=url))
 
     async def start_parts(self, request: web.Request) -> web.Response:
+        """`PATCH …/start_multipart_upload`: the version with the `upload_id` of its parts."""
         artifact = await self._named(request)
         upload = await self._store.run(self._store.uploads.open, artifact.id)
         return web.json_response(views.artifact(artifact, upload_id=upload.id))
 
     async def presign_part(self, request: web.Request) -> web.Response:
+        """`PATCH …/presign_multipart_upload_url`: a URL for one part of an upload.
+
+        The body has `upload_id` and `part_number`, from 1. Raises Invalid, NotFound.
+        """
         artifact = await self._named(request)
         fields = await body(request)
         upload = await self._upload(artifact, fields)

@@ -34,6 +34,7 @@ class GrowingFile:
         return printable(self._decoder.decode(data))
 
     def close(self) -> None:
+        """Close the file; nothing is read after it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -55,6 +55,8 @@ class Pods:
         return await answered(request, found)
 
     async def of_deployment(self, request: web.Request) -> web.WebSocketResponse:
+        """`GET /ws/v2/deployments/{name}/pods`: the deployment's pods, in one message."""
+
         async def found() -> list[dict[str, Any]]:
             deployment = await named_deployment(self._deployments, request)
             replicas = self._controller.live(deployment.id)["replicas"]

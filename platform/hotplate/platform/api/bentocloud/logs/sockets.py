@@ -19,6 +19,7 @@ PARTING_S = 5.0
 
 
 async def opened(request: web.Request) -> web.WebSocketResponse:
+    """The WebSocket of a request, which pings the client and takes small messages only."""
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES)
     await socket.prepare(request)
     return socket
@@ -38,6 +39,7 @@ async def answered(
 
 
 def message(kind: str, text: str = "", payload: Any = None) -> dict[str, Any]:
+    """A message as the client expects it: `type`, `message`, `payload`."""
     return {"type": kind, "message": text, "payload": payload}
 
 

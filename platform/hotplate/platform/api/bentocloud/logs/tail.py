@@ -40,6 +40,8 @@ USUAL_LINES = 50
 
 @dataclass(frozen=True)
 class LogSource:
+    """One log that a client follows."""
+
     deployment_id: int
     replica: str
     """`builder` = not a replica, but its roll-out."""
@@ -48,6 +50,8 @@ class LogSource:
 
 
 class Tail:
+    """`GET /ws/v1/clusters/{cluster}/tail`: sends a log as it grows."""
+
     def __init__(
         self, deployments: Deployments, controller: ControllerApi, watchers: RolloutWatchers
     ) -> None:
