@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.client import AgentClient
-from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.manifest import Manifest, ManifestEntry
 from hotplate.cache.store.blobs import BlobStore
 from loadtests.harness.verdict import Verdict
 from tests.support.cache.fakes import AgentProcess, random_bytes
@@ -93,7 +93,7 @@ def _publish(store: BlobStore, size_bytes: int, seed: int) -> Manifest:
             writer.write(n.to_bytes(8, "little"))
             writer.write(block[8:])
         blob = writer.commit()
-    manifest = Manifest((Entry("model.safetensors", blob=blob),))
+    manifest = Manifest((ManifestEntry("model.safetensors", blob=blob),))
     store.put_manifest(manifest)
     return manifest
 

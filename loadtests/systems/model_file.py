@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, chunk_digest
 
 BUCKET = "models"
 BLOBS = "blobs"
@@ -68,7 +68,7 @@ def publish(model: ModelFile, *names: str) -> list[str]:
     place.hardlink_to(model.path)
     folder = model.root / "manifests"
     folder.mkdir()
-    manifests = [Manifest((Entry(name, blob=blob),)) for name in names]
+    manifests = [Manifest((ManifestEntry(name, blob=blob),)) for name in names]
     for manifest in manifests:
         (folder / f"{manifest.digest}.json").write_bytes(manifest.to_bytes())
     return [manifest.digest for manifest in manifests]

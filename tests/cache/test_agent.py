@@ -20,7 +20,7 @@ import pytest
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, ChunkCorrupt, OriginUnavailable, UnknownManifest
-from hotplate.cache.file_view.agent_side import View
+from hotplate.cache.file_view.agent_side import FileView
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.reader import open_file
@@ -374,11 +374,11 @@ async def test_a_start_that_fails_half_way_says_why_and_leaves_nothing_behind(
 ) -> None:
     before, threads = asyncio.all_tasks(), set(threading.enumerate())
 
-    async def fail(view: View) -> None:
+    async def fail(view: FileView) -> None:
         raise OSError("the view cannot be started")
 
     with monkeypatch.context() as patched:
-        patched.setattr(View, "start", fail)
+        patched.setattr(FileView, "start", fail)
         with pytest.raises(OSError, match="the view cannot be started"):
             async with bench.client():
                 pass

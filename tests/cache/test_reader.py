@@ -14,7 +14,7 @@ import pytest
 
 from hotplate.cache import reader
 from hotplate.cache.agent import AgentSettings, run
-from hotplate.cache.client import AgentClient, Tree
+from hotplate.cache.client import AgentClient, TreeInfo
 from hotplate.cache.manifest import CHUNK_BYTES, Manifest
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.reader import RemoteFile, open_file
@@ -41,7 +41,7 @@ class Bench:
     manifest: Manifest
     _opened: list[RemoteFile]
 
-    async def tree(self) -> Tree:
+    async def tree(self) -> TreeInfo:
         return await self.client.tree(self.manifest.digest)
 
     async def leases(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from hotplate.cache.errors import NoSpace
 from hotplate.cache.tiers.disk import DiskTier
-from hotplate.machine.free_space import RESERVE_MAX_BYTES, Room
+from hotplate.machine.free_space import RESERVE_MAX_BYTES, FreeSpace
 from tests.support.small_disk import MIB, fill, small_disk
 
 DIGEST = "c" * 64
@@ -20,7 +20,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_would_eat_into_the_reserve_is_refused_with_the_figures(disk: Path) -> None:
-    room = Room(disk / "not" / "made" / "yet", reserve_bytes=4 * MIB)
+    room = FreeSpace(disk / "not" / "made" / "yet", reserve_bytes=4 * MIB)
     assert room.refusal(6 * MIB) == ""
     assert room.refusal(7 * MIB) == (
         f"the disk of {room.folder} is full: 7 MiB more are needed and 10 MiB are free, of which "
@@ -29,14 +29,14 @@ def test_what_would_eat_into_the_reserve_is_refused_with_the_figures(disk: Path)
 
 
 def test_a_twentieth_of_a_disk_is_kept_free_and_a_gibibyte_at_most(disk: Path) -> None:
-    room = Room(disk)
+    room = FreeSpace(disk)
     assert room.refusal(9 * MIB + MIB // 2) == ""
     assert "are kept free" in room.refusal(9 * MIB + MIB // 2 + 1)
     assert RESERVE_MAX_BYTES == 1 << 30
 
 
 def test_a_shortage_is_told_while_it_lasts(disk: Path) -> None:
-    room = Room(disk)
+    room = FreeSpace(disk)
     assert room.shortage == ""
     filler = fill(disk)
     assert f"the disk of {disk} has 0 bytes free" in room.shortage

@@ -20,28 +20,28 @@ from aiohttp import web
 
 from hotplate.cache import own_token
 from hotplate.cache.catalog.manifest_index import ManifestIndex
-from hotplate.cache.catalog.peer_url_index import PeerLedgers
+from hotplate.cache.catalog.peer_url_index import PeerUrlIndex
 from hotplate.cache.catalog.pulls import Pulls
-from hotplate.cache.catalog.trees import Node
-from hotplate.cache.catalog.url_index import Ledger
+from hotplate.cache.catalog.trees import Trees
+from hotplate.cache.catalog.url_index import UrlIndex
 from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.control import Control, application
-from hotplate.cache.copies.blob_table import Holdings
+from hotplate.cache.copies.blob_table import BlobTable
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
-from hotplate.cache.file_view.agent_side import View
+from hotplate.cache.file_view.agent_side import FileView
 from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.blob_source import NoOrigin
 from hotplate.cache.origins.schemes import Schemes
 from hotplate.cache.peers.change_signal import ChangeSignal
-from hotplate.cache.peers.chunk_client import ClusterPeers, PeerClient
-from hotplate.cache.peers.chunk_server import PeerServer
-from hotplate.cache.peers.chunk_source import Shelf
+from hotplate.cache.peers.chunk_client import ChunkClient, ClusterPeers
+from hotplate.cache.peers.chunk_server import ChunkServer
+from hotplate.cache.peers.chunk_source import ChunkSource
 from hotplate.cache.peers.gossip import Gossip
 from hotplate.cache.peers.members import Members
-from hotplate.cache.peers.seeds import PeerList
+from hotplate.cache.peers.seeds import Seeds
 from hotplate.cache.port import Port, listen
 from hotplate.cache.store.web_origin import origin_at
 from hotplate.cache.swarm.chunks import STALL_S
@@ -166,7 +166,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
             stack.callback(mount.close)
         arena = Arena(settings.arena_limit_bytes, mount, settings.spare_bytes)
         stack.callback(arena.close)
-        ledger = Ledger(data / "ledger")
+        ledger = UrlIndex(data / "ledger")
         stack.callback(ledger.close)
         members = Members(secrets.token_hex(8))
         changes = ChangeSignal(loop)
@@ -179,23 +179,23 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         )
         stack.callback(contents.close)
         index, place = ManifestIndex(), ViewPlace()
-        holdings = Holdings(arena, disk, contents, settings.stall_s, index.blobs)
-        node = Node(data, origin, disk, holdings, ledger, index=index, view=place)
+        holdings = BlobTable(arena, disk, contents, settings.stall_s, index.blobs)
+        node = Trees(data, origin, disk, holdings, ledger, index=index, view=place)
         node.sweep()
         schemes.prepare()
-        shelf = Shelf(contents, holdings, disk, ledger.content, clock)
+        shelf = ChunkSource(contents, holdings, disk, ledger.content, clock)
         gossip = Gossip(members, contents, shelf, changes, port=port, token=settings.token)
         stack.push_async_callback(gossip.close)
-        peers = PeerList(settings.peers, settings.peers_from, port, gossip.tell)
-        client = PeerClient(settings.token, clock)
+        peers = Seeds(settings.peers, settings.peers_from, port, gossip.tell)
+        client = ChunkClient(settings.token, clock)
         stack.callback(client.close)
         Fetcher(settings.fetch_threads, contents, clock, metrics, ClusterPeers(members, client))
-        pulls = Pulls(holdings, ledger, schemes, PeerLedgers(gossip.addresses, settings.token))
+        pulls = Pulls(holdings, ledger, schemes, PeerUrlIndex(gossip.addresses, settings.token))
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
         metrics.mended_chunks.set_function(lambda: holdings.mended_chunks)
         metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
-        view = View(node, pulls, place, settings.mount, data)
+        view = FileView(node, pulls, place, settings.mount, data)
         lending = Lending(node, pulls, data, settings.token)
         control = Control(
             node=node,
@@ -214,7 +214,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         stack.push_async_callback(node.close, settings.flush_s)
         stack.push_async_callback(pulls.close)
         stack.push_async_callback(lending.close)
-        server = PeerServer(shelf, settings.token, clock, metrics, own)
+        server = ChunkServer(shelf, settings.token, clock, metrics, own)
         stack.callback(server.close)
         await runner.setup()
         assert runner.server is not None  # set up

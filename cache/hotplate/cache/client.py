@@ -14,7 +14,7 @@ from hotplate.cache.errors import CacheError
 
 
 @dataclass(frozen=True)
-class Tree:
+class TreeInfo:
     """How far a node has got with a manifest."""
 
     root: str
@@ -45,7 +45,9 @@ class AgentClient:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
-    async def tree(self, manifest: str, wait: Literal["view", "files", "all"] = "files") -> Tree:
+    async def tree(
+        self, manifest: str, wait: Literal["view", "files", "all"] = "files"
+    ) -> TreeInfo:
         """Brings a tree to the node, or joins who does.
 
         Returns when the files that are not streamed are there (`files`), or every file
@@ -54,7 +56,7 @@ class AgentClient:
         """
         return _tree(await self._call("PUT", f"/v1/trees/{manifest}?wait={wait}"))
 
-    async def progress(self, manifest: str) -> Tree:
+    async def progress(self, manifest: str) -> TreeInfo:
         """How far a tree has got that somebody asked for."""
         return _tree(await self._call("GET", f"/v1/trees/{manifest}"))
 
@@ -181,8 +183,8 @@ def _kinds(kind: type[CacheError]) -> Iterator[type[CacheError]]:
         yield from _kinds(sub)
 
 
-def _tree(body: dict[str, Any]) -> Tree:
-    return Tree(
+def _tree(body: dict[str, Any]) -> TreeInfo:
+    return TreeInfo(
         body["root"],
         body["bytes_total"],
         body["bytes_verified"],

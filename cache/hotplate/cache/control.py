@@ -16,8 +16,8 @@ from aiohttp.typedefs import Middleware
 
 from hotplate.cache.catalog.inventory import Inventory
 from hotplate.cache.catalog.pulls import Pull, Pulls, failure
-from hotplate.cache.catalog.trees import Node, Tree
-from hotplate.cache.catalog.url_index import Ledger, location_json
+from hotplate.cache.catalog.trees import Trees, TreeState
+from hotplate.cache.catalog.url_index import UrlIndex, location_json
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -31,7 +31,7 @@ from hotplate.cache.errors import (
     UnknownUrl,
     VersionChanged,
 )
-from hotplate.cache.file_view.agent_side import View
+from hotplate.cache.file_view.agent_side import FileView
 from hotplate.cache.leases.lending import Lending
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.schemes import is_elsewhere
@@ -100,10 +100,10 @@ class Control:
     def __init__(
         self,
         *,
-        node: Node,
+        node: Trees,
         pulls: Pulls,
-        ledger: Ledger,
-        view: View,
+        ledger: UrlIndex,
+        view: FileView,
         metrics: Metrics,
         lending: Lending,
         gossip: Gossip,
@@ -320,7 +320,7 @@ def _given(request: web.Request, name: str) -> str:
     return value
 
 
-def _tree_json(tree: Tree) -> dict[str, Any]:
+def _tree_json(tree: TreeState) -> dict[str, Any]:
     return {
         "root": str(tree.folder.root),
         "view": str(tree.folder.view or ""),

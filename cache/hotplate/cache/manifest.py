@@ -95,7 +95,7 @@ def _span(size_bytes: int, index: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestEntry:
     """One file, folder or symbolic link of a tree."""
 
     path: str
@@ -134,7 +134,7 @@ class Entry:
 class Manifest:
     """A tree of files."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
 
     @property
     def digest(self) -> str:
@@ -148,7 +148,7 @@ class Manifest:
     def blobs(self) -> Iterator[Blob]:
         return (entry.blob for entry in self.entries if entry.blob is not None)
 
-    def get(self, path: str) -> Entry | None:
+    def get(self, path: str) -> ManifestEntry | None:
         return next((entry for entry in self.entries if entry.path == path), None)
 
     def to_bytes(self) -> bytes:
@@ -162,7 +162,7 @@ class Manifest:
         return Manifest(tuple(_entry(item, blobs) for item in json.loads(data)))
 
 
-def _entry_json(entry: Entry) -> dict[str, Any]:
+def _entry_json(entry: ManifestEntry) -> dict[str, Any]:
     data: dict[str, Any] = {"path": entry.path, "mode": entry.mode, "mtime": entry.mtime}
     if entry.blob is not None:
         data |= {"size": entry.blob.size_bytes, "chunks": entry.blob.chunks}
@@ -173,10 +173,10 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _entry(data: Mapping[str, Any], blobs: dict[Blob, Blob]) -> Entry:
+def _entry(data: Mapping[str, Any], blobs: dict[Blob, Blob]) -> ManifestEntry:
     """`blobs` are those met so far: thousands of small files may share one, and its digest."""
     blob = Blob(data["size"], tuple(data["chunks"])) if "size" in data else None
     if blob is not None:
         blob = blobs.setdefault(blob, blob)
     part = (int(data["part"][0]), int(data["part"][1])) if "part" in data else None
-    return Entry(data["path"], data["mode"], data["mtime"], blob, data.get("link"), part)
+    return ManifestEntry(data["path"], data["mode"], data["mtime"], blob, data.get("link"), part)

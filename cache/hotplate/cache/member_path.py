@@ -51,7 +51,7 @@ def _check_components(components: list[str]) -> None:
         raise ValueError(f"a component has {longest} bytes (limit {COMPONENT_MAX_BYTES})")
 
 
-class Tree:
+class PathTree:
     """The paths seen so far: no two the same, no file used as a folder."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.peers.chunk_server import PREFIX, PeerServer
+from hotplate.cache.peers.chunk_server import PREFIX, ChunkServer
 from hotplate.machine.background import BackgroundTasks
 
 _FIRST_BYTES_S = 30.0
@@ -22,7 +22,7 @@ class Port:
     def __init__(
         self,
         listener: socket.socket,
-        peers: PeerServer,
+        peers: ChunkServer,
         control: Callable[[], asyncio.Protocol],
     ) -> None:
         """`control` makes the protocol of a connection that does not ask for chunks."""

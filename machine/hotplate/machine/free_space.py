@@ -18,7 +18,7 @@ RESERVE_MAX_BYTES = 1 << 30
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Room:
+class FreeSpace:
     """The disk that a folder is on."""
 
     def __init__(self, folder: Path, reserve_bytes: int = 0) -> None:

@@ -25,7 +25,7 @@ from hotplate.deploy.quantities import resources_of
 from hotplate.deploy.standbys import StandbySettings
 from hotplate.machine import descriptors
 from hotplate.machine.access.own_hosts import OwnHosts
-from hotplate.machine.free_space import Room
+from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.api.bentocloud.deployments import public_url
 from hotplate.platform.api.hotplate.overview import OverviewRoutes
 from hotplate.platform.api.hotplate.standbys import StandbyRoutes
@@ -140,7 +140,7 @@ async def serve(
         spare_environments=settings.spare_environments,
     )
     folders = [data.root, data.visible_folder("engine"), data.folder("environments")]
-    rooms = [Room(folder, reserve_bytes) for folder in folders]
+    rooms = [FreeSpace(folder, reserve_bytes) for folder in folders]
     health = HealthMonitor(checks(controller.gateways, agent, store, rooms), data.events)
     app.add_routes(
         OverviewRoutes(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from hotplate.cache.catalog.peer_url_index import PeerLedgers, is_place
+from hotplate.cache.catalog.peer_url_index import PeerUrlIndex, is_place
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.locations import Location, Version
 from tests.support.cache.hub import COMMIT
@@ -78,5 +78,5 @@ async def test_a_peer_cannot_have_this_node_read_its_own_files(tmp_path: Path) -
     await site.start()
     host, port = runner.addresses[0][:2]
     async with asyncio.timeout(30):
-        assert await PeerLedgers(lambda: [f"{host}:{port}"], "t").ask("https://h/m") == []
+        assert await PeerUrlIndex(lambda: [f"{host}:{port}"], "t").ask("https://h/m") == []
     await runner.cleanup()

@@ -8,7 +8,7 @@ import pytest
 
 from hotplate.cache.catalog.tree_folder import TreeFolder
 from hotplate.cache.copies.landing import land
-from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.manifest import Manifest, ManifestEntry
 from hotplate.cache.tiers.disk import DiskTier
 from tests.support.cache.fakes import blob_of
 
@@ -20,11 +20,11 @@ DIGESTS = {
 }
 MANIFEST = Manifest(
     (
-        Entry("config.json", 0o644, 1e9, blob_of(CONFIG)),
-        Entry("sub", 0o755, 1.1e9),
-        Entry("sub/run.sh", 0o755, 1.2e9, blob_of(SCRIPT)),
-        Entry("sub/model.safetensors", 0o644, 1.3e9, blob_of(WEIGHTS)),
-        Entry("empty", 0o755, 1.4e9),
+        ManifestEntry("config.json", 0o644, 1e9, blob_of(CONFIG)),
+        ManifestEntry("sub", 0o755, 1.1e9),
+        ManifestEntry("sub/run.sh", 0o755, 1.2e9, blob_of(SCRIPT)),
+        ManifestEntry("sub/model.safetensors", 0o644, 1.3e9, blob_of(WEIGHTS)),
+        ManifestEntry("empty", 0o755, 1.4e9),
     )
 )
 WHOLE = {DIGESTS["config.json"], DIGESTS["sub/run.sh"]}
@@ -158,10 +158,10 @@ def test_links_and_files_that_share_a_blob_are_made(tmp_path: Path, disk: DiskTi
     pack = blob_of(SCRIPT)
     manifest = Manifest(
         (
-            Entry("bin/sh", 0o755, 1e9, pack, part=(2, 7)),
-            Entry("bin/none", 0o644, 1e9, pack, part=(9, 0)),
-            Entry("bin/link", link="sh"),
-            Entry("out", link="/nowhere"),
+            ManifestEntry("bin/sh", 0o755, 1e9, pack, part=(2, 7)),
+            ManifestEntry("bin/none", 0o644, 1e9, pack, part=(9, 0)),
+            ManifestEntry("bin/link", link="sh"),
+            ManifestEntry("out", link="/nowhere"),
         )
     )
     folder = TreeFolder(tmp_path / "trees", manifest.digest, manifest, disk)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.copies.blob_table import Holdings
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.blob_table import BlobTable
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.copies.write_behind import READING_S
 from hotplate.cache.errors import (
     CacheError,
@@ -44,13 +44,15 @@ class Bench:
     origin: PacedOrigin
     metrics: Metrics
     root: Path
-    make: Callable[..., Holdings]
-    holdings: Holdings
+    make: Callable[..., BlobTable]
+    holdings: BlobTable
 
-    def bring(self, blob: Blob = BLOB, streamed: bool = True) -> Holding:
+    def bring(self, blob: Blob = BLOB, streamed: bool = True) -> CachedBlob:
         return self.start(self.holdings, blob, "model.safetensors", streamed)
 
-    def start(self, holdings: Holdings, blob: Blob, name: str, streamed: bool = True) -> Holding:
+    def start(
+        self, holdings: BlobTable, blob: Blob, name: str, streamed: bool = True
+    ) -> CachedBlob:
         origin = self.origin.source(blob)
         return holdings.bring(blob, origin, blob.digest, name, streamed)
 
@@ -60,7 +62,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     publish(tmp_path / "store", {"a": CONTENT, "b": OTHER})
     origin = PacedOrigin(FsspecOrigin(f"file://{tmp_path}/store"))
     metrics = Metrics()
-    made: list[Holdings] = []
+    made: list[BlobTable] = []
 
     def make(
         arena_bytes: int = 1 << 30,
@@ -70,13 +72,13 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         disk: Path = tmp_path / "disk",
         disk_bytes: int = 0,
         wanted: Callable[[], Set[str]] = frozenset,
-    ) -> Holdings:
+    ) -> BlobTable:
         clock = asyncio.get_running_loop().time
         contents = Contents(threads, clock)
         Fetcher(threads, contents, clock, metrics)
         arena = arena or Arena(arena_bytes)
         tier = DiskTier(disk, limit_bytes=disk_bytes)
-        made.append(Holdings(arena, tier, contents, stall_s, wanted))
+        made.append(BlobTable(arena, tier, contents, stall_s, wanted))
         return made[-1]
 
     yield Bench(origin, metrics, tmp_path, make, make())
@@ -86,7 +88,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         assert all(holding.leases == 0 for holding in holdings)
 
 
-async def lent_bytes(holdings: Holdings, holding: Holding) -> bytes:
+async def lent_bytes(holdings: BlobTable, holding: CachedBlob) -> bytes:
     async with holdings.lend(holding) as fd:
         return os.pread(fd, holding.content.size_bytes, 0)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.manifest import CHUNK_BYTES, Draft
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from tests.support.cache.fakes import PacedOrigin, blob_of
@@ -11,12 +11,12 @@ from tests.support.patience import PATIENCE_S
 COUNT = 3
 
 
-def a_holding() -> Holding:
+def a_holding() -> CachedBlob:
     source = PacedOrigin(FsspecOrigin("memory://nothing")).source(blob_of(b""))
-    return Holding(Draft(COUNT * CHUNK_BYTES), source, "draft", "model.safetensors")
+    return CachedBlob(Draft(COUNT * CHUNK_BYTES), source, "draft", "model.safetensors")
 
 
-async def waits(holding: Holding, told: int) -> asyncio.Task[None]:
+async def waits(holding: CachedBlob, told: int) -> asyncio.Task[None]:
     task = asyncio.create_task(holding.until_more(told))
     await asyncio.sleep(0)
     return task

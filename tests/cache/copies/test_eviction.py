@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import random
 
-from hotplate.cache.copies.eviction import Kept, evict
+from hotplate.cache.copies.eviction import EvictionCandidate, evict
 
 MIB = 1 << 20
 
 
-def kept(key: str, size_bytes: int, used: int, pin: str = "") -> Kept:
-    return Kept(key, size_bytes, (0, used), pin)
+def kept(key: str, size_bytes: int, used: int, pin: str = "") -> EvictionCandidate:
+    return EvictionCandidate(key, size_bytes, (0, used), pin)
 
 
 def test_the_least_recently_used_go_first_and_no_more_than_needed() -> None:

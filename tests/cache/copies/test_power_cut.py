@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.copies.blob_table import Holdings
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.blob_table import BlobTable
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
 from hotplate.cache.manifest import Blob
@@ -24,7 +24,7 @@ from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from hotplate.cache.tiers.arena import Arena
 from hotplate.cache.tiers.disk import DiskTier
-from hotplate.cache.tiers.durable_folder import Folder
+from hotplate.cache.tiers.durable_folder import DurableFolder
 from tests.support.cache.fakes import PacedOrigin, blob_of, publish, random_bytes
 
 CONTENTS = [random_bytes(size, size) for size in (5000, 9000, 1, 70_000)]
@@ -63,8 +63,8 @@ class Recording:
         )
 
 
-def recorder(recording: Recording) -> type[Folder]:
-    class Recorder(Folder):
+def recorder(recording: Recording) -> type[DurableFolder]:
+    class Recorder(DurableFolder):
         """The tier's folder, with a note after each change."""
 
         def create(self, purpose: str, size_bytes: int) -> tuple[int, str]:
@@ -101,15 +101,15 @@ def recorder(recording: Recording) -> type[Folder]:
     return Recorder
 
 
-def make(root: Path, origin: PacedOrigin, folder: type[Folder]) -> Holdings:
+def make(root: Path, origin: PacedOrigin, folder: type[DurableFolder]) -> BlobTable:
     clock = asyncio.get_running_loop().time
     disk = DiskTier(root, folder=folder)
     contents = Contents(1, clock)
     Fetcher(1, contents, clock, Metrics())
-    return Holdings(Arena(1 << 20), disk, contents, 30)
+    return BlobTable(Arena(1 << 20), disk, contents, 30)
 
 
-def bring(holdings: Holdings, origin: PacedOrigin, blob: Blob, streamed: bool) -> Holding:
+def bring(holdings: BlobTable, origin: PacedOrigin, blob: Blob, streamed: bool) -> CachedBlob:
     source = origin.source(blob)
     return holdings.bring(blob, source, blob.digest, blob.digest[:9], streamed)
 
@@ -163,7 +163,7 @@ async def test_after_a_power_cut_at_any_instant_right_bytes_are_served_and_synce
             root = tmp_path / f"{number}-{way}"
             cut(instant, root, rng)
             origin.reads.clear()
-            holdings = make(root, origin, Folder)
+            holdings = make(root, origin, DurableFolder)
             for blob in BLOBS:
                 holding = bring(holdings, origin, blob, streamed=rng.random() < 0.5)
                 await holding.until_on_disk()

@@ -14,10 +14,10 @@ from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.manifest import CHUNK_BYTES, Blob
 from hotplate.cache.origins.blob_source import Came, unheard
-from hotplate.cache.swarm.assignment import ORIGIN, Missed, Step
-from hotplate.cache.swarm.chunk_request import PeerAnswer, PeerAsk
+from hotplate.cache.swarm.assignment import ORIGIN, Assignment, Missed
+from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.chunks import Chunks
-from hotplate.cache.swarm.participants import Share
+from hotplate.cache.swarm.participants import PeerState
 from tests.support.cache.fakes import blob_of, random_bytes
 from tests.support.patience import PATIENCE_S
 
@@ -77,7 +77,7 @@ class Node:
             )
         )
 
-    def take(self) -> tuple[Fetch, Step]:
+    def take(self) -> tuple[Fetch, Assignment]:
         taken = self.contents.next_step()
         assert taken is not None
         return taken
@@ -138,13 +138,13 @@ def test_a_peer_that_has_a_chunk_is_asked_for_it_and_when_it_is_gone_the_origin_
     node: Node,
 ) -> None:
     fetch = node.begin()
-    node.contents.learn("peer", {fetch.key: Share(0b111, number=1)}, {})
+    node.contents.learn("peer", {fetch.key: PeerState(0b111, number=1)}, {})
     announced = node.announced
     assert announced > 1, "a participant has joined, and the others are told"
     taken, step = node.take()
     assert step.source == "peer"
     node.contents.answered(taken, step)
-    assert not node.contents.missed(taken, step, PeerAnswer(Missed.LEFT))
+    assert not node.contents.missed(taken, step, ChunkResponse(Missed.LEFT))
     node.contents.forget("peer")
     assert node.announced > announced
     assert node.take()[1].source == ORIGIN
@@ -152,11 +152,11 @@ def test_a_peer_that_has_a_chunk_is_asked_for_it_and_when_it_is_gone_the_origin_
 
 def test_a_peer_that_lies_is_banned_once(node: Node) -> None:
     fetch = node.begin()
-    node.contents.learn("peer", {fetch.key: Share(0b111, number=1)}, {})
+    node.contents.learn("peer", {fetch.key: PeerState(0b111, number=1)}, {})
     first = node.take()
     node.contents.answered(*first)
-    assert node.contents.missed(*first, PeerAnswer(Missed.LIED))
-    assert not node.contents.missed(*first, PeerAnswer(Missed.LIED))
+    assert node.contents.missed(*first, ChunkResponse(Missed.LIED))
+    assert not node.contents.missed(*first, ChunkResponse(Missed.LIED))
     assert node.take()[1].source == ORIGIN
 
 
@@ -182,7 +182,7 @@ def test_what_is_urgent_goes_first_and_each_peer_hears_of_the_first_only(node: N
 def test_a_peer_that_asks_for_a_chunk_gets_it_as_soon_as_it_is_here(node: Node) -> None:
     fetch = node.begin()
     taken, step = node.take()
-    ask = PeerAsk(fetch.key, step.index, asker="peer")
+    ask = ChunkRequest(fetch.key, step.index, asker="peer")
     waiting = node.on_thread(lambda: fetch.wait_for_chunk(ask, 9.0, lambda: node.now))
     node.contents.came(taken, step)
     offer = waiting.result(PATIENCE_S)
@@ -197,13 +197,13 @@ def test_a_peer_that_cannot_have_a_chunk_is_told_why(
     node: Node, index: int, until: float, missed: Missed
 ) -> None:
     fetch = node.begin()
-    offer = fetch.wait_for_chunk(PeerAsk(fetch.key, index), until, lambda: node.now)
+    offer = fetch.wait_for_chunk(ChunkRequest(fetch.key, index), until, lambda: node.now)
     assert offer is not None and offer.missed is missed
 
 
 def test_a_peer_that_waits_for_a_fetch_that_ends_is_told_so(node: Node) -> None:
     fetch = node.begin()
-    ask = PeerAsk(fetch.key, 1, asker="peer")
+    ask = ChunkRequest(fetch.key, 1, asker="peer")
     waiting = node.on_thread(lambda: fetch.wait_for_chunk(ask, 9.0, lambda: node.now))
     node.contents.cancel(fetch)
     assert waiting.result(PATIENCE_S) is None

@@ -21,7 +21,7 @@ import pytest
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.file_view import mounting as view_mount
-from hotplate.cache.manifest import CHUNK_BYTES, Entry, Manifest
+from hotplate.cache.manifest import CHUNK_BYTES, Manifest, ManifestEntry
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from tests.support.cache.fakes import (
     AgentProcess,
@@ -61,9 +61,9 @@ class Model:
         publish(store, {"pack": PACK})
         entries = (
             *publish(store, files).entries,
-            Entry("one", 0o644, 1e9, blob_of(PACK), part=(0, 3)),
-            Entry("three", 0o644, 1e9, blob_of(PACK), part=(3, 5)),
-            Entry("link", 0o777, 1e9, link="bin/run.sh"),
+            ManifestEntry("one", 0o644, 1e9, blob_of(PACK), part=(0, 3)),
+            ManifestEntry("three", 0o644, 1e9, blob_of(PACK), part=(3, 5)),
+            ManifestEntry("link", 0o777, 1e9, link="bin/run.sh"),
         )
         manifest = Manifest(entries)
         self.digest = manifest.digest

@@ -5,22 +5,22 @@ import stat
 
 import pytest
 
-from hotplate.cache.file_view.inodes import Names, Node, listing, url_path
-from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.file_view.inodes import Inode, Inodes, listing, url_path
+from hotplate.cache.manifest import Manifest, ManifestEntry
 from tests.support.cache.fakes import blob_of
 
 BLOB = blob_of(b"content")
 MANIFEST = Manifest(
     (
-        Entry("a/b/file", 0o640, 1e9, BLOB),
-        Entry("a", 0o700, 1.5e9),
-        Entry("a/part", 0o755, 1e9, BLOB, part=(2, 3)),
-        Entry("a/link", link="b"),
+        ManifestEntry("a/b/file", 0o640, 1e9, BLOB),
+        ManifestEntry("a", 0o700, 1.5e9),
+        ManifestEntry("a/part", 0o755, 1e9, BLOB, part=(2, 3)),
+        ManifestEntry("a/link", link="b"),
     )
 )
 
 
-def at(node: Node, path: str) -> Node:
+def at(node: Inode, path: str) -> Inode:
     for name in path.split("/"):
         assert node.children is not None
         node = node.children[name.encode()]
@@ -28,7 +28,7 @@ def at(node: Node, path: str) -> Node:
 
 
 def test_a_manifest_is_found_by_its_names() -> None:
-    root = Names().add("tree", MANIFEST).root
+    root = Inodes().add("tree", MANIFEST).root
     assert [name for name, _ in listing(at(root, "a"))] == [b".", b"..", b"b", b"part", b"link"]
     file, part, link = at(root, "a/b/file"), at(root, "a/part"), at(root, "a/link")
     assert file.attributes.mode == stat.S_IFREG | 0o444
@@ -42,13 +42,13 @@ def test_a_manifest_is_found_by_its_names() -> None:
 
 
 def test_only_the_agents_own_user_enters_the_view() -> None:
-    names = Names()
+    names = Inodes()
     assert names.root.attributes.mode == stat.S_IFDIR | 0o700
     assert names.root.attributes.owner == (os.getuid(), os.getgid())
 
 
 def test_a_tree_stays_until_the_kernel_has_forgotten_it() -> None:
-    names = Names()
+    names = Inodes()
     before = len(names)
     tree = names.add("tree", MANIFEST)
     assert names.add("tree", MANIFEST) is tree
@@ -65,7 +65,7 @@ def test_a_tree_stays_until_the_kernel_has_forgotten_it() -> None:
 
 
 def test_a_new_version_at_a_url_is_another_file() -> None:
-    names = Names()
+    names = Inodes()
     for url, key in (("http://h/a/b", "1"), ("http://h/a/c", "1"), ("http://h/a/b/below", "1")):
         names.add_url(url, 5, key)
     old = at(names.urls, "http/h/a/b")

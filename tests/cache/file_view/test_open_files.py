@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hotplate.cache.file_view.fuse import OPEN_PASSES_THROUGH
-from hotplate.cache.file_view.inodes import Names, Node
-from hotplate.cache.file_view.open_files import Files
-from hotplate.cache.manifest import CHUNK_BYTES, Entry, Manifest
+from hotplate.cache.file_view.inodes import Inode, Inodes
+from hotplate.cache.file_view.open_files import OpenFiles
+from hotplate.cache.manifest import CHUNK_BYTES, Manifest, ManifestEntry
 from tests.support.cache.fakes import blob_of
 
 SIZE = CHUNK_BYTES + 10
@@ -50,15 +50,15 @@ class Bench:
     def __init__(self) -> None:
         self.kernel = FakeKernel()
         self.told: list[dict[str, Any]] = []
-        self.files = Files(self.kernel, self.told.append)
+        self.files = OpenFiles(self.kernel, self.told.append)
         entries = (
-            Entry("file", blob=blob_of(CONTENT)),
-            Entry("one", blob=blob_of(CONTENT[:20]), part=(0, 5)),
-            Entry("two", blob=blob_of(CONTENT[:20]), part=(5, 15)),
+            ManifestEntry("file", blob=blob_of(CONTENT)),
+            ManifestEntry("one", blob=blob_of(CONTENT[:20]), part=(0, 5)),
+            ManifestEntry("two", blob=blob_of(CONTENT[:20]), part=(5, 15)),
         )
-        root = Names().add("tree", Manifest(entries)).root
+        root = Inodes().add("tree", Manifest(entries)).root
         assert root.children is not None
-        self.nodes: dict[bytes, Node] = root.children
+        self.nodes: dict[bytes, Inode] = root.children
 
     def lend(self, lease: int, content: bytes, done: list[int] | None = None) -> None:
         fd = os.memfd_create("lent")

@@ -20,7 +20,7 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, TooMany
 from hotplate.cache.leases import agent_socket as doors
 from hotplate.cache.leases import lending
-from hotplate.cache.leases.agent_socket import Door
+from hotplate.cache.leases.agent_socket import AgentSocket
 from hotplate.cache.manifest import Manifest
 from hotplate.cache.reader import open_file
 from hotplate.machine.unix_address import short_path
@@ -190,7 +190,7 @@ async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
 
 
 async def test_who_has_said_more_than_it_may_is_read_later(tmp_path: Path) -> None:
-    door, loop = Door(tmp_path / "door", None, limit=1), asyncio.get_running_loop()
+    door, loop = AgentSocket(tmp_path / "door", None, limit=1), asyncio.get_running_loop()
     began_s = loop.time()
     await door.pace(5100 << 10)
     assert loop.time() - began_s >= 0.1, "beyond a burst of 5000 lines or KiB, 1000 a second"
@@ -198,19 +198,19 @@ async def test_who_has_said_more_than_it_may_is_read_later(tmp_path: Path) -> No
 
 
 async def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
-    door = Door(tmp_path / "door", None, limit=1)
+    door = AgentSocket(tmp_path / "door", None, limit=1)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.send(bytes(doors.LINE_BYTES))
         theirs.send(b"x")
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ValueError, match="a line of more than 65536 bytes"):
-            await doors.Lines(ours, door).receive()
+            await doors.LineReader(ours, door).receive()
     door.close()
 
 
 def test_a_door_counts_who_is_inside(tmp_path: Path) -> None:
-    door = Door(tmp_path / "door", None, limit=1)
+    door = AgentSocket(tmp_path / "door", None, limit=1)
     refusal = pytest.raises(TooMany, match=r"1 files are open at .*door already")
     with door.entered(), refusal, door.entered():
         pass
@@ -251,7 +251,7 @@ async def test_what_a_replica_puts_in_the_place_of_its_door_is_not_followed(
     folder = tmp_path / "replica"
     folder.mkdir()
     (folder / "agent.sock").symlink_to(victim)
-    door = Door(folder / "agent.sock", None, limit=1)
+    door = AgentSocket(folder / "agent.sock", None, limit=1)
     assert (folder / "agent.sock").is_socket() and not (folder / "agent.sock").is_symlink()
     (folder / "agent.sock").unlink()
     (folder / "agent.sock").symlink_to(victim)
@@ -265,7 +265,7 @@ async def test_a_folder_that_is_a_link_gets_no_door(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "replica").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError):
-        Door(tmp_path / "replica" / "agent.sock", None, limit=1)
+        AgentSocket(tmp_path / "replica" / "agent.sock", None, limit=1)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -274,7 +274,7 @@ async def test_a_door_opens_for_the_user_whose_folder_it_is_in(tmp_path: Path) -
     folder = tmp_path / "replica"
     folder.mkdir()
     os.chown(folder, 54_321, 54_321)
-    door = Door(folder / "agent.sock", None, limit=1)
+    door = AgentSocket(folder / "agent.sock", None, limit=1)
     about = (folder / "agent.sock").stat()
     assert (about.st_uid, about.st_mode & 0o777) == (54_321, 0o600)
     # It may let others pass to its door; they are not let in.

@@ -8,9 +8,9 @@ import fsspec
 import pytest
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry
 from hotplate.cache.origins.blob_source import FsspecOrigin, Origin, checked_manifest
-from hotplate.cache.origins.request_size import Pace
+from hotplate.cache.origins.request_size import RequestSize
 from hotplate.cache.origins.schemes import Schemes
 from hotplate.cache.store.web_origin import origin_at
 from tests.support.cache.fakes import blob_of, publish, random_bytes
@@ -26,7 +26,7 @@ def origin(request: pytest.FixtureRequest, tmp_path: Path) -> FsspecOrigin:
         return FsspecOrigin(f"file://{tmp_path}")
     name = uuid.uuid4().hex
     fsspec.filesystem("memory").put(f"{tmp_path}/", f"/{name}/", recursive=True)
-    return FsspecOrigin(f"memory://{name}", Pace(lambda: 0.0))
+    return FsspecOrigin(f"memory://{name}", RequestSize(lambda: 0.0))
 
 
 def test_a_range_is_read_into_place(origin: FsspecOrigin) -> None:
@@ -36,7 +36,7 @@ def test_a_range_is_read_into_place(origin: FsspecOrigin) -> None:
 
 
 def test_a_manifest_is_found_by_its_digest(origin: FsspecOrigin) -> None:
-    manifest = Manifest((Entry("a", 0o644, 1e9, blob_of(CONTENT)),))
+    manifest = Manifest((ManifestEntry("a", 0o644, 1e9, blob_of(CONTENT)),))
     assert origin.manifest(manifest.digest) == manifest
 
 
@@ -60,7 +60,7 @@ def test_an_origin_that_refuses_is_unavailable() -> None:
 
 @pytest.mark.parametrize("path", ["../a", "/a", "a/../../b", "a//b", "./a", "a\0b", ""])
 def test_a_path_that_leaves_the_tree_is_refused(path: str) -> None:
-    manifest = Manifest((Entry(path, 0o644, 0.0, blob_of(b"")),))
+    manifest = Manifest((ManifestEntry(path, 0o644, 0.0, blob_of(b"")),))
     with pytest.raises(UnknownManifest, match="leaves the tree"):
         checked_manifest(manifest.digest, manifest.to_bytes())
 
@@ -71,33 +71,41 @@ SMALL = blob_of(b"abcdef")
 @pytest.mark.parametrize(
     ("entries", "why"),
     [
-        ([Entry("a", link="/etc"), Entry("a/passwd", blob=SMALL)], "below what is no folder"),
-        ([Entry("a/b", blob=SMALL), Entry("a", blob=SMALL)], "below what is no folder"),
-        ([Entry("a", link="")], "no link that can be made"),
-        ([Entry("a", link="b", blob=SMALL)], "no link that can be made"),
-        ([Entry("a", blob=SMALL, part=(4, 3))], "3 bytes at 4"),
-        ([Entry("a", blob=SMALL, part=(-1, 3))], "3 bytes at -1"),
-        ([Entry("a", part=(0, 0))], "0 bytes at 0"),
-        ([Entry("a", blob=SMALL), Entry("a", blob=SMALL)], "stands there twice"),
+        (
+            [ManifestEntry("a", link="/etc"), ManifestEntry("a/passwd", blob=SMALL)],
+            "below what is no folder",
+        ),
+        (
+            [ManifestEntry("a/b", blob=SMALL), ManifestEntry("a", blob=SMALL)],
+            "below what is no folder",
+        ),
+        ([ManifestEntry("a", link="")], "no link that can be made"),
+        ([ManifestEntry("a", link="b", blob=SMALL)], "no link that can be made"),
+        ([ManifestEntry("a", blob=SMALL, part=(4, 3))], "3 bytes at 4"),
+        ([ManifestEntry("a", blob=SMALL, part=(-1, 3))], "3 bytes at -1"),
+        ([ManifestEntry("a", part=(0, 0))], "0 bytes at 0"),
+        ([ManifestEntry("a", blob=SMALL), ManifestEntry("a", blob=SMALL)], "stands there twice"),
     ],
 )
-def test_an_entry_that_would_write_elsewhere_is_refused(entries: list[Entry], why: str) -> None:
+def test_an_entry_that_would_write_elsewhere_is_refused(
+    entries: list[ManifestEntry], why: str
+) -> None:
     manifest = Manifest(tuple(entries))
     with pytest.raises(UnknownManifest, match=why):
         checked_manifest(manifest.digest, manifest.to_bytes())
 
 
 def test_links_and_parts_are_kept_and_older_manifests_keep_their_digest() -> None:
-    plain = Manifest((Entry("a", 0o644, 1e9, SMALL), Entry("b", 0o755, 1e9)))
+    plain = Manifest((ManifestEntry("a", 0o644, 1e9, SMALL), ManifestEntry("b", 0o755, 1e9)))
     assert b"link" not in plain.to_bytes() and b"part" not in plain.to_bytes()
-    entries = (Entry("a", link="b/c"), Entry("p", blob=SMALL, part=(2, 3)))
+    entries = (ManifestEntry("a", link="b/c"), ManifestEntry("p", blob=SMALL, part=(2, 3)))
     manifest = Manifest(entries)
     assert checked_manifest(manifest.digest, manifest.to_bytes()).entries == entries
     assert [entry.size_bytes for entry in entries] == [0, 3]
 
 
 def test_a_manifest_that_does_not_add_up_is_refused() -> None:
-    manifest = Manifest((Entry("a", 0o644, 0.0, Blob(5, ())),))
+    manifest = Manifest((ManifestEntry("a", 0o644, 0.0, Blob(5, ())),))
     with pytest.raises(UnknownManifest, match="0 chunks for 5 bytes"):
         checked_manifest(manifest.digest, manifest.to_bytes())
     with pytest.raises(ChunkCorrupt, match="another digest"):

@@ -12,9 +12,9 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, VersionChanged
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.origins.blob_source import Came, Source, unheard
+from hotplate.cache.origins.blob_source import ByteSource, Came, unheard
 from hotplate.cache.origins.fsspec_files import FsspecFiles
-from hotplate.cache.origins.request_size import LEAST_BYTES, PIECE_S, Pace
+from hotplate.cache.origins.request_size import LEAST_BYTES, PIECE_S, RequestSize
 from hotplate.cache.origins.schemes import Schemes
 from hotplate.cache.store.web_origin import origin_at
 from hotplate.cache.swarm.chunks import Chunks
@@ -84,12 +84,12 @@ def remote(request: pytest.FixtureRequest) -> Remote:
     return remote
 
 
-def file_at(remote: Remote) -> Source:
+def file_at(remote: Remote) -> ByteSource:
     files = Schemes(lambda: remote.now, {}).of("far://bucket/file")
     return files.source(files.find("far://bucket/file").versions[0])
 
 
-def blob_at(remote: Remote) -> Source:
+def blob_at(remote: Remote) -> ByteSource:
     origin = origin_at("far://bucket", Schemes(lambda: remote.now, {}))
     return origin.source(blob_of(remote.content))
 
@@ -100,7 +100,7 @@ BOTH = pytest.mark.parametrize("find", [file_at, blob_at])
 @BOTH
 @pytest.mark.parametrize("speeds", [(6e3, 6e3, 6e3), (1e5, 1e5, 1e4), (6e6, 6e5, 6e4)])
 def test_a_fetch_from_a_slow_origin_goes_on_as_long_as_bytes_come(
-    remote: Remote, find: Callable[[Remote], Source], speeds: tuple[float, ...]
+    remote: Remote, find: Callable[[Remote], ByteSource], speeds: tuple[float, ...]
 ) -> None:
     source, chunks = find(remote), Chunks("file", 3)
 
@@ -122,7 +122,7 @@ def tell(chunks: Chunks, index: int, remote: Remote, got_bytes: int) -> None:
     chunks.came(index, got_bytes, remote.now)
 
 
-def read(source: Source, offset: int = 0, came: Came = unheard) -> bytes:
+def read(source: ByteSource, offset: int = 0, came: Came = unheard) -> bytes:
     view = memoryview(bytearray(CHUNK_BYTES))
     source.read_into(offset, view, came)
     return bytes(view)
@@ -143,7 +143,7 @@ def test_a_fast_origin_is_asked_for_whole_chunks_once_it_is_known(remote: Remote
 
 
 def test_small_files_and_a_moment_s_burst_say_little_of_an_origin() -> None:
-    pace = Pace(lambda: 0.0)
+    pace = RequestSize(lambda: 0.0)
     pace.took(LEAST_BYTES, 0.0)
     assert pace.piece_bytes == 4 * LEAST_BYTES
     pace.took(10, PIECE_S)
@@ -194,7 +194,7 @@ def test_a_file_that_has_other_bytes_of_the_same_tag_and_another_size_is_an_erro
 @BOTH
 @pytest.mark.parametrize("remote", [RangedFiles], indirect=True)
 def test_an_origin_that_gives_more_than_it_was_asked_for_is_not_believed(
-    remote: Remote, find: Callable[[Remote], Source], monkeypatch: pytest.MonkeyPatch
+    remote: Remote, find: Callable[[Remote], ByteSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = find(remote)
     monkeypatch.setattr(remote, "read", lambda start, end: CONTENT[:CHUNK_BYTES])
@@ -204,7 +204,7 @@ def test_an_origin_that_gives_more_than_it_was_asked_for_is_not_believed(
 
 @BOTH
 def test_what_came_before_an_error_is_counted(
-    remote: Remote, find: Callable[[Remote], Source]
+    remote: Remote, find: Callable[[Remote], ByteSource]
 ) -> None:
     source = find(remote)
 

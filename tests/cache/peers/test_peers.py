@@ -16,10 +16,10 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError, NoSpace
 from hotplate.cache.manifest import CHUNK_BYTES, chunk_digest
 from hotplate.cache.origins.locations import Version
-from hotplate.cache.peers.chunk_client import PeerClient
-from hotplate.cache.peers.seeds import PeerList
+from hotplate.cache.peers.chunk_client import ChunkClient
+from hotplate.cache.peers.seeds import Seeds
 from hotplate.cache.swarm.assignment import Missed
-from hotplate.cache.swarm.chunk_request import PeerAnswer, PeerAsk
+from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.upload_slots import UPLOAD_SLOTS
 from tests.support.cache.bad_peers import BadPeer, Kind
 from tests.support.cache.fakes import AgentProcess, random_bytes
@@ -184,12 +184,12 @@ async def test_who_finds_an_agent_busy_gets_the_chunk_from_whom_it_names(
         await until(verified_chunks, one, 6)
         await until(verified_chunks, two, 6)
         ((url, size_bytes, tag),) = (await one.location(f"{web.url}/m"))["files"]
-        ask = PeerAsk(Version(url, size_bytes, tag).key, 0, asker="v")
-        client = PeerClient("", asyncio.get_running_loop().time)
+        ask = ChunkRequest(Version(url, size_bytes, tag).key, 0, asker="v")
+        client = ChunkClient("", asyncio.get_running_loop().time)
         stack.callback(client.close)
         view = memoryview(bytearray(CHUNK_BYTES))
 
-        def read(peer: AgentClient) -> PeerAnswer:
+        def read(peer: AgentClient) -> ChunkResponse:
             return client.ask(address(peer), ask).read(view, lambda: None, 5.0)
 
         async with AsyncExitStack() as others:
@@ -249,11 +249,11 @@ async def test_where_there_is_no_room_for_a_chunk_its_answer_is_not_taken_for_th
     async with agent(tmp_path / "0") as one:
         await one.pull(f"{web.url}/m")
         (blob,) = (await one.status())["blobs"]
-        client = PeerClient("", asyncio.get_running_loop().time)
+        client = ChunkClient("", asyncio.get_running_loop().time)
         view = memoryview(bytearray(5))
 
-        def read(index: int, prepare: Callable[[], None]) -> PeerAnswer:
-            asked = client.ask(address(one), PeerAsk(blob["digest"], index))
+        def read(index: int, prepare: Callable[[], None]) -> ChunkResponse:
+            asked = client.ask(address(one), ChunkRequest(blob["digest"], index))
             return asked.read(view, prepare, 5.0)
 
         with pytest.raises(NoSpace):
@@ -314,7 +314,7 @@ async def test_a_list_of_peers_that_cannot_be_read_is_complained_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     listed, told = tmp_path / "peers", asyncio.Queue[list[str]]()
-    peers = PeerList((), str(listed), 7070, told.put_nowait)
+    peers = Seeds((), str(listed), 7070, told.put_nowait)
     watching = asyncio.create_task(peers.watch())
     async with asyncio.timeout(PATIENCE_S):
         await peers.told.wait()
@@ -328,7 +328,7 @@ async def test_a_list_of_peers_that_cannot_be_read_is_complained_of_once(
 
 async def test_peers_behind_a_name_alone_have_the_agents_own_port() -> None:
     told = list[list[str]]()
-    peers = PeerList((), "localhost", 7070, told.append)
+    peers = Seeds((), "localhost", 7070, told.append)
     watching = asyncio.create_task(peers.watch())
     async with asyncio.timeout(PATIENCE_S):
         await peers.told.wait()

@@ -16,7 +16,7 @@ from hotplate.cache.errors import (
     UnknownBlob,
     UnknownManifest,
 )
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, chunk_digest
 from hotplate.cache.store.blobs import BlobStore
 from tests.support.cache.stores import KINDS, contents, faulty_store, store
 from tests.support.small_disk import MIB, fill, small_disk
@@ -120,9 +120,9 @@ def test_threads_push_and_read_the_same_and_different_blobs(blobs: BlobStore) ->
 
 MANIFEST = Manifest(
     (
-        Entry("config.json", 0o644, 1_700_000_000.5, Blob(2, (chunk_digest(b"{}"),))),
-        Entry("empty", 0o755, 1_700_000_000.0),
-        Entry("ü/model.safetensors", 0o600, 0.0, Blob(0, ())),
+        ManifestEntry("config.json", 0o644, 1_700_000_000.5, Blob(2, (chunk_digest(b"{}"),))),
+        ManifestEntry("empty", 0o755, 1_700_000_000.0),
+        ManifestEntry("ü/model.safetensors", 0o600, 0.0, Blob(0, ())),
     )
 )
 

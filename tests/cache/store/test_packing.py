@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.manifest import CHUNK_BYTES, Entry
+from hotplate.cache.manifest import CHUNK_BYTES, ManifestEntry
 from hotplate.cache.origins.blob_source import checked_manifest
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.packing import SMALL_BYTES, pack_tree
@@ -36,7 +36,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def bytes_of(store: BlobStore, entry: Entry) -> bytes:
+def bytes_of(store: BlobStore, entry: ManifestEntry) -> bytes:
     assert entry.blob is not None
     offset, length = entry.span
     return b"".join(store.chunks(entry.blob))[offset : offset + length]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hotplate.cache.swarm.attestations import AHEAD, Words
-from hotplate.cache.swarm.peer_scores import Standing
+from hotplate.cache.swarm.attestations import AHEAD, Attestations
+from hotplate.cache.swarm.peer_scores import PeerScores
 
 
-def words_of() -> Words:
-    return Words(Standing())
+def words_of() -> Attestations:
+    return Attestations(PeerScores())
 
 
 def test_what_nobody_contradicts_is_believed() -> None:

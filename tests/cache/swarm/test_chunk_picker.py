@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotplate.cache.errors import OriginUnavailable
-from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment, Missed
 from hotplate.cache.swarm.chunk_picker import HINTS, Swarm
 from hotplate.cache.swarm.chunks import Chunks
-from hotplate.cache.swarm.participants import LATE_S, Share
-from hotplate.cache.swarm.peer_scores import PEER_REQUESTS, Standing
-from hotplate.cache.swarm.upload_slots import Uploads
+from hotplate.cache.swarm.participants import LATE_S, PeerState
+from hotplate.cache.swarm.peer_scores import PEER_REQUESTS, PeerScores
+from hotplate.cache.swarm.upload_slots import UploadSlots
 
 ALL = (1 << 40) - 1
 
 
 def swarm_of(count: int = 40, me: str = "me") -> Swarm:
-    return Swarm("key", Chunks("model", count), me, Standing())
+    return Swarm("key", Chunks("model", count), me, PeerScores())
 
 
 def tell(swarm: Swarm, peer: str, have: int = 0, claims: int = 0, now: float = 1.0) -> None:
     """A peer that brings nothing itself says what it has, and what it claims."""
-    swarm.learn(peer, Share(have, claims, number=int(now * 1e6)), now)
+    swarm.learn(peer, PeerState(have, claims, number=int(now * 1e6)), now)
 
 
 def meet(one: Swarm, two: Swarm, now: float = 1.0) -> None:
@@ -39,13 +39,15 @@ def greet(asker: Swarm, asked: Swarm, now: float = 1.0) -> None:
     asker.learn(asked.me, asked.say(asker.me), now)
 
 
-def take(swarm: Swarm, now: float = 1.0, wanted_only: bool = False, origin: bool = True) -> Step:
+def take(
+    swarm: Swarm, now: float = 1.0, wanted_only: bool = False, origin: bool = True
+) -> Assignment:
     step = swarm.next(now, wanted_only, origin)
     assert step is not None
     return step
 
 
-def drain(swarm: Swarm, now: float = 1.0) -> list[Step]:
+def drain(swarm: Swarm, now: float = 1.0) -> list[Assignment]:
     """All that can be taken at once."""
     steps = []
     while (step := swarm.next(now, False, True)) is not None:
@@ -163,15 +165,15 @@ def test_after_somebody_joined_the_origin_waits_until_all_know_that_they_know() 
 
 def test_views_that_differ_for_long_no_longer_keep_anybody_from_the_origin() -> None:
     swarm = swarm_of()
-    swarm.learn("a", Share(0, view=1, number=1), 1.0)
+    swarm.learn("a", PeerState(0, view=1, number=1), 1.0)
     assert ORIGIN not in {step.source for step in drain(swarm, 1.0)}
     assert ORIGIN in {step.source for step in drain(swarm, 1.0 + LATE_S)}
 
 
 def test_a_message_that_was_overtaken_takes_back_nothing() -> None:
     swarm = swarm_of(1)
-    swarm.learn("a", Share(0, claims=1, number=2), 1.0)
-    swarm.learn("a", Share(0, claims=0, number=1), 1.0)
+    swarm.learn("a", PeerState(0, claims=1, number=2), 1.0)
+    swarm.learn("a", PeerState(0, claims=0, number=1), 1.0)
     assert take(swarm).source == "a"
 
 
@@ -321,7 +323,7 @@ def test_a_busy_node_names_a_few_who_have_the_chunk_and_others_to_others() -> No
 
 
 def test_upload_slots_are_few_and_say_when_to_come_back() -> None:
-    uploads = Uploads(2)
+    uploads = UploadSlots(2)
     assert uploads.begin() is None and uploads.begin() is None
     retry_s = uploads.begin()
     assert retry_s is not None and 0 < retry_s <= 1
@@ -337,7 +339,7 @@ def test_no_chunk_is_lost_or_taken_twice_whatever_peers_do(
     rng = random.Random(seed)
     swarm = swarm_of(count)
     names = [f"n{number}" for number in range(peers)]
-    now, under_way, banned = 0.0, list[Step](), set[str]()
+    now, under_way, banned = 0.0, list[Assignment](), set[str]()
     for _ in range(40 * count + 200):
         now += rng.random()
         if rng.random() < 0.2:

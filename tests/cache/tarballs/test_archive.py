@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotplate.cache.errors import BadArchive
-from hotplate.cache.manifest import CHUNK_BYTES, Entry, Manifest
+from hotplate.cache.manifest import CHUNK_BYTES, Manifest, ManifestEntry
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.tarballs.archive import ArchiveLimits, pack, packed_size, unpack
 from tests.support.cache.tars import END, files_in, header, member, pax, record, tar_of
@@ -81,7 +81,7 @@ def test_folders_modes_and_times_survive_the_round_trip() -> None:
 @pytest.mark.parametrize("mtime", [0.0, 1e-7, -1.5, -3.0, 1_700_000_000.5, 2.0**39 + 0.25])
 def test_every_time_survives_the_round_trip(mtime: float) -> None:
     blobs = in_memory()
-    manifest = Manifest((Entry("folder", 0o755, mtime),))
+    manifest = Manifest((ManifestEntry("folder", 0o755, mtime),))
     assert unpack(pack(manifest, blobs), blobs) == manifest
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from hotplate.cache.tiers import arena as arenas
 from hotplate.cache.tiers.arena import Arena, huge_mount
-from hotplate.cache.tiers.huge_pages import Pages
-from hotplate.cache.tiers.mapped_file import Memory
-from hotplate.cache.tiers.prefault import Spare
+from hotplate.cache.tiers.huge_pages import HugePages
+from hotplate.cache.tiers.mapped_file import MappedFile
+from hotplate.cache.tiers.prefault import Prefault
 
 MIB = 1 << 20
 
@@ -21,12 +21,12 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.001)  # noqa: TID251  (a thread makes it true, and the test has a time limit)
 
 
-def used_bytes(memory: Memory) -> int:
+def used_bytes(memory: MappedFile) -> int:
     return os.fstat(memory.file.fd).st_blocks * 512
 
 
 def test_so_much_is_ready_and_no_more() -> None:
-    spare = Spare(Memory("spare", 64 * MIB), 6 * MIB)
+    spare = Prefault(MappedFile("spare", 64 * MIB), 6 * MIB)
     until(lambda: spare.ready_bytes == 6 * MIB)
     memory = spare.take()
     assert memory is not None and used_bytes(memory) == 6 * MIB
@@ -77,9 +77,9 @@ def test_spare_memory_goes_before_the_limit_is_broken() -> None:
 
 
 def test_small_pages_are_taken_where_huge_ones_are_slow(tmp_path: Path) -> None:
-    pages = Pages()
+    pages = HugePages()
     pages.took(1.0, MIB)
-    memory = Memory("memory", 4 * MIB, huge_mount(tmp_path))
+    memory = MappedFile("memory", 4 * MIB, huge_mount(tmp_path))
     memory.reserve(0, MIB, pages)
     assert used_bytes(memory) == MIB  # a huge one would take twice as much
     memory.view[:MIB] = os.urandom(MIB)

@@ -16,7 +16,7 @@ import numpy
 import pytest
 import safetensors.numpy
 
-from hotplate.cache.client import Tree
+from hotplate.cache.client import TreeInfo
 from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.launcher.instructions import PROCESSES, USERS
@@ -64,7 +64,7 @@ class Folder:
     def __init__(self, bench: Bench, agent: AgentProcess, model: str) -> None:
         self.agent = agent
         self.model = model
-        self.tree: Tree = ask(agent, "tree", model)
+        self.tree: TreeInfo = ask(agent, "tree", model)
         assert not self.tree.complete
         self.weights = Path(self.tree.root, "model.safetensors")
         self._data = bench.folder / "data"

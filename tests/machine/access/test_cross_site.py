@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hotplate.machine.access.cross_site import Browsed, is_foreign
+from hotplate.machine.access.cross_site import RequestContext, is_foreign
 
 HOST = "127.0.0.1:7100"
 OWN = f"http://{HOST}"
@@ -16,7 +16,7 @@ LINK = {"method": "GET", "mode": "navigate", "dest": "document"}
 
 
 def foreign(**said: Any) -> bool:
-    return is_foreign(Browsed(**{"method": "POST", "host": HOST, **said}))
+    return is_foreign(RequestContext(**{"method": "POST", "host": HOST, **said}))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_name_that_a_proxy_has_is_our_own_with_its_port() -> None:
         ("https://box.example", False),
         ("https://other.example.com", False),
     ):
-        assert is_foreign(Browsed("POST", HOST, origin), hosts) != own
+        assert is_foreign(RequestContext("POST", HOST, origin), hosts) != own
 
 
 def test_what_the_service_allows_is_let_in() -> None:
@@ -97,5 +97,5 @@ def test_what_the_service_allows_is_let_in() -> None:
         ({page}, "", "cross-site", False),  # it does not say which page
         ({"*"}, "", "cross-site", True),
     ):
-        request = Browsed("GET", HOST, origin, site, "no-cors", "image")
+        request = RequestContext("GET", HOST, origin, site, "no-cors", "image")
         assert is_foreign(request, (), allowed.__contains__) != let_in

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.cache.client import Tree
+from hotplate.cache.client import TreeInfo
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.serving.replica import compile_cache as compiled
 from hotplate.serving.replica.compile_cache import CompileCache, key
@@ -29,7 +29,7 @@ class FakeAgent:
         self._blobs = blobs
         self._folder = folder
 
-    async def tree(self, manifest: str, wait: str) -> Tree:
+    async def tree(self, manifest: str, wait: str) -> TreeInfo:
         for entry in self._blobs.get_manifest(manifest).entries:
             path = self._folder / entry.path
             if entry.blob is None:

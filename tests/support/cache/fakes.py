@@ -16,13 +16,13 @@ from typing import Any, Self
 from blake3 import blake3
 
 from hotplate.cache.errors import CacheError, NoSpace
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, chunk_digest
 from hotplate.cache.origins.blob_source import (
     BlobSource,
+    ByteSource,
     Came,
     FsspecOrigin,
     Origin,
-    Source,
     unheard,
 )
 from hotplate.cache.tiers.arena import Arena, Region
@@ -43,14 +43,14 @@ def publish(root: Path, files: Mapping[str, bytes | None], mtime: float = 1e9) -
     entries = []
     for path, content in files.items():
         if content is None:
-            entries.append(Entry(path, 0o755, mtime))
+            entries.append(ManifestEntry(path, 0o755, mtime))
             continue
         blob = blob_of(content)
         target = root / "blobs" / blob.digest[:2] / blob.digest
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         mode = 0o755 if path.endswith(".sh") else 0o644
-        entries.append(Entry(path, mode, mtime, blob))
+        entries.append(ManifestEntry(path, mode, mtime, blob))
     manifest = Manifest(tuple(entries))
     (root / "manifests").mkdir(exist_ok=True)
     (root / "manifests" / f"{manifest.digest}.json").write_bytes(manifest.to_bytes())
@@ -96,7 +96,7 @@ class PacedOrigin:
     def manifest(self, digest: str) -> Manifest:
         return self._origin.manifest(digest)
 
-    def source(self, blob: Blob) -> Source:
+    def source(self, blob: Blob) -> ByteSource:
         return PacedSource(self, blob.digest, self._origin.source(blob))
 
     def read_into(self, source: PacedSource, offset: int, view: memoryview) -> None:
@@ -120,7 +120,7 @@ class PacedOrigin:
 class PacedSource:
     origin: PacedOrigin
     digest: str
-    origins: Source
+    origins: ByteSource
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         self.origin.read_into(self, offset, view)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from hotplate.cache.manifest import CHUNK_BYTES, count_chunks
-from hotplate.cache.swarm.assignment import ORIGIN, Missed, Step
+from hotplate.cache.swarm.assignment import ORIGIN, Assignment, Missed
 from hotplate.cache.swarm.chunk_picker import Swarm
 from hotplate.cache.swarm.chunks import Chunks
 from hotplate.cache.swarm.download_slots import TRANSFERS, WAITS
-from hotplate.cache.swarm.participants import Share
-from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S, Standing
-from hotplate.cache.swarm.upload_slots import Uploads
+from hotplate.cache.swarm.participants import PeerState
+from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S, PeerScores
+from hotplate.cache.swarm.upload_slots import UploadSlots
 
 LINK = 125e6
 DELAY_S = 0.001
@@ -175,7 +175,7 @@ class _Ask:
     """A request of one node at another."""
 
     asker: SimNode
-    step: Step
+    step: Assignment
     have: int
     """Bitmap of the asker's chunks."""
 
@@ -189,10 +189,10 @@ class SimNode(_End):
         self.name = name
         self.kind = kind
         self.chunks = Chunks("model", cluster.count)
-        self.standing = Standing()
+        self.standing = PeerScores()
         self.swarm = Swarm("key", self.chunks, name, self.standing)
         self.swarm.settled = False
-        self.uploads = Uploads()
+        self.uploads = UploadSlots()
         self.joined_at: float | None = None
         self.done_at: float | None = None
         self.dead = False
@@ -250,7 +250,7 @@ class SimNode(_End):
         asked = self.say(peer)
         self.cluster.after(self.cluster.news_s(), lambda: peer._greeted(self, asked))
 
-    def _greeted(self, asker: SimNode, asked: Share) -> None:
+    def _greeted(self, asker: SimNode, asked: PeerState) -> None:
         answer = None
         if self.joined_at is not None and not self.dead:
             self._learn(asker, asked)
@@ -258,7 +258,7 @@ class SimNode(_End):
         news_s = self.cluster.news_s()
         self.cluster.after(news_s, lambda: asker._answered(self, answer, asked.number))
 
-    def _answered(self, peer: SimNode, answer: Share | None, asked: int) -> None:
+    def _answered(self, peer: SimNode, answer: PeerState | None, asked: int) -> None:
         self._told.add(peer)
         if answer is not None:
             self._learn(peer, answer)
@@ -270,15 +270,15 @@ class SimNode(_End):
         self.swarm.settled |= len(self._told) == len(self.cluster.nodes) - 1
         self.wake()
 
-    def _learn(self, peer: SimNode, share: Share) -> None:
+    def _learn(self, peer: SimNode, share: PeerState) -> None:
         self.swarm.learn(peer.name, share, self.cluster.now)
         self.wake()
 
-    def say(self, to: SimNode) -> Share:
+    def say(self, to: SimNode) -> PeerState:
         """Who means no good takes nothing from the origin, whatever it says that it has."""
         if self.kind == "honest":
             return self.swarm.say(to.name)
-        return Share(self.have)
+        return PeerState(self.have)
 
     @property
     def have(self) -> int:
@@ -319,13 +319,13 @@ class SimNode(_End):
             self.swarm.news = False
             self._tell_soon()
 
-    def _count(self, step: Step, change: int) -> None:
+    def _count(self, step: Assignment, change: int) -> None:
         if step.waits:
             self._kept += change
         elif step.source != ORIGIN:
             self._under_way += change
 
-    def _fetch(self, step: Step) -> None:
+    def _fetch(self, step: Assignment) -> None:
         cluster = self.cluster
         self._from_origin += 1
         cluster.origin_takes[step.index] = cluster.origin_takes.get(step.index, 0) + 1
@@ -340,7 +340,7 @@ class SimNode(_End):
 
         cluster.after(DELAY_S, begin)
 
-    def _ask(self, step: Step) -> None:
+    def _ask(self, step: Assignment) -> None:
         peer = next(one for one in self.cluster.nodes if one.name == step.source)
         ask = _Ask(self, step, self.chunks.verified_bits)
         self.cluster.after(DELAY_S, lambda: peer._asked(ask))
@@ -402,7 +402,7 @@ class SimNode(_End):
             self.swarm.holds(peer.name, peer.have)
         self.wake()
 
-    def _came(self, step: Step, took_s: float) -> None:
+    def _came(self, step: Assignment, took_s: float) -> None:
         self._count(step, -1)
         self.swarm.came(step, took_s, self.cluster.now)
         if self.chunks.complete:

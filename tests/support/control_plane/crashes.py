@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from hotplate.cache.store.blobs import BlobStore
 from hotplate.cache.store.parts import Parts
-from hotplate.cache.store.storage import Folder
+from hotplate.cache.store.storage import LocalStorage
 from hotplate.deploy.workload import Workload
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickDatabase
@@ -75,7 +75,7 @@ class MortalDatabase(QuickDatabase):
             self._life.spent("commit")
 
 
-class MortalFolder(Folder):
+class MortalFolder(LocalStorage):
     """Dies after a file got its name, or lost it, or was opened."""
 
     life: Life

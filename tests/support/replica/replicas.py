@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import yaml
 
-from hotplate.cache.client import Tree
+from hotplate.cache.client import TreeInfo
 from hotplate.cache.errors import CacheError
 from hotplate.cache.origins.hubs import Hubs
 from hotplate.deploy.runtime import Command
@@ -34,9 +34,9 @@ from tests.support.packages import PACKAGES
 from tests.support.patience import PATIENCE_S
 
 
-def tree(root: Path) -> Tree:
+def tree(root: Path) -> TreeInfo:
     """A whole one of no bytes."""
-    return Tree(str(root), bytes_total=0, bytes_verified=0, complete=True, view="", absent=())
+    return TreeInfo(str(root), bytes_total=0, bytes_verified=0, complete=True, view="", absent=())
 
 
 class Agent:
@@ -53,7 +53,7 @@ class Agent:
         self.hub: Mapping[str, str] | None = None
         self.pulled: list[str] = []
 
-    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> Tree:
+    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> TreeInfo:
         if self.error is not None:
             raise self.error
         complete = manifest not in self.arriving or self.arrived.is_set()

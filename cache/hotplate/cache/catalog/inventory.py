@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotplate.cache.catalog.pulls import Pulls
-from hotplate.cache.catalog.trees import Node
-from hotplate.cache.catalog.url_index import Ledger
-from hotplate.cache.copies.blob_table import Holdings
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.catalog.trees import Trees
+from hotplate.cache.catalog.url_index import UrlIndex
+from hotplate.cache.copies.blob_table import BlobTable
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import CacheError, UnknownBlob
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
 from hotplate.cache.origins.blob_source import read_at
@@ -49,7 +49,7 @@ class Verified:
 class Inventory:
     """Lives on the event loop; reads files on threads."""
 
-    def __init__(self, node: Node, pulls: Pulls, holdings: Holdings, ledger: Ledger) -> None:
+    def __init__(self, node: Trees, pulls: Pulls, holdings: BlobTable, ledger: UrlIndex) -> None:
         self._node = node
         self._pulls = pulls
         self._holdings = holdings
@@ -79,7 +79,7 @@ class Inventory:
         return found
 
     def _item(
-        self, name: str, kind: str, keys: list[str], size_bytes: int, held: dict[str, Holding]
+        self, name: str, kind: str, keys: list[str], size_bytes: int, held: dict[str, CachedBlob]
     ) -> Item | None:
         """None for what has gone from here, or never came."""
         sizes = self._holdings.disk.sizes()

@@ -12,7 +12,7 @@ from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.traffic import Traffic
 from hotplate.cache.manifest import Blob, chunk_digest, count_chunks
-from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.origins.hub_url import HubUrl, is_commit
 from hotplate.cache.origins.locations import Location, Version
 
@@ -20,7 +20,7 @@ _ANSWER_S = 2.0
 """A node that takes longer is asked nothing: a pull waits for this."""
 
 
-class PeerLedgers:
+class PeerUrlIndex:
     """Asks the cluster's other agents, whose word is taken: they have its token."""
 
     def __init__(self, addresses: Callable[[], Iterable[str]], token: str) -> None:
@@ -65,7 +65,7 @@ def _lies_at(file: str, url: str) -> bool:
     return web or file == url or file.startswith(f"{url}/")
 
 
-def agreed(claims: Sequence[Blob], origin: Source, read: Traffic) -> Blob:
+def agreed(claims: Sequence[Blob], origin: ByteSource, read: Traffic) -> Blob:
     """What of one version all claim; where they contradict each other, what the origin has.
 
     Only chunks that are in dispute are read, and who was wrong once is not believed again. `read`

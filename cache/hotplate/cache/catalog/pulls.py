@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hotplate.cache.catalog.peer_url_index import PeerLedgers, agreed
-from hotplate.cache.catalog.url_index import Ledger
-from hotplate.cache.copies.blob_table import Holdings
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.catalog.peer_url_index import PeerUrlIndex, agreed
+from hotplate.cache.catalog.url_index import UrlIndex
+from hotplate.cache.copies.blob_table import BlobTable
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -35,7 +35,7 @@ class Pull:
     streamed: bool = True
     location: Location | None = None
     """None while it is being listed."""
-    holdings: list[Holding] = field(default_factory=list)
+    holdings: list[CachedBlob] = field(default_factory=list)
     before: Traffic = field(default_factory=Traffic)
     """What had been read for these files when the pull began."""
     asking: Traffic = field(default_factory=Traffic)
@@ -66,7 +66,7 @@ class Pulls:
     """The pulls of this node, by URL."""
 
     def __init__(
-        self, holdings: Holdings, ledger: Ledger, schemes: Schemes, peers: PeerLedgers
+        self, holdings: BlobTable, ledger: UrlIndex, schemes: Schemes, peers: PeerUrlIndex
     ) -> None:
         self._holdings = holdings
         self._ledger = ledger
@@ -109,7 +109,7 @@ class Pulls:
             await asyncio.wait({pull.task})
         await asyncio.to_thread(self._ledger.forget, url)
 
-    async def open(self, url: str, whole: bool = True) -> Holding:
+    async def open(self, url: str, whole: bool = True) -> CachedBlob:
         """Begins to bring the one file at the URL, or what its readers will want of it.
 
         Raises UnknownUrl for a folder.
@@ -188,7 +188,7 @@ class Pulls:
         """What was found at the URLs that are kept here."""
         return self._ledger.locations()
 
-    def bring(self, version: Version, whole: bool = True, streamed: bool = True) -> Holding:
+    def bring(self, version: Version, whole: bool = True, streamed: bool = True) -> CachedBlob:
         """Begins to bring one file in a version that was found, or joins who does."""
         blob = self._ledger.blob(version)
         source = self._schemes.of(version.url).source(version)
@@ -206,7 +206,7 @@ class Pulls:
             task.add_done_callback(retrieve_error)
         return holding
 
-    async def _settle(self, version: Version, holding: Holding) -> None:
+    async def _settle(self, version: Version, holding: CachedBlob) -> None:
         """Notes the digests of a draft once all of it is here."""
         await self._arrival_noted(version, holding)
         content = holding.content
@@ -216,7 +216,7 @@ class Pulls:
             await self._holdings.drop(blob.digest)
             raise ChunkCorrupt(f"{version.name} is not what it was when it was first fetched")
 
-    async def _arrival_noted(self, version: Version, holding: Holding) -> None:
+    async def _arrival_noted(self, version: Version, holding: CachedBlob) -> None:
         """Notes what is on disk as it comes, so that a restart goes on from there."""
         told = 0
         while not holding.complete:
@@ -232,7 +232,7 @@ class Pulls:
             await asyncio.gather(*map(asyncio.shield, tasks))
 
 
-async def _arrival(holding: Holding) -> None:
+async def _arrival(holding: CachedBlob) -> None:
     await holding.until(lambda: holding.complete)
 
 

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping, Set
 from pathlib import Path
 
-from hotplate.cache.manifest import Entry, Manifest, for_all
+from hotplate.cache.manifest import Manifest, ManifestEntry, for_all
 from hotplate.cache.tiers.disk import DiskTier, disk_error
 
 
@@ -58,7 +58,7 @@ class TreeFolder:
             raise disk_error(self.root, self.manifest.size_bytes, exc) from exc
         return linked
 
-    def link(self, entry: Entry, digest: str) -> None:
+    def link(self, entry: ManifestEntry, digest: str) -> None:
         """Swaps the complete file for what stood in for it. Raises NoSpace."""
         try:
             self._place(self.root / entry.path, entry, digest)
@@ -87,7 +87,7 @@ class TreeFolder:
         self._stamp_folders(root)
         return linked
 
-    def _place(self, path: Path, entry: Entry, digest: str) -> None:
+    def _place(self, path: Path, entry: ManifestEntry, digest: str) -> None:
         """A link to the blob; a file that shares its blob with others is a copy of its part."""
         if entry.part is None:
             self._disk.link(digest, path, entry.mode, entry.mtime)

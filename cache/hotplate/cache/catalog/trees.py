@@ -11,21 +11,21 @@ from pathlib import Path
 
 from hotplate.cache.catalog.manifest_index import ManifestIndex
 from hotplate.cache.catalog.tree_folder import TreeFolder
-from hotplate.cache.catalog.url_index import Ledger
+from hotplate.cache.catalog.url_index import UrlIndex
 from hotplate.cache.catalog.view_place import ViewPlace
-from hotplate.cache.copies.blob_table import Holdings
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.blob_table import BlobTable
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import CacheError, UnknownManifest
-from hotplate.cache.manifest import Blob, Entry, Manifest
-from hotplate.cache.origins.blob_source import Origin, Source, checked_manifest
+from hotplate.cache.manifest import Blob, Manifest, ManifestEntry
+from hotplate.cache.origins.blob_source import ByteSource, Origin, checked_manifest
 from hotplate.cache.tiers.disk import DiskTier, disk_error
-from hotplate.cache.tiers.durable_folder import Folder
+from hotplate.cache.tiers.durable_folder import DurableFolder
 from hotplate.machine.background import retrieve_error
 
 log = logging.getLogger(__name__)
 
 
-class Tree:
+class TreeState:
     """A manifest that is being brought here, or is here."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Tree:
         self.folder = folder
         self.entries = {entry.path: entry for entry in manifest.entries}
         self.digests = _blob_digests(manifest)
-        self.holdings: dict[str, Holding] = {}
+        self.holdings: dict[str, CachedBlob] = {}
         """What the node has of each file, by path."""
         self.linked = linked
         """Paths that are complete files."""
@@ -79,7 +79,7 @@ class _Shown:
         self.entries = {entry.path: entry for entry in manifest.entries}
 
 
-class Node:
+class Trees:
     """The trees of this node. Runs on the event loop."""
 
     def __init__(
@@ -87,8 +87,8 @@ class Node:
         data: Path,
         origin: Origin,
         disk: DiskTier,
-        holdings: Holdings,
-        ledger: Ledger,
+        holdings: BlobTable,
+        ledger: UrlIndex,
         *,
         index: ManifestIndex,
         view: ViewPlace,
@@ -102,8 +102,8 @@ class Node:
         self._origin = origin
         self._disk = disk
         self._ledger = ledger
-        self._trees: dict[str, Tree] = {}
-        self._starting: dict[str, asyncio.Task[Tree]] = {}
+        self._trees: dict[str, TreeState] = {}
+        self._starting: dict[str, asyncio.Task[TreeState]] = {}
         self._shown: dict[str, _Shown] = {}
         self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
         self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
@@ -112,7 +112,7 @@ class Node:
             folder.mkdir(parents=True, exist_ok=True)
 
     @property
-    def trees(self) -> list[Tree]:
+    def trees(self) -> list[TreeState]:
         return list(self._trees.values())
 
     def kept(self) -> set[str]:
@@ -127,7 +127,7 @@ class Node:
             raise CacheError(f"manifest {digest} cannot be read ({exc.strerror})") from exc
         return checked_manifest(digest, data)
 
-    def source(self, blob: Blob) -> Source:
+    def source(self, blob: Blob) -> ByteSource:
         """Where a tree's blob comes from."""
         return self._origin.source(blob)
 
@@ -159,7 +159,7 @@ class Node:
         now = asyncio.get_running_loop().time()
         return {digest: now - self._asked_at.get(digest, self._began) for digest in self.index}
 
-    async def bring(self, digest: str) -> Tree:
+    async def bring(self, digest: str) -> TreeState:
         """Starts to bring a tree here, or joins who did; one that failed is tried again.
 
         Raises UnknownManifest, ChunkCorrupt, OriginUnavailable, NoSpace.
@@ -174,14 +174,16 @@ class Node:
             task.add_done_callback(lambda _: self._starting.pop(digest, None))
         return await asyncio.shield(task)
 
-    def get(self, digest: str) -> Tree:
+    def get(self, digest: str) -> TreeState:
         """Raises UnknownManifest for a tree that nobody asked for."""
         try:
             return self._trees[digest]
         except KeyError:
             raise UnknownManifest(f"this node has no tree {digest}; PUT it first") from None
 
-    async def locate(self, path: str, allowed: Set[str] | None = None) -> tuple[Tree, Entry]:
+    async def locate(
+        self, path: str, allowed: Set[str] | None = None
+    ) -> tuple[TreeState, ManifestEntry]:
         """The tree and entry of a file below the trees' folder, brought here if need be.
 
         Raises UnknownManifest for any other path, and for trees that are not `allowed`.
@@ -217,7 +219,7 @@ class Node:
         """How much of a tree's content this node has."""
         return self.holdings.verified_bytes(blob.digest for blob in set(manifest.blobs()))
 
-    async def borrow(self, digest: str, path: str) -> Holding:
+    async def borrow(self, digest: str, path: str) -> CachedBlob:
         """What this node has of one file of a tree that is kept here; that file alone is brought.
 
         Raises UnknownManifest for any other path.
@@ -231,7 +233,7 @@ class Node:
             raise UnknownManifest(f"tree {digest} has no file {path}")
         return self._bring_file(entry, entry.blob.digest)
 
-    def _bring_file(self, entry: Entry, key: str) -> Holding:
+    def _bring_file(self, entry: ManifestEntry, key: str) -> CachedBlob:
         assert entry.blob is not None
         source = self._origin.source(entry.blob)
         return self.holdings.bring(entry.blob, source, key, entry.path, entry.streamed)
@@ -264,12 +266,12 @@ class Node:
         for tree in self.trees:
             await _cancel(tree)
 
-    async def _start(self, digest: str) -> Tree:
+    async def _start(self, digest: str) -> TreeState:
         manifest = await asyncio.to_thread(self._manifest, digest)
         async with self._changing:
             return await self._hold(digest, manifest)
 
-    async def _hold(self, digest: str, manifest: Manifest) -> Tree:
+    async def _hold(self, digest: str, manifest: Manifest) -> TreeState:
         self.index.put(digest, _blob_digests(manifest).values())
         old = self._trees.get(digest)
         if old is not None:
@@ -278,7 +280,7 @@ class Node:
         folder = TreeFolder(self.trees_root, digest, manifest, self._disk, view)
         # Leases taken on the failed tree see the files of the new one.
         linked = old.linked if old is not None else set()
-        tree = self._trees[digest] = Tree(digest, manifest, folder, linked)
+        tree = self._trees[digest] = TreeState(digest, manifest, folder, linked)
         files = [entry for entry in manifest.entries if entry.blob is not None]
         for entry in sorted(files, key=lambda entry: entry.streamed):
             tree.holdings[entry.path] = self._bring_file(entry, tree.digests[entry.path])
@@ -288,7 +290,7 @@ class Node:
         tree.whole.add_done_callback(retrieve_error)
         return tree
 
-    async def _make_ready(self, tree: Tree) -> None:
+    async def _make_ready(self, tree: TreeState) -> None:
         for path, holding in tree.holdings.items():
             if not tree.entries[path].streamed:
                 await holding.until_on_disk()
@@ -299,7 +301,7 @@ class Node:
         for path in linked:
             tree.holdings[path].notify()
 
-    async def _make_whole(self, tree: Tree) -> None:
+    async def _make_whole(self, tree: TreeState) -> None:
         await asyncio.shield(tree.ready)
         try:
             async with asyncio.TaskGroup() as group:
@@ -308,7 +310,7 @@ class Node:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _link(self, tree: Tree, path: str) -> None:
+    async def _link(self, tree: TreeState, path: str) -> None:
         holding = tree.holdings[path]
         await holding.until_on_disk()
         await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.key)
@@ -321,7 +323,7 @@ class Node:
             return self.kept_manifest(digest)
         manifest = self._origin.manifest(digest)
         try:
-            Folder(self._manifests).put(f"{digest}.json", manifest.to_bytes())
+            DurableFolder(self._manifests).put(f"{digest}.json", manifest.to_bytes())
         except OSError as exc:
             raise disk_error(self._manifests, manifest.size_bytes, exc) from exc
         return manifest
@@ -331,7 +333,7 @@ def _blob_digests(manifest: Manifest) -> dict[str, str]:
     return {one.path: one.blob.digest for one in manifest.entries if one.blob is not None}
 
 
-async def _cancel(tree: Tree) -> None:
+async def _cancel(tree: TreeState) -> None:
     for task in (tree.whole, tree.ready):
         task.cancel()
     await asyncio.wait({tree.whole, tree.ready})

@@ -26,7 +26,7 @@ from hotplate.cache.origins.locations import Location, Version
 log = logging.getLogger(__name__)
 
 
-class Ledger:
+class UrlIndex:
     """Digests by version, and versions by URL. Thread-safe; methods that write block."""
 
     def __init__(self, path: Path, sync: Callable[[int], None] = os.fsync) -> None:

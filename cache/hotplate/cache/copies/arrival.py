@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.contents import Contents
-from hotplate.cache.fetching.fetch import Destination, FetchOrder, LocalCopy
+from hotplate.cache.fetching.fetch import ChunkDestination, FetchOrder, LocalCopy
 from hotplate.cache.swarm.chunks import Chunks
 
 
 async def fetch_into(
-    holding: Holding,
-    place: Destination,
+    holding: CachedBlob,
+    place: ChunkDestination,
     contents: Contents,
     *,
     stall_s: float,

@@ -17,16 +17,16 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 
-from hotplate.cache.copies.arena_space import MemoryRoom
+from hotplate.cache.copies.arena_space import ArenaSpace
 from hotplate.cache.copies.arrival import fetch_into
-from hotplate.cache.copies.cached_blob import Holding
-from hotplate.cache.copies.disk_space import DiskRoom
+from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.disk_space import DiskSpace
 from hotplate.cache.copies.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.copies.write_behind import WriteBehind
 from hotplate.cache.errors import CacheError, ChunkCorrupt, Misled, NoSpace
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.manifest import Blob, Content, Draft
-from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.tiers.arena import Arena, Region
 from hotplate.cache.tiers.disk import DiskTier
 
@@ -36,7 +36,7 @@ _LANDINGS = 64
 """Files on their way to disk at once: a tree of thousands would run out of descriptors."""
 
 
-class Holdings:
+class BlobTable:
     """The blobs of this node, by digest, and drafts by their names until they are blobs."""
 
     def __init__(
@@ -52,29 +52,29 @@ class Holdings:
         self.disk = disk
         self._contents = contents
         self._stall_s = stall_s
-        self._held: dict[str, Holding] = {}
+        self._held: dict[str, CachedBlob] = {}
         self._closing = False
         self._uses = itertools.count(1)
-        self.memory_room = MemoryRoom(arena, self)
+        self.memory_room = ArenaSpace(arena, self)
         self._landings = asyncio.Semaphore(_LANDINGS)
-        self.disk_room = DiskRoom(disk, self._held, self.drop, wanted)
+        self.disk_room = DiskSpace(disk, self._held, self.drop, wanted)
         self._write_behind = WriteBehind(disk, self.disk_room.claim)
         self.mended_chunks = 0
         """How many were wrong on disk and have been written over."""
 
-    def __iter__(self) -> Iterator[Holding]:
+    def __iter__(self) -> Iterator[CachedBlob]:
         return iter(list(dict.fromkeys(self._held.values())))  # a draft has two names by now
 
     def bring(
         self,
         content: Content,
-        origin: Source,
+        origin: ByteSource,
         key: str,
         name: str,
         streamed: bool,
         whole: bool = True,
         swarm: str = "",
-    ) -> Holding:
+    ) -> CachedBlob:
         """Starts to bring a file's content here, or joins who did.
 
         `key` is a blob's digest, or what a draft is known by; `name` is how errors call it;
@@ -85,19 +85,19 @@ class Holdings:
         if holding is not None and not self._lost(holding):
             self._widen(holding, whole)
             return holding
-        holding = self._held[key] = Holding(content, origin, key, name)
+        holding = self._held[key] = CachedBlob(content, origin, key, name)
         holding.swarm = swarm or key
         holding.whole = whole
         holding.used = next(self._uses)
         holding.task = asyncio.get_running_loop().create_task(self._bring(holding, streamed))
         return holding
 
-    def _widen(self, holding: Holding, whole: bool) -> None:
+    def _widen(self, holding: CachedBlob, whole: bool) -> None:
         holding.whole = holding.whole or whole
         if whole and holding.fetch is not None:
             holding.fetch.take_whole()
 
-    def get(self, key: str) -> Holding | None:
+    def get(self, key: str) -> CachedBlob | None:
         """What this node has of a blob, or of a draft, that somebody asked for. Thread-safe."""
         return self._held.get(key)
 
@@ -106,7 +106,7 @@ class Holdings:
         """Why files are in memory only; empty when none is."""
         return self._write_behind.trouble
 
-    def _lost(self, holding: Holding) -> bool:
+    def _lost(self, holding: CachedBlob) -> bool:
         """Whether it failed, or somebody emptied the disk under us."""
         gone = holding.place is None and not self.disk.has(holding.key, holding.content.size_bytes)
         return holding.error is not None or (holding.on_disk and gone)
@@ -115,13 +115,13 @@ class Holdings:
         """How much of that content is here."""
         return sum(held.verified_bytes for key in keys if (held := self._held.get(key)))
 
-    def want(self, holding: Holding, indices: Iterable[int]) -> None:
+    def want(self, holding: CachedBlob, indices: Iterable[int]) -> None:
         """A reader waits for these chunks."""
         if holding.fetch is not None:
             holding.fetch.want(indices)
 
     @contextlib.asynccontextmanager
-    async def lend(self, holding: Holding, disk_first: bool = False) -> AsyncIterator[int]:
+    async def lend(self, holding: CachedBlob, disk_first: bool = False) -> AsyncIterator[int]:
         """A read-only descriptor of the blob's bytes, closed on exit with the lease.
 
         Its memory is not taken back before. `disk_first` prefers the file on disk to the copy in
@@ -154,7 +154,7 @@ class Holdings:
             await self.memory_room.free_unless_lent(holding)
         self.disk.discard(digest)
 
-    async def mend(self, blob: Blob, origin: Source, name: str) -> None:
+    async def mend(self, blob: Blob, origin: ByteSource, name: str) -> None:
         """Verifies a blob's file where it lies, and writes over what is wrong. Raises CacheError.
 
         All links to the file see it; memory that was lent of it stays what it is.
@@ -166,7 +166,7 @@ class Holdings:
         holding = self.bring(blob, origin, blob.digest, name, streamed=False)
         await holding.until(lambda: holding.on_disk)
 
-    async def warm(self, holding: Holding) -> None:
+    async def warm(self, holding: CachedBlob) -> None:
         """Brings a blob of the disk tier to the arena too.
 
         Raises NoSpace when it does not fit, ChunkCorrupt when the file is damaged.
@@ -211,12 +211,12 @@ class Holdings:
         for holding in self:
             await self.memory_room.free(holding)
 
-    async def _stop(self, holding: Holding) -> None:
+    async def _stop(self, holding: CachedBlob) -> None:
         if holding.task is not None and not holding.task.done():
             holding.task.cancel()
             await asyncio.wait({holding.task})
 
-    async def _bring(self, holding: Holding, streamed: bool) -> None:
+    async def _bring(self, holding: CachedBlob, streamed: bool) -> None:
         try:
             if streamed:
                 await self._place_and_fetch(holding, streamed)
@@ -234,7 +234,7 @@ class Holdings:
         finally:
             holding.notify()
 
-    async def _place_and_fetch(self, holding: Holding, streamed: bool) -> None:
+    async def _place_and_fetch(self, holding: CachedBlob, streamed: bool) -> None:
         region = await self.memory_room.allocate(holding) if streamed else None
         if region is not None:
             try:
@@ -250,13 +250,13 @@ class Holdings:
             await self._land(holding, urgent=not streamed)
         holding.on_disk = holding.disk_error is None
 
-    async def _begin_anew(self, holding: Holding) -> None:
+    async def _begin_anew(self, holding: CachedBlob) -> None:
         if isinstance(holding.content, Draft):
             holding.content.forget()
         holding.restart()
         await self._place_and_fetch(holding, streamed=True)
 
-    async def _stream(self, holding: Holding, region: Region) -> None:
+    async def _stream(self, holding: CachedBlob, region: Region) -> None:
         """Brings a blob to the arena, from disk if it was there, and then to disk."""
         copy = None
         if (blob := self._found(holding)) is not None:
@@ -274,7 +274,7 @@ class Holdings:
             await self._write_behind.mend(holding, region, copy)
             self._note_mended(holding, copy)
 
-    async def _leave_memory(self, holding: Holding, error: NoSpace) -> None:
+    async def _leave_memory(self, holding: CachedBlob, error: NoSpace) -> None:
         """The kernel has refused memory: brings the blob to disk, now or when it is next wanted.
 
         Raises `error` where somebody has borrowed what there is of it.
@@ -286,7 +286,7 @@ class Holdings:
         holding.restart()
         await self._land(holding, urgent=False)
 
-    async def _land(self, holding: Holding, urgent: bool) -> None:
+    async def _land(self, holding: CachedBlob, urgent: bool) -> None:
         """Brings a blob straight to a file of the disk tier, or verifies the one that is there."""
         if (blob := self._found(holding)) is not None:
             landing = check(self.disk, holding.key, blob)
@@ -318,18 +318,18 @@ class Holdings:
         if not self._closing:
             landing.drop()
 
-    def _found(self, holding: Holding) -> Blob | None:
+    def _found(self, holding: CachedBlob) -> Blob | None:
         """The content, if there is a file of its name and size on disk."""
         content = holding.content
         found = isinstance(content, Blob) and self.disk.has(holding.key, content.size_bytes)
         return content if found and isinstance(content, Blob) else None
 
-    def _note_mended(self, holding: Holding, copy: DiskCopy) -> None:
+    def _note_mended(self, holding: CachedBlob, copy: DiskCopy) -> None:
         wrong, count = len(set(copy.wrong)), len(holding.content.chunks)
         self.mended_chunks += wrong
         log.warning("%s: %d of %d chunks were wrong on disk; mended", holding.name, wrong, count)
 
-    def _settle(self, holding: Holding) -> None:
+    def _settle(self, holding: CachedBlob) -> None:
         """Complete: from now on it is known by its digest too."""
         holding.settle()
         self._held.setdefault(holding.key, holding)

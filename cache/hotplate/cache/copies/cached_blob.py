@@ -11,14 +11,14 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.fetch import Fetch
 from hotplate.cache.fetching.traffic import Traffic
 from hotplate.cache.manifest import Content, Draft
-from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.tiers.arena import Region
 
 
-class Holding:
+class CachedBlob:
     """What this node has of one blob."""
 
-    def __init__(self, content: Content, origin: Source, key: str, name: str) -> None:
+    def __init__(self, content: Content, origin: ByteSource, key: str, name: str) -> None:
         self.content = content
         self.origin = origin
         self.key = key

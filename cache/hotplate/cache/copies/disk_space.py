@@ -7,21 +7,21 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from hotplate.cache.copies.cached_blob import Holding
-from hotplate.cache.copies.eviction import Kept, evict
+from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.eviction import EvictionCandidate, evict
 from hotplate.cache.errors import NoSpace
-from hotplate.cache.tiers.disk import Claim, DiskTier
+from hotplate.cache.tiers.disk import DiskTier, Reservation
 
 log = logging.getLogger(__name__)
 
 
-class DiskRoom:
+class DiskSpace:
     """Claims room for one blob at a time. Lives on the event loop."""
 
     def __init__(
         self,
         disk: DiskTier,
-        held: Mapping[str, Holding],
+        held: Mapping[str, CachedBlob],
         drop: Callable[[str], Awaitable[None]],
         wanted: Callable[[], AbstractSet[str]],
     ) -> None:
@@ -35,7 +35,7 @@ class DiskRoom:
         self._claiming = asyncio.Lock()
         self._wanted = wanted
 
-    async def claim(self, size_bytes: int) -> Claim:
+    async def claim(self, size_bytes: int) -> Reservation:
         """Room, for which blobs go that nobody needs. Raises NoSpace."""
         async with self._claiming:  # what one has made room for, another must not take
             eviction = evict(self._kept(), self._disk.lacks(size_bytes))
@@ -48,13 +48,13 @@ class DiskRoom:
             except NoSpace as error:
                 raise NoSpace(f"{error}: {eviction.reason}") from None
 
-    def _kept(self) -> Iterator[Kept]:
+    def _kept(self) -> Iterator[EvictionCandidate]:
         """What the disk tier has, in the order of last use."""
         wanted = self._wanted()
         for order, (digest, size_bytes) in enumerate(self._disk.sizes().items()):
             holding = self._held.get(digest)
             used = (0, order) if holding is None else (1, holding.used)
-            yield Kept(digest, size_bytes, used, self._pin(digest, wanted))
+            yield EvictionCandidate(digest, size_bytes, used, self._pin(digest, wanted))
 
     def _pin(self, digest: str, wanted: AbstractSet[str]) -> str:
         """Why a blob has to stay; empty when it may go."""

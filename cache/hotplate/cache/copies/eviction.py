@@ -10,7 +10,7 @@ from hotplate.machine.free_space import mib
 
 
 @dataclass(frozen=True)
-class Kept:
+class EvictionCandidate:
     """A blob in a tier."""
 
     key: str
@@ -25,11 +25,11 @@ class Kept:
 class Eviction:
     """Which blobs go, and why these or none."""
 
-    victims: tuple[Kept, ...]
+    victims: tuple[EvictionCandidate, ...]
     reason: str
 
 
-def evict(kept: Iterable[Kept], lacking_bytes: int) -> Eviction:
+def evict(kept: Iterable[EvictionCandidate], lacking_bytes: int) -> Eviction:
     """Frees `lacking_bytes`: least recently used first, never what is pinned.
 
     None at all goes when even all of them would not do: whoever asks is refused in any case.
@@ -43,7 +43,7 @@ def evict(kept: Iterable[Kept], lacking_bytes: int) -> Eviction:
             pinned[one.pin] += one.size_bytes
         else:
             idle.append(one)
-    victims: list[Kept] = []
+    victims: list[EvictionCandidate] = []
     found_bytes = 0
     for one in sorted(idle, key=lambda one: one.used):
         if found_bytes >= lacking_bytes:

@@ -8,10 +8,10 @@ import os
 import threading
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.fetching.fetch import Destination
+from hotplate.cache.fetching.fetch import ChunkDestination
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Content, chunk_digest
 from hotplate.cache.origins.blob_source import read_at
-from hotplate.cache.tiers.disk import Claim, DiskTier, disk_error
+from hotplate.cache.tiers.disk import DiskTier, Reservation, disk_error
 
 _thread = threading.local()
 
@@ -26,7 +26,7 @@ class DiskCopy:
         self.wrong: list[int] = []
         """Chunks that were asked for and are not right."""
 
-    def take(self, index: int, destination: Destination) -> bool:
+    def take(self, index: int, destination: ChunkDestination) -> bool:
         """Puts a chunk in its place if this copy has it right. Raises CacheError.
 
         Where the destination is this very file, nothing is moved.
@@ -79,7 +79,7 @@ class DiskLanding:
         disk: DiskTier,
         name: str,
         size_bytes: int,
-        claim: Claim | None,
+        claim: Reservation | None,
         local: DiskCopy | None,
     ) -> None:
         """Made by `land` or `check`. Without a claim it is a blob already."""
@@ -146,7 +146,7 @@ class DiskLanding:
             raise disk_error(self._disk.root, self.size_bytes, exc) from exc
 
 
-def land(disk: DiskTier, claim: Claim, key: str, content: Content) -> DiskLanding:
+def land(disk: DiskTier, claim: Reservation, key: str, content: Content) -> DiskLanding:
     """A file to bring it to: a new one, or what a killed agent left. Raises NoSpace.
 
     `key` is a digest, or looks like one.

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.copies.landing import DiskCopy
 from hotplate.cache.errors import CacheError
 from hotplate.cache.tiers.arena import LARGE_BYTES, Region
-from hotplate.cache.tiers.disk import Claim, DiskTier, disk_error
+from hotplate.cache.tiers.disk import DiskTier, Reservation, disk_error
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _NICENESS = 10
 class WriteBehind:
     """One thread that writes. `keep` and `mend` are called on the event loop."""
 
-    def __init__(self, disk: DiskTier, claim: Callable[[int], Awaitable[Claim]]) -> None:
+    def __init__(self, disk: DiskTier, claim: Callable[[int], Awaitable[Reservation]]) -> None:
         """`claim` makes room on disk, or raises NoSpace."""
         self._disk = disk
         self._claim = claim
@@ -43,7 +43,7 @@ class WriteBehind:
         """Why files are in memory only; empty when none is."""
         return next(iter(self._waiting.values()), "")
 
-    async def keep(self, holding: Holding, region: Region) -> None:
+    async def keep(self, holding: CachedBlob, region: Region) -> None:
         """Tries until it is there; who waits for the file is told of each failure."""
         pause_s = _FIRST_PAUSE_S
         if holding.leases and region.size_bytes >= LARGE_BYTES:
@@ -60,7 +60,7 @@ class WriteBehind:
             if not self._waiting:
                 log.info("disk tier %s: all that is in memory is on disk again", self._disk.root)
 
-    async def mend(self, holding: Holding, region: Region, copy: DiskCopy) -> None:
+    async def mend(self, holding: CachedBlob, region: Region, copy: DiskCopy) -> None:
         """Writes over what was wrong in the blob's file; if that fails, the whole file anew."""
         fd = region.lend()
         try:
@@ -76,7 +76,7 @@ class WriteBehind:
         """What has not begun is not written any more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _tell(self, holding: Holding, error: CacheError) -> None:
+    def _tell(self, holding: CachedBlob, error: CacheError) -> None:
         """Once per trouble in the log, however many files it keeps in memory."""
         if not self._waiting:
             log.error("%s is in memory only: %s", holding.name, error)
@@ -84,7 +84,7 @@ class WriteBehind:
         holding.disk_error = error
         holding.notify()
 
-    async def _write(self, holding: Holding, region: Region) -> CacheError | None:
+    async def _write(self, holding: CachedBlob, region: Region) -> CacheError | None:
         """Why the disk does not take it."""
         try:
             claim = await self._claim(holding.content.size_bytes)
@@ -103,7 +103,7 @@ class WriteBehind:
             raise
         return None
 
-    def _copy(self, claim: Claim, digest: str, region: Region) -> None:
+    def _copy(self, claim: Reservation, digest: str, region: Region) -> None:
         folder = self._disk.folder
         try:
             fd, name = folder.create(digest, claim.size_bytes)

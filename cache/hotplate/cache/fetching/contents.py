@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.fetching.monitor import Monitor
-from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment, Missed
 from hotplate.cache.swarm.chunk_picker import Swarm
-from hotplate.cache.swarm.chunk_request import PeerAnswer
-from hotplate.cache.swarm.download_slots import Downloads
-from hotplate.cache.swarm.participants import Share
-from hotplate.cache.swarm.peer_scores import Standing
+from hotplate.cache.swarm.chunk_request import ChunkResponse
+from hotplate.cache.swarm.download_slots import DownloadSlots
+from hotplate.cache.swarm.participants import PeerState
+from hotplate.cache.swarm.peer_scores import PeerScores
 
 
 class Contents:
@@ -53,10 +53,12 @@ class Contents:
         self._announce = announce
         self._monitor = Monitor()
         self._work, self._arrived = self._monitor.work, self._monitor.arrived
-        self._scores = Standing()
-        self._slots = Downloads(origin_slots)
+        self._scores = PeerScores()
+        self._slots = DownloadSlots(origin_slots)
         self._fetches: list[Fetch] = []
-        self._handed: deque[tuple[Fetch, Step]] = deque()  # taken, for whichever thread is free
+        self._handed: deque[tuple[Fetch, Assignment]] = (
+            deque()
+        )  # taken, for whichever thread is free
         self._begun = 0
         self._closed = False
         self._wakes_at = math.inf  # when a thread that waits looks for work again
@@ -107,7 +109,7 @@ class Contents:
 
     # For the threads that bring chunks
 
-    def next_step(self) -> tuple[Fetch, Step] | None:
+    def next_step(self) -> tuple[Fetch, Assignment] | None:
         """Takes the next chunk to bring, and waits until there is one; None: all is over."""
         with self._work:
             while not self._closed:
@@ -121,13 +123,13 @@ class Contents:
                 self._wait(now)
             return None
 
-    def answered(self, fetch: Fetch, step: Step) -> None:
+    def answered(self, fetch: Fetch, step: Assignment) -> None:
         """All that the source will send is here, or nothing will be: its slot is free again."""
         with self._work:
             self._answered(fetch, step)
             self._work.notify()
 
-    def answered_and_next(self, fetch: Fetch, step: Step) -> tuple[Fetch, Step] | None:
+    def answered_and_next(self, fetch: Fetch, step: Assignment) -> tuple[Fetch, Assignment] | None:
         """As `answered`; and takes another chunk that a peer has, for the same thread.
 
         What is to come from elsewhere is handed to another thread.
@@ -142,7 +144,11 @@ class Contents:
         return taken
 
     def came(
-        self, fetch: Fetch, step: Step, took_s: float = 0.0, answer: PeerAnswer | None = None
+        self,
+        fetch: Fetch,
+        step: Assignment,
+        took_s: float = 0.0,
+        answer: ChunkResponse | None = None,
     ) -> None:
         """A chunk is in its place and verified; `answer` is the peer's that gave it, in `took_s`
         seconds."""
@@ -161,7 +167,7 @@ class Contents:
                 self._drop(fetch)
             self._arrived.notify_all()
 
-    def missed(self, fetch: Fetch, step: Step, answer: PeerAnswer) -> bool:
+    def missed(self, fetch: Fetch, step: Assignment, answer: ChunkResponse) -> bool:
         """A peer did not give the chunk; whether it is banned for that from now on."""
         why = answer.missed
         assert why is not None
@@ -174,7 +180,7 @@ class Contents:
             self._go_on(fetch, final)
         return newly_banned
 
-    def failed(self, fetch: Fetch, step: Step, error: CacheError) -> None:
+    def failed(self, fetch: Fetch, step: Assignment, error: CacheError) -> None:
         """The chunk could not be brought."""
         with self._work:
             self._go_on(fetch, fetch.swarm.failed(step, error, self._clock()))
@@ -195,12 +201,14 @@ class Contents:
         with self._arrived:
             self._arrived.wait(timeout_s)
 
-    def states_for(self, peer: str, most: int) -> dict[str, Share]:
+    def states_for(self, peer: str, most: int) -> dict[str, PeerState]:
         """The next message to a peer about each of the `most` urgent contents, by key."""
         with self._work:
             return {one.key: one.swarm.say(peer) for one in self._fetches[:most]}
 
-    def learn(self, peer: str, states: Mapping[str, Share], asked: Mapping[str, Share]) -> None:
+    def learn(
+        self, peer: str, states: Mapping[str, PeerState], asked: Mapping[str, PeerState]
+    ) -> None:
         """What a peer has; of what was `asked` for and not named it has nothing."""
         with self._work:
             now = self._clock()
@@ -244,7 +252,7 @@ class Contents:
 
     # Apart from `next_step`, so that a thread that waits holds on to nothing that it has looked at.
 
-    def _look(self, now: float) -> tuple[Fetch, Step] | None:
+    def _look(self, now: float) -> tuple[Fetch, Assignment] | None:
         free = self._slots
         for wanted_only in (True, False):
             for fetch in self._fetches:
@@ -274,7 +282,7 @@ class Contents:
         if self._wakes_at == at:
             self._wakes_at = math.inf
 
-    def _answered(self, fetch: Fetch, step: Step) -> None:
+    def _answered(self, fetch: Fetch, step: Assignment) -> None:
         self._slots.end(step)
         fetch.swarm.answered(step, self._clock())
 

@@ -14,8 +14,8 @@ from hotplate.cache.fetching.fetch import Fetch
 from hotplate.cache.manifest import chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.blob_source import Came
-from hotplate.cache.swarm.assignment import Step
-from hotplate.cache.swarm.chunk_request import PeerAsk, Peers
+from hotplate.cache.swarm.assignment import Assignment
+from hotplate.cache.swarm.chunk_request import ChunkRequest, Peers
 
 
 class Corroboration:
@@ -33,7 +33,7 @@ class Corroboration:
         self._metrics = metrics
         self._peers = peers
 
-    def believes(self, fetch: Fetch, step: Step, digest: str) -> bool:
+    def believes(self, fetch: Fetch, step: Assignment, digest: str) -> bool:
         """Hears another peer that has the chunk before a digest is believed that only one says."""
         for peer in fetch.witnesses(step, self._clock()):
             if self._hear(fetch, step.index, peer):
@@ -59,7 +59,9 @@ class Corroboration:
         assert self._peers is not None
         if fetch.has_heard(peer, index):
             return True
-        request = self._peers.ask(peer, PeerAsk(fetch.key, index, asker=self._peers.me, word=True))
+        request = self._peers.ask(
+            peer, ChunkRequest(fetch.key, index, asker=self._peers.me, word=True)
+        )
         if request is None:
             return False
         answer = request.read(memoryview(b""), lambda: None, self._contents.patience_s)

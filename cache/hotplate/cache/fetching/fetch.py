@@ -11,18 +11,18 @@ from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.monitor import Monitor
 from hotplate.cache.fetching.traffic import Traffic
 from hotplate.cache.manifest import Blob, Content
-from hotplate.cache.origins.blob_source import Source
-from hotplate.cache.swarm.assignment import Missed, Step
+from hotplate.cache.origins.blob_source import ByteSource
+from hotplate.cache.swarm.assignment import Assignment, Missed
 from hotplate.cache.swarm.chunk_picker import Swarm
-from hotplate.cache.swarm.chunk_request import Offer, PeerAnswer, PeerAsk
+from hotplate.cache.swarm.chunk_request import ChunkOffer, ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.chunks import Chunks
-from hotplate.cache.swarm.participants import Share
+from hotplate.cache.swarm.participants import PeerState
 
 SMALL_BYTES = 1 << 20
 """Files up to this size take no longer than to ask for them, also where the origin is slow."""
 
 
-class Destination(Protocol):
+class ChunkDestination(Protocol):
     """Where a blob's bytes are put."""
 
     @property
@@ -35,7 +35,7 @@ class Destination(Protocol):
 class LocalCopy(Protocol):
     """A copy on this node, some or all of whose chunks are right."""
 
-    def take(self, index: int, destination: Destination) -> bool:
+    def take(self, index: int, destination: ChunkDestination) -> bool:
         """Puts a chunk in its place and verifies it; False where this copy has it not.
 
         Raises CacheError where that could not be told.
@@ -49,9 +49,9 @@ class FetchOrder:
     key: str
     """What peers know the content by."""
     content: Content
-    origin: Source
+    origin: ByteSource
     chunks: Chunks
-    destination: Destination
+    destination: ChunkDestination
     on_verified: Callable[[int], None]
     """Called on a fetching thread with each chunk that is in its place."""
     on_failed: Callable[[CacheError], None]
@@ -124,14 +124,14 @@ class Fetch:
         with self._monitor.work:
             self.chunks.came(index, got_bytes, now)
 
-    def damaged(self, step: Step) -> None:
+    def damaged(self, step: Assignment) -> None:
         """The copy on this node's disk has not the chunk, or has it wrong."""
         with self._monitor.work:
             self.swarm.damaged(step)
 
     # For peers
 
-    def state_for(self, peer: str) -> Share:
+    def state_for(self, peer: str) -> PeerState:
         """The next message to a peer about this content."""
         with self._monitor.work:
             return self.swarm.say(peer)
@@ -152,8 +152,8 @@ class Fetch:
             return list(self.content.chunks[first : first + count])
 
     def wait_for_chunk(
-        self, ask: PeerAsk, until: float, clock: Callable[[], float]
-    ) -> Offer | None:
+        self, ask: ChunkRequest, until: float, clock: Callable[[], float]
+    ) -> ChunkOffer | None:
         """The chunk that a peer asks for, or why not; None when the fetch has ended meanwhile.
 
         `until`: how long it is waited for, by `clock`.
@@ -169,25 +169,25 @@ class Fetch:
                 if self.ended:
                     return None
                 if not 0 <= index < chunks.count:
-                    return Offer(Missed.LACKS)
+                    return ChunkOffer(Missed.LACKS)
                 if chunks.cannot(index) or not chunks.awaited(index):
-                    return Offer(Missed.CANNOT, chunks.verified_bits)
+                    return ChunkOffer(Missed.CANNOT, chunks.verified_bits)
                 remaining_s = until - clock()
                 if remaining_s <= 0:
-                    return Offer(Missed.NOT_YET, chunks.verified_bits)
+                    return ChunkOffer(Missed.NOT_YET, chunks.verified_bits)
                 self._monitor.arrived.wait(remaining_s)
             offset, length = self.content.span(index)
             data = self.destination.view[offset : offset + length]
-            return Offer(None, chunks.verified_bits, self.content.chunks[index], data)
+            return ChunkOffer(None, chunks.verified_bits, self.content.chunks[index], data)
 
     # What peers say of a draft's digests
 
-    def witnesses(self, step: Step, now: float) -> list[str]:
+    def witnesses(self, step: Assignment, now: float) -> list[str]:
         """Other peers to hear before the digest of a chunk is believed that a peer gave."""
         with self._monitor.work:
             return self.swarm.witnesses(step, now)
 
-    def believe(self, step: Step, digest: str, now: float) -> bool:
+    def believe(self, step: Assignment, digest: str, now: float) -> bool:
         """Whether nobody who was heard contradicts the peer that gave the chunk."""
         with self._monitor.work:
             return self.swarm.words.believe(step.index, step.source, digest, now)
@@ -197,7 +197,7 @@ class Fetch:
         with self._monitor.work:
             return self.swarm.words.has_heard(peer, index)
 
-    def hear(self, peer: str, index: int, answer: PeerAnswer, now: float) -> bool:
+    def hear(self, peer: str, index: int, answer: ChunkResponse, now: float) -> bool:
         """What a peer says of a chunk and the next ones; whether that chunk is among them."""
         with self._monitor.work:
             words = self.swarm.words

@@ -18,8 +18,8 @@ from hotplate.cache.fetching.fetch import Fetch
 from hotplate.cache.manifest import Draft, chunk_digest
 from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.blob_source import Came
-from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
-from hotplate.cache.swarm.chunk_request import PeerAnswer, PeerAsk, Peers, Request
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment, Missed
+from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse, Peers, PendingResponse
 from hotplate.cache.swarm.download_slots import SPARE_SMALL, TRANSFERS, WAITS
 
 _NOTE_SHARE = 0.1
@@ -31,11 +31,11 @@ class _Asked:
     """A chunk that a peer was asked for."""
 
     fetch: Fetch
-    step: Step
+    step: Assignment
     part: memoryview
     known: str
     """Its digest; "" where that is not known."""
-    request: Request | None
+    request: PendingResponse | None
     """None: the peer has gone."""
     began: float
 
@@ -76,7 +76,7 @@ class Fetcher:
                 asked = self._receive(asked)
 
     @contextlib.contextmanager
-    def _failing(self, fetch: Fetch, step: Step) -> Iterator[None]:
+    def _failing(self, fetch: Fetch, step: Assignment) -> Iterator[None]:
         try:
             yield
         except CacheError as error:
@@ -84,7 +84,7 @@ class Fetcher:
         except Exception as error:  # a thread that dies would leave readers hanging
             self._failed(fetch, step, CacheError(f"{fetch.chunks.name}: {error!r}"))
 
-    def _bring(self, fetch: Fetch, step: Step) -> None:
+    def _bring(self, fetch: Fetch, step: Assignment) -> None:
         """From the origin, or from this node's disk.
 
         Raises CacheError, when the origin did not give it or there is no room for it.
@@ -108,13 +108,13 @@ class Fetcher:
             raise ChunkCorrupt(f"{fetch.chunks.name}: chunk {step.index} has another digest")
         self._came(fetch, step)
 
-    def _part(self, fetch: Fetch, step: Step) -> memoryview:
+    def _part(self, fetch: Fetch, step: Assignment) -> memoryview:
         """Where the chunk goes. Raises CacheError."""
         offset, length = fetch.content.span(step.index)
         return fetch.destination.view[offset : offset + length]
 
     @contextlib.contextmanager
-    def _request(self, fetch: Fetch, step: Step) -> Iterator[None]:
+    def _request(self, fetch: Fetch, step: Assignment) -> Iterator[None]:
         """While the origin is asked. Then the next request goes out at once, on another thread:
         no connection waits for what came over it to be verified."""
         try:
@@ -135,7 +135,7 @@ class Fetcher:
 
         return came
 
-    def _bring_local(self, fetch: Fetch, step: Step) -> None:
+    def _bring_local(self, fetch: Fetch, step: Assignment) -> None:
         assert fetch.order.local is not None
         if fetch.order.local.take(step.index, fetch.destination):
             self._came(fetch, step)
@@ -143,14 +143,14 @@ class Fetcher:
         self._metrics.count_chunk("disk", "corrupt")
         fetch.damaged(step)
 
-    def _ask(self, fetch: Fetch, step: Step) -> _Asked | None:
+    def _ask(self, fetch: Fetch, step: Assignment) -> _Asked | None:
         """Sends a peer the request. None where that could not be; then nobody is asked for it."""
         assert self._peers is not None
         known = fetch.content.chunks[step.index]
         with self._failing(fetch, step):
             part = self._part(fetch, step)
             have = fetch.chunks.verified_bits
-            ask = PeerAsk(fetch.key, step.index, known, step.urgent, self._peers.me, have)
+            ask = ChunkRequest(fetch.key, step.index, known, step.urgent, self._peers.me, have)
             request = self._peers.ask(step.source, ask)
             return _Asked(fetch, step, part, known, request, self._clock())
         self._contents.answered(fetch, step)
@@ -172,35 +172,37 @@ class Fetcher:
         self._contents.answered(fetch, step)
         return None
 
-    def _answer_of(self, asked: _Asked) -> PeerAnswer:
+    def _answer_of(self, asked: _Asked) -> ChunkResponse:
         """Raises CacheError where there is no room for it."""
         if asked.request is None:
-            return PeerAnswer(Missed.LACKS)
+            return ChunkResponse(Missed.LACKS)
         fetch, span = asked.fetch, asked.fetch.content.span(asked.step.index)
         patience_s = self._contents.patience_s
         return asked.request.read(asked.part, lambda: fetch.destination.reserve(*span), patience_s)
 
-    def _ask_next(self, fetch: Fetch, step: Step) -> _Asked | None:
+    def _ask_next(self, fetch: Fetch, step: Assignment) -> _Asked | None:
         """The step's source has answered, and has a slot free again."""
         taken = self._contents.answered_and_next(fetch, step)
         return None if taken is None else self._ask(*taken)
 
-    def _verify(self, asked: _Asked, answer: PeerAnswer) -> None:
+    def _verify(self, asked: _Asked, answer: ChunkResponse) -> None:
         fetch, step = asked.fetch, asked.step
         took_s, digest = self._clock() - asked.began, chunk_digest(asked.part)
         # A draft's digests are said by who fetched the chunk, and its bytes must have them.
         if digest != (asked.known or answer.digest):
-            self._missed(fetch, step, PeerAnswer(Missed.LIED, body_bytes=answer.body_bytes))
+            self._missed(fetch, step, ChunkResponse(Missed.LIED, body_bytes=answer.body_bytes))
             return
         if isinstance(fetch.content, Draft):
             if not asked.known and not self._corroboration.believes(fetch, step, digest):
-                self._missed(fetch, step, PeerAnswer(Missed.DISPUTED, body_bytes=answer.body_bytes))
+                self._missed(
+                    fetch, step, ChunkResponse(Missed.DISPUTED, body_bytes=answer.body_bytes)
+                )
                 return
             fetch.content.chunks[step.index] = digest
         self._count_peer_bytes(fetch, answer)
         self._came(fetch, step, took_s, answer)
 
-    def _count_peer_bytes(self, fetch: Fetch, answer: PeerAnswer) -> None:
+    def _count_peer_bytes(self, fetch: Fetch, answer: ChunkResponse) -> None:
         self._metrics.peer_bytes_in.inc(answer.body_bytes)
         fetch.order.traffic.add(peers_bytes=answer.body_bytes)
 
@@ -209,24 +211,28 @@ class Fetcher:
         fetch.order.traffic.add(origin_bytes=body_bytes)
 
     def _came(
-        self, fetch: Fetch, step: Step, took_s: float = 0.0, answer: PeerAnswer | None = None
+        self,
+        fetch: Fetch,
+        step: Assignment,
+        took_s: float = 0.0,
+        answer: ChunkResponse | None = None,
     ) -> None:
         self._metrics.count_chunk(_kind(step), "verified")
         self._contents.came(fetch, step, took_s, answer)
 
-    def _missed(self, fetch: Fetch, step: Step, answer: PeerAnswer) -> None:
+    def _missed(self, fetch: Fetch, step: Assignment, answer: ChunkResponse) -> None:
         assert answer.missed is not None
         self._metrics.count_chunk("peer", answer.missed.name.lower())
         self._count_peer_bytes(fetch, answer)
         if self._contents.missed(fetch, step, answer):
             self._metrics.bans.inc()
 
-    def _failed(self, fetch: Fetch, step: Step, error: CacheError) -> None:
+    def _failed(self, fetch: Fetch, step: Assignment, error: CacheError) -> None:
         corrupt = isinstance(error, ChunkCorrupt)
         self._metrics.count_chunk(_kind(step), "corrupt" if corrupt else "failed")
         self._count(fetch, error.body_bytes)
         self._contents.failed(fetch, step, error)
 
 
-def _kind(step: Step) -> str:
+def _kind(step: Assignment) -> str:
     return {ORIGIN: "origin", HERE: "disk"}.get(step.source, "peer")

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.catalog.pulls import Pulls
-from hotplate.cache.catalog.trees import Node
+from hotplate.cache.catalog.trees import Trees
 from hotplate.cache.catalog.view_place import ViewPlace
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import CacheError, VersionChanged
 from hotplate.cache.file_view import mounting as view_mount
 from hotplate.cache.file_view import view_folders
@@ -48,11 +48,11 @@ _URLS_PER_PACKET = 32
 """A packet holds so many numbers of chunks, or the longest of URLs."""
 
 
-class View:
+class FileView:
     """The view of this node. Lives on the event loop."""
 
     def __init__(
-        self, node: Node, pulls: Pulls, place: ViewPlace, mount: Path | None, data: Path
+        self, node: Trees, pulls: Pulls, place: ViewPlace, mount: Path | None, data: Path
     ) -> None:
         """`mount` is the folder to show it in, None for no view; `data` is the agent's own, by
         which its mounts are known from those of other agents. `place` is told where it is."""
@@ -187,7 +187,7 @@ class View:
 class _Leases:
     """What the daemon has on loan, by its numbers."""
 
-    def __init__(self, node: Node, pulls: Pulls, link: _Link) -> None:
+    def __init__(self, node: Trees, pulls: Pulls, link: _Link) -> None:
         self._node = node
         self._pulls = pulls
         self._link = link
@@ -195,7 +195,7 @@ class _Leases:
         """The files of URLs that the daemon knows of, by their keys."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._telling: asyncio.Task[None] | None = None
-        self._holdings: dict[int, Holding] = {}
+        self._holdings: dict[int, CachedBlob] = {}
 
     def heard(self, message: dict[str, Any]) -> None:
         if "open" in message:
@@ -234,7 +234,7 @@ class _Leases:
         finally:
             self._holdings.pop(number, None)
 
-    async def _find(self, digest: str, path: str) -> Holding:
+    async def _find(self, digest: str, path: str) -> CachedBlob:
         if digest:
             return await self._node.borrow(digest, path)
         if path not in self._shown:
@@ -255,7 +255,7 @@ class _Leases:
     def _located(self) -> dict[str, Version]:
         return {one.key: one for place in self._pulls.locations() for one in place.versions}
 
-    async def _tell(self, number: int, holding: Holding, fd: int) -> None:
+    async def _tell(self, number: int, holding: CachedBlob, fd: int) -> None:
         told, complete = len(holding.done), holding.complete
         first, *more = _packets([] if complete else holding.done)
         size_bytes = holding.content.size_bytes

@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.file_view import fuse as wire
-from hotplate.cache.file_view.fuse import Op, Request
-from hotplate.cache.file_view.fuse_device import Device
-from hotplate.cache.file_view.inodes import Names, Node, Tree, listing
+from hotplate.cache.file_view.fuse import FuseRequest, Op
+from hotplate.cache.file_view.fuse_device import FuseDevice
+from hotplate.cache.file_view.inodes import Inode, Inodes, InodeTree, listing
 from hotplate.cache.file_view.mounting import mount, read_ahead, unmount
-from hotplate.cache.file_view.open_files import Files
+from hotplate.cache.file_view.open_files import OpenFiles
 from hotplate.cache.manifest import Manifest
 
 THREADS = 3
@@ -43,19 +43,19 @@ _NAME_VALID_S = 1
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
-class View:
+class Daemon:
     """Answers every request; those that take long are parked, or done by another thread."""
 
-    def __init__(self, device: Device, manifests: Path, tell: Any) -> None:
+    def __init__(self, device: FuseDevice, manifests: Path, tell: Any) -> None:
         self._device = device
         self._manifests = manifests
-        self._names = Names()
+        self._names = Inodes()
         self._lock = threading.Lock()
-        self.files = Files(device, tell)
+        self.files = OpenFiles(device, tell)
         self._tell = tell
         self._loading = ThreadPoolExecutor(1, "load")
         self._news: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._answers: dict[int, Callable[[Request], None]] = {
+        self._answers: dict[int, Callable[[FuseRequest], None]] = {
             Op.LOOKUP: self._lookup,
             Op.GETATTR: self._getattr,
             Op.READLINK: self._readlink,
@@ -84,19 +84,19 @@ class View:
             else:
                 answer(request)
 
-    def _init(self, request: Request) -> None:
+    def _init(self, request: FuseRequest) -> None:
         data, self._device.passthrough = wire.greeting(request.body)
         self._device.reply(request.unique, data)
         self._tell({"serving": True, "passthrough": self._device.passthrough})
 
-    def _node(self, request: Request) -> Node | None:
+    def _node(self, request: FuseRequest) -> Inode | None:
         """The node a request is about; one that is gone is answered here."""
         node = self._names.get(request.node)
         if node is None:
             self._device.refuse(request.unique, errno.ESTALE)
         return node
 
-    def _lookup(self, request: Request) -> None:
+    def _lookup(self, request: FuseRequest) -> None:
         parent = self._node(request)
         if parent is None:
             return
@@ -113,7 +113,7 @@ class View:
             valid_s = wire.FOREVER_S if parent.tree else _NAME_VALID_S
             self._found(request.unique, parent.children.get(name), valid_s)
 
-    def _found(self, unique: int, node: Node | None, valid_s: int) -> None:
+    def _found(self, unique: int, node: Inode | None, valid_s: int) -> None:
         if node is None:
             self._device.refuse(unique, errno.ENOENT)
             return
@@ -129,7 +129,7 @@ class View:
         self._learn_urls()
         self._found(unique, self._names.urls, _NAME_VALID_S)
 
-    def _lookup_new(self, unique: int, children: dict[bytes, Node], name: bytes) -> None:
+    def _lookup_new(self, unique: int, children: dict[bytes, Inode], name: bytes) -> None:
         """Of a name that nobody knows: it may have been pulled a moment ago."""
         self._learn_urls()
         self._found(unique, children.get(name), _NAME_VALID_S)
@@ -156,7 +156,7 @@ class View:
         else:
             self.files.heard(message, fd)
 
-    def _tree(self, name: bytes) -> Tree | None:
+    def _tree(self, name: bytes) -> InodeTree | None:
         """A tree that the agent keeps now: its manifest is there. It is read only once."""
         path = self._manifests / f"{name.decode()}.json"
         known = self._names.tree(name)
@@ -173,29 +173,29 @@ class View:
         with self._lock:
             return self._names.add(name.decode(), manifest)
 
-    def _getattr(self, request: Request) -> None:
+    def _getattr(self, request: FuseRequest) -> None:
         if (node := self._node(request)) is not None:
             self._device.reply(request.unique, wire.attributes(node.attributes))
 
-    def _readlink(self, request: Request) -> None:
+    def _readlink(self, request: FuseRequest) -> None:
         if (node := self._node(request)) is not None:
             self._device.reply(request.unique, node.target)
 
-    def _open(self, request: Request) -> None:
+    def _open(self, request: FuseRequest) -> None:
         node = self._node(request)
         if node is not None and node.content is not None:
             self.files.open(request.unique, node)
         elif node is not None:
             self._device.refuse(request.unique, errno.EISDIR)
 
-    def _read(self, request: Request) -> None:
+    def _read(self, request: FuseRequest) -> None:
         self.files.read(request.unique, *wire.read_span(request.body))
 
-    def _release(self, request: Request) -> None:
+    def _release(self, request: FuseRequest) -> None:
         self.files.release(wire.number_in(request.body))
         self._device.reply(request.unique)
 
-    def _opendir(self, request: Request) -> None:
+    def _opendir(self, request: FuseRequest) -> None:
         node = self._node(request)
         if node is None:
             return
@@ -205,7 +205,7 @@ class View:
         flags = wire.OPEN_CACHES_FOLDER | wire.OPEN_KEEPS_CACHE
         self._device.reply(request.unique, wire.opened(0, flags))
 
-    def _open_changing(self, unique: int, node: Node) -> None:
+    def _open_changing(self, unique: int, node: Inode) -> None:
         """A listing shows what the agent keeps now."""
         if node is self._names.trees:
             for path in self._manifests.glob("*.json"):
@@ -215,7 +215,7 @@ class View:
             self._learn_urls()
         self._device.reply(unique, wire.opened(0, 0))
 
-    def _readdir(self, request: Request) -> None:
+    def _readdir(self, request: FuseRequest) -> None:
         node = self._node(request)
         if node is None or node.children is None:
             return
@@ -241,12 +241,12 @@ class View:
                     self._names.told(child)
         self._device.reply(request.unique, b"".join(parts))
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self, request: FuseRequest) -> None:
         with self._lock:
             for number, times in wire.forgotten(request.op, request.node, request.body):
                 self._names.forget(number, times)
 
-    def _interrupt(self, request: Request) -> None:
+    def _interrupt(self, request: FuseRequest) -> None:
         """One that is parked is answered. Any other is over soon, or not here yet: ask again."""
         if not self.files.interrupt(wire.number_in(request.body)):
             self._device.refuse(request.unique, errno.EAGAIN)
@@ -263,14 +263,14 @@ def main(arguments: list[str]) -> None:
             link.send(json.dumps(message).encode())
 
     try:
-        device = Device()
+        device = FuseDevice()
         mount(device.fd, folder, source)
     except OSError as exc:
         tell({"refused": exc.strerror})
         return
     try:
         read_ahead(folder, wire.READ_AHEAD_BYTES)
-        view = View(device, manifests, tell)
+        view = Daemon(device, manifests, tell)
         for number in range(THREADS):
             _start(f"view-{number}", view.serve)
         _start("view-age", view.files.keep_ageing)
@@ -280,7 +280,7 @@ def main(arguments: list[str]) -> None:
         os._exit(0)  # which ends every reader's wait, and does not wait for our own threads
 
 
-def _hear(link: socket.socket, view: View) -> None:
+def _hear(link: socket.socket, view: Daemon) -> None:
     """Takes the agent's messages until it is gone."""
     while True:
         data, fds, _, _ = socket.recv_fds(link, PACKET_BYTES, 1)

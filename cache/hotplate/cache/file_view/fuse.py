@@ -81,7 +81,7 @@ BACKING_CLOSE = 0x4004E502
 
 
 @dataclass(frozen=True)
-class Request:
+class FuseRequest:
     op: int
     unique: int
     """Names the request in its answer, and in an interrupt."""
@@ -89,10 +89,10 @@ class Request:
     body: bytes
 
 
-def request(data: memoryview) -> Request:
+def request(data: memoryview) -> FuseRequest:
     """One request as read from the device."""
     _, op, unique, node, *_ = _IN_HEADER.unpack_from(data)
-    return Request(op, unique, node, bytes(data[_IN_HEADER.size :]))
+    return FuseRequest(op, unique, node, bytes(data[_IN_HEADER.size :]))
 
 
 def answer(unique: int, length: int, errno: int = 0) -> bytes:

@@ -8,7 +8,7 @@ import os
 import struct
 
 from hotplate.cache.file_view import fuse as wire
-from hotplate.cache.file_view.fuse import Request
+from hotplate.cache.file_view.fuse import FuseRequest
 from hotplate.cache.file_view.mounting import DEVICE
 
 _BACKING = struct.Struct("<iIQ")
@@ -16,7 +16,7 @@ _REQUEST_BYTES = 64 << 10
 """Names are the longest part of a request."""
 
 
-class Device:
+class FuseDevice:
     """An open /dev/fuse. Thread-safe."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Device:
         """To read requests into; one for each thread."""
         return memoryview(bytearray(_REQUEST_BYTES))
 
-    def read(self, buffer: memoryview) -> Request | None:
+    def read(self, buffer: memoryview) -> FuseRequest | None:
         """The next request; None when the mount has gone."""
         while True:
             try:

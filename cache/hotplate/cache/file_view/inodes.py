@@ -12,14 +12,14 @@ import stat
 from collections.abc import Iterator
 
 from hotplate.cache.file_view.fuse import Attributes
-from hotplate.cache.manifest import Blob, Entry, Manifest, for_all
+from hotplate.cache.manifest import Blob, Manifest, ManifestEntry, for_all
 
 _ENTERABLE = 0o555
 """Whatever a manifest says."""
 _FOLDER, _OWN_FOLDER = 0o755, 0o700
 
 
-class Content:
+class BlobContent:
     """A blob of a tree, or what was pulled."""
 
     __slots__ = ("path", "shared", "size_bytes", "tree")
@@ -33,19 +33,19 @@ class Content:
         """Whether several files lie in it."""
 
 
-class Node:
+class Inode:
     """A file, folder or link, known to the kernel by its number."""
 
     __slots__ = ("attributes", "children", "content", "name", "parent", "start", "target", "tree")
 
-    def __init__(self, name: bytes, attributes: Attributes, parent: Node | None) -> None:
+    def __init__(self, name: bytes, attributes: Attributes, parent: Inode | None) -> None:
         self.name = name
         self.attributes = attributes
         self.parent = parent or self
-        self.tree: Tree | None = None
-        self.children: dict[bytes, Node] | None = None
+        self.tree: InodeTree | None = None
+        self.children: dict[bytes, Inode] | None = None
         """Of a folder."""
-        self.content: Content | None = None
+        self.content: BlobContent | None = None
         """Of a file: where its bytes are, from `start` on."""
         self.start = 0
         self.target = b""
@@ -56,10 +56,10 @@ class Node:
         return self.attributes.number
 
 
-class Tree:
+class InodeTree:
     """One manifest's nodes."""
 
-    def __init__(self, name: str, root: Node) -> None:
+    def __init__(self, name: str, root: Inode) -> None:
         self.name = name
         self.root = root
         self.numbers = range(0)
@@ -69,42 +69,42 @@ class Tree:
         """Whether the agent still has it."""
 
 
-class Names:
+class Inodes:
     """All nodes."""
 
     def __init__(self) -> None:
         self.owner = (os.getuid(), os.getgid())
         self._next = itertools.count(1)
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, Inode] = {}
         # Others see no more than what they are given of it, by a mount of a folder in it.
         self.root = self._folder(b"", None, _OWN_FOLDER, 0.0)
         self.trees = self._folder(b"trees", self.root, _FOLDER, 0.0)
         self.urls = self._folder(b"urls", self.root, _FOLDER, 0.0)
         self._versions: dict[str, str] = {}
 
-    def get(self, number: int) -> Node | None:
+    def get(self, number: int) -> Inode | None:
         return self._nodes.get(number)
 
-    def tree(self, name: bytes) -> Tree | None:
+    def tree(self, name: bytes) -> InodeTree | None:
         """One that was added and is still held."""
         node = _children(self.trees).get(name)
         return node.tree if node is not None else None
 
-    def add(self, name: str, manifest: Manifest) -> Tree:
+    def add(self, name: str, manifest: Manifest) -> InodeTree:
         """Makes the nodes of a tree; gives the one there is if it was added before."""
         known = self.tree(name.encode())
         if known is not None:
             return known
         root = self._folder(name.encode(), self.trees, _FOLDER, _newest(manifest))
-        tree = root.tree = Tree(name, root)
+        tree = root.tree = InodeTree(name, root)
         folders = {"": root}
-        contents: dict[Blob, Content] = {}
+        contents: dict[Blob, BlobContent] = {}
         for item in manifest.entries:
             self._add_entry(tree, folders, contents, item)
         tree.numbers = range(root.number, next(self._next))
         return tree
 
-    def drop(self, tree: Tree) -> None:
+    def drop(self, tree: InodeTree) -> None:
         """The agent no longer has it; its nodes go once the kernel has forgotten them."""
         tree.held = False
         children = _children(self.trees)
@@ -132,7 +132,7 @@ class Names:
         if there is None or there.content is not None:
             mode = stat.S_IFREG | 0o444
             node = self._node(name, folder, self._attributes(mode, size_bytes, 0.0))
-            node.content = Content("", key, size_bytes, shared=False)
+            node.content = BlobContent("", key, size_bytes, shared=False)
             self._versions[url] = key
 
     def drop_url(self, url: str) -> None:
@@ -148,7 +148,7 @@ class Names:
             _children(folder.parent).pop(folder.name, None)
             folder = folder.parent
 
-    def told(self, node: Node) -> None:
+    def told(self, node: Inode) -> None:
         """The kernel has learnt of the node."""
         if node.tree is not None:
             node.tree.looked_up += 1
@@ -162,17 +162,17 @@ class Names:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def _sweep(self, tree: Tree) -> None:
+    def _sweep(self, tree: InodeTree) -> None:
         if not tree.held and tree.looked_up <= 0:
             for number in tree.numbers:
                 self._nodes.pop(number, None)
 
     def _add_entry(
         self,
-        tree: Tree,
-        folders: dict[str, Node],
-        contents: dict[Blob, Content],
-        item: Entry,
+        tree: InodeTree,
+        folders: dict[str, Inode],
+        contents: dict[Blob, BlobContent],
+        item: ManifestEntry,
     ) -> None:
         above, _, name = item.path.rpartition("/")
         parent = self._make_folders(tree, folders, above)
@@ -191,19 +191,19 @@ class Names:
         if item.blob is not None:
             node.content = contents.get(item.blob)
             if node.content is None:
-                node.content = contents[item.blob] = Content(
+                node.content = contents[item.blob] = BlobContent(
                     tree.name, item.path, item.blob.size_bytes, item.part is not None
                 )
             node.start = item.span[0]
 
-    def _file_attributes(self, item: Entry) -> Attributes:
+    def _file_attributes(self, item: ManifestEntry) -> Attributes:
         if item.link is not None:
             size_bytes = len(item.link.encode())
             return self._attributes(stat.S_IFLNK | 0o777, size_bytes, item.mtime)
         mode = stat.S_IFREG | for_all(item.mode)
         return self._attributes(mode, item.size_bytes, item.mtime)
 
-    def _make_folders(self, tree: Tree, folders: dict[str, Node], path: str) -> Node:
+    def _make_folders(self, tree: InodeTree, folders: dict[str, Inode], path: str) -> Inode:
         """The folder at `path`, made if no entry has named it."""
         found = folders.get(path)
         if found is None:
@@ -213,13 +213,13 @@ class Names:
             found.tree = tree
         return found
 
-    def _folder(self, name: bytes, parent: Node | None, mode: int, mtime: float) -> Node:
+    def _folder(self, name: bytes, parent: Inode | None, mode: int, mtime: float) -> Inode:
         node = self._node(name, parent, self._attributes(stat.S_IFDIR | mode, 0, mtime))
         node.children = {}
         return node
 
-    def _node(self, name: bytes, parent: Node | None, attributes: Attributes) -> Node:
-        node = self._nodes[attributes.number] = Node(name, attributes, parent)
+    def _node(self, name: bytes, parent: Inode | None, attributes: Attributes) -> Inode:
+        node = self._nodes[attributes.number] = Inode(name, attributes, parent)
         if parent is not None:
             _children(parent)[name] = node
         return node
@@ -228,7 +228,7 @@ class Names:
         return Attributes(number or next(self._next), mode, size_bytes, mtime, self.owner)
 
 
-def listing(node: Node) -> Iterator[tuple[bytes, Node]]:
+def listing(node: Inode) -> Iterator[tuple[bytes, Inode]]:
     """What a folder shows, in an order that does not change while it is read."""
     yield b".", node
     yield b"..", node.parent
@@ -245,7 +245,7 @@ def url_path(url: str) -> list[bytes]:
     return [part.encode() for part in [scheme, *parts] if part]
 
 
-def _children(node: Node) -> dict[bytes, Node]:
+def _children(node: Inode) -> dict[bytes, Inode]:
     assert node.children is not None, f"{node.name!r} is no folder"
     return node.children
 

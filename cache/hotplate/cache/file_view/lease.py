@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hotplate.cache.file_view.inodes import Content, Node
+from hotplate.cache.file_view.inodes import BlobContent, Inode
 from hotplate.cache.manifest import CHUNK_BYTES
 
 
@@ -22,7 +22,7 @@ class Lease:
     """A blob on loan, or asked for."""
 
     number: int
-    content: Content
+    content: BlobContent
     fd: int = -1
     view: memoryview = field(default_factory=lambda: memoryview(b""))
     missing: set[int] = field(default_factory=set)
@@ -34,7 +34,7 @@ class Lease:
     """Whether it may outlast its readers: it holds nothing that is to go elsewhere."""
     aged: bool = False
     """Whether it has had no reader for a while."""
-    opening: dict[int, Node] = field(default_factory=dict)
+    opening: dict[int, Inode] = field(default_factory=dict)
     """Opens that wait for the loan, by request."""
     reads: dict[int, Read] = field(default_factory=dict)
     """Reads that wait for bytes, by request."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hotplate.cache.file_view.fuse import OPEN_KEEPS_CACHE, OPEN_PASSES_THROUGH, opened
-from hotplate.cache.file_view.inodes import Content, Node
+from hotplate.cache.file_view.inodes import BlobContent, Inode
 from hotplate.cache.file_view.lease import Lease, Read
 from hotplate.cache.manifest import count_chunks
 
@@ -34,7 +34,7 @@ who opens a whole file again does not wait for the agent."""
 _ERRNO = {"unknown_manifest": errno.ENOENT, "no_space": errno.ENOSPC}
 
 
-class Kernel(Protocol):
+class KernelReplies(Protocol):
     """What files need of the device. Thread-safe."""
 
     def reply(self, unique: int, *parts: bytes | memoryview) -> None: ...
@@ -49,7 +49,7 @@ class Kernel(Protocol):
 
 @dataclass
 class _Handle:
-    node: Node
+    node: Inode
     lease: Lease | None
     passed: bool
 
@@ -63,25 +63,25 @@ class _Ways:
     backing: int = 0
 
 
-class Files:
+class OpenFiles:
     """All open files. Thread-safe; the agent's messages come in through `heard`."""
 
-    def __init__(self, kernel: Kernel, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, kernel: KernelReplies, tell: Callable[[dict[str, Any]], None]) -> None:
         self._kernel = kernel
         self._tell = tell
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._handle_numbers = itertools.count(1)
-        self._leases: dict[Content, Lease] = {}
+        self._leases: dict[BlobContent, Lease] = {}
         """Those that new opens may use."""
         self._lent: dict[int, Lease] = {}
         """All, by number."""
-        self._idle: OrderedDict[Content, Lease] = OrderedDict()
+        self._idle: OrderedDict[BlobContent, Lease] = OrderedDict()
         self._handles: dict[int, _Handle] = {}
         self._ways: dict[int, _Ways] = {}
         self._parked: dict[int, Lease] = {}
 
-    def open(self, unique: int, node: Node) -> None:
+    def open(self, unique: int, node: Inode) -> None:
         content = node.content
         assert content is not None
         ask = None
@@ -250,14 +250,14 @@ class Files:
             self._kernel.refuse(unique, errno.EIO if unique in reading else error)
         self._say_ended(ended)
 
-    def _open_lent(self, node: Node, lease: Lease) -> bytes:
+    def _open_lent(self, node: Inode, lease: Lease) -> bytes:
         ways = self._ways.setdefault(node.number, _Ways())
         whole = not lease.content.shared and not lease.missing
         if whole and not ways.cached and not ways.passed:
             ways.backing = self._kernel.back(lease.fd)
         return self._hand_out(node, lease, passed=bool(ways.backing))
 
-    def _hand_out(self, node: Node, lease: Lease | None, *, passed: bool) -> bytes:
+    def _hand_out(self, node: Inode, lease: Lease | None, *, passed: bool) -> bytes:
         ways = self._ways.setdefault(node.number, _Ways())
         number = next(self._handle_numbers)
         self._handles[number] = _Handle(node, lease, passed)

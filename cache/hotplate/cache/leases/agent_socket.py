@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.errors import TooMany
-from hotplate.cache.leases.token_bucket import Allowance
+from hotplate.cache.leases.token_bucket import TokenBucket
 
 LINE_BYTES = 64 << 10
 """Longest line that is read. A wish for many chunks is several lines."""
@@ -33,7 +33,7 @@ _CREDENTIALS = struct.Struct("3i")
 """Process, user and group at the other end of a Unix socket."""
 
 
-class Door:
+class AgentSocket:
     """One listening socket, for its owner only."""
 
     def __init__(self, path: Path, manifests: frozenset[str] | None, limit: int) -> None:
@@ -42,7 +42,7 @@ class Door:
         self.manifests = manifests
         self.limit = limit
         self.opened = 0
-        self._allowance = Allowance(_LINES_PER_S, _LINES_BURST)
+        self._allowance = TokenBucket(_LINES_PER_S, _LINES_BURST)
         # A replica may put a link in the place of anything in its folder: that is opened once.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         self._folder = os.open(path.parent, flags)
@@ -127,10 +127,10 @@ class Door:
             await asyncio.sleep(wait_s)
 
 
-class Lines:
+class LineReader:
     """JSON lines over one connection."""
 
-    def __init__(self, connection: socket.socket, door: Door) -> None:
+    def __init__(self, connection: socket.socket, door: AgentSocket) -> None:
         connection.setblocking(False)
         self._socket = connection
         self._door = door

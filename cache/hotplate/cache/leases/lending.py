@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.cache.catalog.pulls import Pulls
-from hotplate.cache.catalog.trees import Node
-from hotplate.cache.copies.cached_blob import Holding
+from hotplate.cache.catalog.trees import Trees
+from hotplate.cache.copies.cached_blob import CachedBlob
 from hotplate.cache.errors import CacheError, TooMany, Unauthorized
-from hotplate.cache.leases.agent_socket import FIRST_LINE_S, Door, Lines
+from hotplate.cache.leases.agent_socket import FIRST_LINE_S, AgentSocket, LineReader
 from hotplate.cache.manifest import CHUNK_BYTES
-from hotplate.cache.tiers.durable_folder import Folder
+from hotplate.cache.tiers.durable_folder import DurableFolder
 from hotplate.machine.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ _ACCEPT_PAUSE_S = 0.5
 class Lending:
     """Serves `<folder>/agent.sock` for the operator, and a socket for each replica."""
 
-    def __init__(self, node: Node, pulls: Pulls, folder: Path, token: str = "") -> None:
+    def __init__(self, node: Trees, pulls: Pulls, folder: Path, token: str = "") -> None:
         """Doors of an earlier run are opened again where their folders are still there."""
         self._node = node
         self._pulls = pulls
         self._token = token
-        self._folder = Folder(folder)
-        self._tasks: dict[Door, BackgroundTasks] = {}
+        self._folder = DurableFolder(folder)
+        self._tasks: dict[AgentSocket, BackgroundTasks] = {}
         self.socket_path = folder / SOCKET_NAME
         """The operator's."""
         self._open_door(self.socket_path, None)
@@ -85,11 +85,11 @@ class Lending:
 
     def _open_door(self, path: Path, manifests: frozenset[str] | None) -> None:
         limit = min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
-        door = Door(path, manifests, limit)
+        door = AgentSocket(path, manifests, limit)
         tasks = self._tasks[door] = BackgroundTasks()
         tasks.start(self._accept(door))
 
-    async def _close_door(self, door: Door) -> None:
+    async def _close_door(self, door: AgentSocket) -> None:
         tasks = self._tasks.pop(door, None)
         if tasks is not None:
             await tasks.cancel()
@@ -106,7 +106,7 @@ class Lending:
         except (FileNotFoundError, ValueError):
             return {}
 
-    async def _accept(self, door: Door) -> None:
+    async def _accept(self, door: AgentSocket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -121,9 +121,9 @@ class Lending:
             self._tasks[door].start(self._serve(connection, door))
             await door.pace(0)
 
-    async def _serve(self, connection: socket.socket, door: Door) -> None:
+    async def _serve(self, connection: socket.socket, door: AgentSocket) -> None:
         with connection, contextlib.suppress(OSError):  # the replica has left
-            lines = Lines(connection, door)
+            lines = LineReader(connection, door)
             try:
                 with door.entered():
                     await self._lease(lines, door)
@@ -132,7 +132,7 @@ class Lending:
             except (ValueError, KeyError, TypeError, OverflowError) as error:
                 await _refuse(lines, "bad_request", f"not a request of this socket: {error!r}")
 
-    async def _lease(self, lines: Lines, door: Door) -> None:
+    async def _lease(self, lines: LineReader, door: AgentSocket) -> None:
         try:
             async with asyncio.timeout(FIRST_LINE_S):
                 request = await lines.receive()
@@ -159,7 +159,9 @@ class Lending:
                 telling.cancel()
                 hearing.cancel()
 
-    async def _open(self, request: dict[str, Any], door: Door) -> tuple[str, Set[str], Holding]:
+    async def _open(
+        self, request: dict[str, Any], door: AgentSocket
+    ) -> tuple[str, Set[str], CachedBlob]:
         """The file's name, the names that are complete files by now, and what there is of it."""
         if door.manifests is None:
             given = str(request.get("token", "")) if self._token else ""
@@ -177,14 +179,16 @@ class Lending:
         tree, entry = await self._node.locate(str(request["open"]), door.manifests)
         return entry.path, tree.linked, tree.holdings[entry.path]
 
-    async def _hear(self, lines: Lines, holding: Holding) -> None:
+    async def _hear(self, lines: LineReader, holding: CachedBlob) -> None:
         """Takes wishes until the replica leaves."""
         while (request := await lines.receive()) is not None:
             self._node.holdings.want(holding, [int(index) for index in request["want"]])
         raise ConnectionResetError
 
 
-async def _tell(lines: Lines, linked: Set[str], path: str, holding: Holding, told: int) -> None:
+async def _tell(
+    lines: LineReader, linked: Set[str], path: str, holding: CachedBlob, told: int
+) -> None:
     """Pushes news of the file until there will be none."""
     complete = False
 
@@ -203,5 +207,5 @@ async def _tell(lines: Lines, linked: Set[str], path: str, holding: Holding, tol
     await lines.send({"linked": True})
 
 
-async def _refuse(lines: Lines, code: str, message: str) -> None:
+async def _refuse(lines: LineReader, code: str, message: str) -> None:
     await lines.send({"error": {"code": code, "message": message}})

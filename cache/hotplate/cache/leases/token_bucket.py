@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Allowance:
+class TokenBucket:
     """`now` is in seconds of any monotonic clock."""
 
     def __init__(self, per_s: float, burst: float) -> None:

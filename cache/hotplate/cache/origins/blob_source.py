@@ -11,8 +11,8 @@ import fsspec
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
-from hotplate.cache.manifest import Blob, Entry, Manifest, count_chunks
-from hotplate.cache.origins.request_size import Pace, report
+from hotplate.cache.manifest import Blob, Manifest, ManifestEntry, count_chunks
+from hotplate.cache.origins.request_size import RequestSize, report
 
 Came = Callable[[int], None]
 """Told, while bytes are read, how many have come so far."""
@@ -22,7 +22,7 @@ def unheard(came_bytes: int) -> None:
     """For who reads and wants no news of it."""
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """What one file's bytes are read from; synchronous and thread-safe."""
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
@@ -40,7 +40,7 @@ class Origin(Protocol):
     def manifest(self, digest: str) -> Manifest:
         """Raises UnknownManifest, ChunkCorrupt, OriginUnavailable."""
 
-    def source(self, blob: Blob) -> Source:
+    def source(self, blob: Blob) -> ByteSource:
         """That blob, whether or not it is there."""
 
 
@@ -50,14 +50,14 @@ class NoOrigin:
     def manifest(self, digest: str) -> Manifest:
         raise UnknownManifest(f"this agent has no blob store to find {digest} in; give --origin")
 
-    def source(self, blob: Blob) -> Source:
+    def source(self, blob: Blob) -> ByteSource:
         raise UnknownBlob(f"this agent has no blob store to find {blob.digest} in; give --origin")
 
 
 class FsspecOrigin:
     """A blob store at an fsspec URL: `blobs/<digest[:2]>/<digest>`, `manifests/<digest>.json`."""
 
-    def __init__(self, url: str, pace: Pace | None = None) -> None:
+    def __init__(self, url: str, pace: RequestSize | None = None) -> None:
         """`pace` is that of reading blobs; who reads manifests alone, or a folder of this machine,
         needs none."""
         self.url = url
@@ -77,13 +77,13 @@ class FsspecOrigin:
             raise self._unavailable(f"manifest {digest}", exc) from exc
         return checked_manifest(digest, data)
 
-    def source(self, blob: Blob) -> Source:
+    def source(self, blob: Blob) -> ByteSource:
         return BlobSource(self, blob.digest)
 
     def read_into(
         self, blob_digest: str, offset: int, view: memoryview, came: Came = unheard
     ) -> None:
-        """As `Source.read_into`, of that blob."""
+        """As `ByteSource.read_into`, of that blob."""
         report(self._read(blob_digest, offset, view), came)
 
     def _read(self, blob_digest: str, offset: int, view: memoryview) -> Iterator[int]:
@@ -179,7 +179,7 @@ def _and_above(path: str) -> Iterator[str]:
         path = path.rpartition("/")[0]
 
 
-def _refusal(entry: Entry) -> str:
+def _refusal(entry: ManifestEntry) -> str:
     """Why a manifest with this entry is refused, if it is."""
     if not {"", ".", ".."}.isdisjoint(entry.path.split("/")) or "\0" in entry.path:
         return "leaves the tree"

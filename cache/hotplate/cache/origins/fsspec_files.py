@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import fsspec
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import Came, Source, unheard
+from hotplate.cache.origins.blob_source import ByteSource, Came, unheard
 from hotplate.cache.origins.locations import Location, Version, changed
-from hotplate.cache.origins.request_size import Pace, report
+from hotplate.cache.origins.request_size import RequestSize, report
 
 _TAGS = (
     *("ETag", "etag", "generation", "md5Hash", "content_md5"),
@@ -26,7 +26,7 @@ class FsspecFiles:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._paces: dict[tuple[str, str], Pace] = {}
+        self._paces: dict[tuple[str, str], RequestSize] = {}
 
     def find(self, url: str) -> Location:
         try:
@@ -53,10 +53,10 @@ class FsspecFiles:
         fs, path = fsspec.url_to_fs(url)
         return fs, path
 
-    def source(self, version: Version) -> Source:
+    def source(self, version: Version) -> ByteSource:
         parts = urlsplit(version.url)
         origin = (parts.scheme, parts.netloc)
-        return FsspecSource(version, self._paces.setdefault(origin, Pace(self._clock)))
+        return FsspecSource(version, self._paces.setdefault(origin, RequestSize(self._clock)))
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FsspecSource:
     """One version of a file of an fsspec file system."""
 
     version: Version
-    pace: Pace
+    pace: RequestSize
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         report(self._read(offset, view), came)

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.origins.blob_source import Came, unheard
-from hotplate.cache.origins.http_connection import Connection
+from hotplate.cache.origins.http_connection import HttpConnection
 from hotplate.cache.origins.locations import hide
 from hotplate.cache.origins.reach import is_public
 
@@ -31,7 +31,11 @@ class Answer:
     """One answer; its body is read once, front to back."""
 
     def __init__(
-        self, connection: Connection, url: str, method: str, head: tuple[int, str, dict[str, str]]
+        self,
+        connection: HttpConnection,
+        url: str,
+        method: str,
+        head: tuple[int, str, dict[str, str]],
     ) -> None:
         self.url = url
         """Of what answered, after redirects; not to be shown, since it may be a signed one."""
@@ -140,8 +144,8 @@ class HttpClient:
         self._is_public = is_public
         self._context = ssl.create_default_context()
         self._lock = threading.Lock()
-        self._idle: dict[tuple[str, str], list[Connection]] = defaultdict(list)
-        self._busy: set[Connection] = set()
+        self._idle: dict[tuple[str, str], list[HttpConnection]] = defaultdict(list)
+        self._busy: set[HttpConnection] = set()
         self._closed = False
 
     @contextlib.contextmanager
@@ -205,7 +209,7 @@ class HttpClient:
 
     def _sent(
         self, method: str, parts: SplitResult, headers: Mapping[str, str], public: bool
-    ) -> tuple[Connection, tuple[int, str, dict[str, str]]]:
+    ) -> tuple[HttpConnection, tuple[int, str, dict[str, str]]]:
         """A connection on which the request was sent and answered."""
         while True:
             connection = self._take(parts, public)
@@ -220,13 +224,13 @@ class HttpClient:
                 self._keep(parts, connection, reusable=False)
                 raise
 
-    def _take(self, parts: SplitResult, public: bool) -> Connection:
+    def _take(self, parts: SplitResult, public: bool) -> HttpConnection:
         with self._lock:
             idle = self._idle[parts.scheme, parts.netloc]
             connection = next((one for one in reversed(idle) if one.public or not public), None)
             if connection is not None:
                 idle.remove(connection)
-        connection = connection or Connection(
+        connection = connection or HttpConnection(
             parts, self._context, public=public, is_public=self._is_public
         )
         with self._lock:
@@ -237,7 +241,7 @@ class HttpClient:
             raise ConnectionError("the agent is stopping")
         return connection
 
-    def _keep(self, parts: SplitResult, connection: Connection, reusable: bool) -> None:
+    def _keep(self, parts: SplitResult, connection: HttpConnection, reusable: bool) -> None:
         with self._lock:
             self._busy.discard(connection)
             idle = self._idle[parts.scheme, parts.netloc]

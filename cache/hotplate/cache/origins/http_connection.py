@@ -42,7 +42,7 @@ _PATH = "/%:@!$&'()*+,;=~-._"
 _QUERY = _PATH + "?"
 
 
-class Connection:
+class HttpConnection:
     """Methods raise OSError when the other side has gone, or gives nothing for `silence_s`."""
 
     def __init__(

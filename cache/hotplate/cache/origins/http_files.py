@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from hotplate.cache.errors import CacheError, OriginBusy, OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import Came, Source, unheard
+from hotplate.cache.origins.blob_source import ByteSource, Came, unheard
 from hotplate.cache.origins.http_client import Answer, HttpClient
 from hotplate.cache.origins.locations import Location, Version, changed, hide
 from hotplate.cache.origins.whole_body import WholeBody
@@ -44,7 +44,7 @@ class HttpFiles:
             versions = list(pool.map(self._look, found))
         return Location(url, tuple(one for one in versions if isinstance(one, Version)))
 
-    def source(self, version: Version) -> Source:
+    def source(self, version: Version) -> ByteSource:
         return HttpSource(self._client, version, lambda: version.url)
 
     def _look(self, url: str, or_folder: bool = False) -> Version | str:

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from urllib.parse import quote
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.member_path import Tree
-from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.member_path import PathTree
+from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.origins.http_client import Answer, HttpClient
 from hotplate.cache.origins.http_files import HttpSource, refusal, tag_of
 from hotplate.cache.origins.hub_url import HubUrl, is_commit
@@ -49,7 +49,7 @@ class HubFiles:
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
             return Location(url, tuple(pool.map(self._version, files)))
 
-    def source(self, version: Version) -> Source:
+    def source(self, version: Version) -> ByteSource:
         file = HubUrl.of(version.url)
         # Bytes may come from elsewhere, which tags them in its own way: a commit never changes.
         return HttpSource(
@@ -118,7 +118,7 @@ def _check_tree(url: str, names: list[str]) -> None:
     """Raises UnknownUrl for files that cannot lie side by side in one folder."""
     if len(names) > _FILES_MAX:
         raise UnknownUrl(f"{url} has {len(names)} files; a model may have {_FILES_MAX}")
-    tree = Tree()
+    tree = PathTree()
     for name in names:
         try:
             tree.add(name, folder=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import fsspec
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import Came, Source, read_at, unheard
+from hotplate.cache.origins.blob_source import ByteSource, Came, read_at, unheard
 from hotplate.cache.origins.locations import Location, Version, changed
 
 
@@ -30,7 +30,7 @@ class LocalFiles:
             raise UnknownUrl(f"there is no file below {url}; check the URL")
         return Location(url, tuple(_version(path, files[path]) for path in sorted(files)))
 
-    def source(self, version: Version) -> Source:
+    def source(self, version: Version) -> ByteSource:
         return LocalSource(version)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from blake3 import blake3
 
 from hotplate.cache.errors import UnknownUrl, VersionChanged
-from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.origins.blob_source import ByteSource
 
 _MOST_BYTES = 1 << 43
 """Of a file. To keep account of more, which only a mistaken server has, would fill the memory."""
@@ -60,13 +60,13 @@ class Location:
         return sum(version.size_bytes for version in self.versions)
 
 
-class Files(Protocol):
+class UrlFiles(Protocol):
     """The files behind one kind of URL; synchronous and thread-safe."""
 
     def find(self, url: str) -> Location:
         """What is there now. Raises UnknownUrl, OriginUnavailable."""
 
-    def source(self, version: Version) -> Source:
+    def source(self, version: Version) -> ByteSource:
         """That version's bytes; its reads raise VersionChanged once the file is another."""
 
 

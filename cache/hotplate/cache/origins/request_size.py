@@ -22,7 +22,7 @@ _GROWTH = 4
 """A first burst says little of what follows."""
 
 
-class Pace:
+class RequestSize:
     """Of one origin, for all threads that read there."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

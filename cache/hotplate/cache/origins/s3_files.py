@@ -14,7 +14,7 @@ from typing import Any
 import fsspec
 
 from hotplate.cache.errors import OriginUnavailable
-from hotplate.cache.origins.blob_source import Source
+from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.origins.fsspec_files import FsspecFiles
 from hotplate.cache.origins.http_client import HttpClient
 from hotplate.cache.origins.http_connection import NO_PROGRESS_S
@@ -78,7 +78,7 @@ class S3Files(FsspecFiles):
                 )
         return self._fs, self._fs._strip_protocol(url)
 
-    def source(self, version: Version) -> Source:
+    def source(self, version: Version) -> ByteSource:
         return HttpSource(self._client, version, lambda: self._sign(version))
 
     def _sign(self, version: Version) -> str:

@@ -11,7 +11,7 @@ from hotplate.cache.origins.http_client import HttpClient
 from hotplate.cache.origins.http_files import HttpFiles
 from hotplate.cache.origins.hub_files import HubFiles
 from hotplate.cache.origins.local_files import LocalFiles
-from hotplate.cache.origins.locations import Files
+from hotplate.cache.origins.locations import UrlFiles
 from hotplate.cache.origins.s3_files import S3Files
 
 _ELSEWHERE = frozenset(
@@ -48,7 +48,7 @@ class Schemes:
         """Ends idle connections."""
         self._client.close()
 
-    def of(self, url: str) -> Files:
+    def of(self, url: str) -> UrlFiles:
         """Raises UnknownUrl for what means something else on each machine or in each process."""
         scheme, separator, _ = url.partition("://")
         if not separator and not url.startswith("/"):

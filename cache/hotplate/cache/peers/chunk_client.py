@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from urllib.parse import SplitResult
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.origins.http_connection import Connection
+from hotplate.cache.origins.http_connection import HttpConnection
 from hotplate.cache.peers.members import Members
 from hotplate.cache.swarm.assignment import Missed
-from hotplate.cache.swarm.chunk_request import PeerAnswer, PeerAsk
+from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S
 
 HOLD_S = 1.0
@@ -38,18 +38,18 @@ _MISSED = {202: Missed.NOT_YET, 404: Missed.LACKS, 409: Missed.CANNOT, 429: Miss
 class ClusterPeers:
     """The cluster's agents by their ids, for a fetcher's threads. Thread-safe."""
 
-    def __init__(self, members: Members, client: PeerClient) -> None:
+    def __init__(self, members: Members, client: ChunkClient) -> None:
         self.me = members.me
         self._members = members
         self._client = client
 
-    def ask(self, peer: str, ask: PeerAsk) -> Asked | None:
+    def ask(self, peer: str, ask: ChunkRequest) -> Asked | None:
         """As `Peers.ask`."""
         address = self._members.reach(peer, self._client.clock())
         return None if address is None else self._client.ask(address, ask)
 
 
-class PeerClient:
+class ChunkClient:
     """Connections to peers, by their `host:port`. Thread-safe."""
 
     def __init__(self, token: str, clock: Callable[[], float]) -> None:
@@ -57,9 +57,9 @@ class PeerClient:
         self.clock = clock
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used: peers speak plain HTTP
         self._lock = threading.Lock()
-        self._idle: dict[str, list[Connection]] = defaultdict(list)
+        self._idle: dict[str, list[HttpConnection]] = defaultdict(list)
 
-    def ask(self, address: str, ask: PeerAsk) -> Asked:
+    def ask(self, address: str, ask: ChunkRequest) -> Asked:
         """As `Peers.ask`, of who is at that address."""
         headers = {ASKER: ask.asker} if ask.asker else {}
         headers |= {HAVE: f"{ask.have:x}"} if 0 < ask.have.bit_length() <= _HAVE_BITS else {}
@@ -77,17 +77,17 @@ class PeerClient:
                     connection.close()
             self._idle.clear()
 
-    def kept(self, url: SplitResult) -> Connection | None:
+    def kept(self, url: SplitResult) -> HttpConnection | None:
         """A connection there that is idle."""
         with self._lock:
             return self._idle[url.netloc].pop() if self._idle[url.netloc] else None
 
-    def connect(self, url: SplitResult) -> Connection | None:
+    def connect(self, url: SplitResult) -> HttpConnection | None:
         with contextlib.suppress(OSError):
-            return Connection(url, self._tls, NO_PROGRESS_S / 2, _CONNECT_S)
+            return HttpConnection(url, self._tls, NO_PROGRESS_S / 2, _CONNECT_S)
         return None
 
-    def keep(self, url: SplitResult, connection: Connection) -> None:
+    def keep(self, url: SplitResult, connection: HttpConnection) -> None:
         """It has served a request whole, and may serve another."""
         connection.used = True
         with self._lock:
@@ -97,13 +97,15 @@ class PeerClient:
 class Asked:
     """A request to a peer, on its way where a connection was idle. Of one thread."""
 
-    def __init__(self, client: PeerClient, url: SplitResult, headers: Mapping[str, str]) -> None:
+    def __init__(self, client: ChunkClient, url: SplitResult, headers: Mapping[str, str]) -> None:
         self._client = client
         self._url = url
         self._headers = headers
         self._connection = self._send(client.kept(url))
 
-    def read(self, view: memoryview, prepare: Callable[[], None], patience_s: float) -> PeerAnswer:
+    def read(
+        self, view: memoryview, prepare: Callable[[], None], patience_s: float
+    ) -> ChunkResponse:
         """As `Request.read`.
 
         New memory takes as long to clear as a fast peer takes to fill it, so both are done at once.
@@ -124,9 +126,9 @@ class Asked:
                 raise
             else:
                 return self._body(connection, head, view, patience_s)
-        return PeerAnswer(Missed.LEFT)
+        return ChunkResponse(Missed.LEFT)
 
-    def _send(self, connection: Connection | None) -> Connection | None:
+    def _send(self, connection: HttpConnection | None) -> HttpConnection | None:
         """None where there is none, or it has ended."""
         if connection is not None:
             try:
@@ -138,11 +140,11 @@ class Asked:
 
     def _body(
         self,
-        connection: Connection,
+        connection: HttpConnection,
         head: tuple[int, str, dict[str, str]],
         view: memoryview,
         patience_s: float,
-    ) -> PeerAnswer:
+    ) -> ChunkResponse:
         status, _, headers = head
         got = 0
         try:
@@ -156,16 +158,16 @@ class Asked:
                 got = self._fill(connection, view, self._client.clock() + patience_s)
         except (OSError, ValueError):
             connection.close()
-            return PeerAnswer(Missed.LEFT, body_bytes=got)
+            return ChunkResponse(Missed.LEFT, body_bytes=got)
         if got < len(view) and missed is None:
             connection.close()
-            return PeerAnswer(Missed.LEFT, body_bytes=got)
+            return ChunkResponse(Missed.LEFT, body_bytes=got)
         self._client.keep(self._url, connection)
         others = tuple(headers.get(OTHERS, "").split(","))
         retry_s = min(max(retry_s, 0.0), 2.0)
-        return PeerAnswer(missed, have, headers.get(DIGEST, ""), retry_s, others, got)
+        return ChunkResponse(missed, have, headers.get(DIGEST, ""), retry_s, others, got)
 
-    def _fill(self, connection: Connection, view: memoryview, until: float) -> int:
+    def _fill(self, connection: HttpConnection, view: memoryview, until: float) -> int:
         """How many bytes came before the connection ended, trickled, or `until` was over."""
         got, due = 0, _LEAST_BYTES
         due_at = self._client.clock() + NO_PROGRESS_S
@@ -182,7 +184,7 @@ class Asked:
         return got
 
 
-def _patient_head(connection: Connection) -> tuple[int, str, dict[str, str]]:
+def _patient_head(connection: HttpConnection) -> tuple[int, str, dict[str, str]]:
     """Waits for the head twice as long as a connection may be silent, so NO_PROGRESS_S."""
     try:
         return connection.read_head()

@@ -21,11 +21,11 @@ from hotplate.cache.peers.chunk_client import (
     URGENT,
     WORD,
 )
-from hotplate.cache.peers.chunk_source import Shelf
+from hotplate.cache.peers.chunk_source import ChunkSource
 from hotplate.cache.swarm.assignment import Missed
-from hotplate.cache.swarm.chunk_request import Offer, PeerAsk
+from hotplate.cache.swarm.chunk_request import ChunkOffer, ChunkRequest
 from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S
-from hotplate.cache.swarm.upload_slots import Uploads
+from hotplate.cache.swarm.upload_slots import UploadSlots
 from hotplate.machine.access.own_hosts import OwnHosts
 
 PREFIX = b"GET /v1/chunks/"
@@ -44,12 +44,12 @@ _REQUEST = re.compile(r"GET /v1/chunks/([0-9a-f]{64})/(\d{1,9}) HTTP/1\.1$")
 _STATUS = {Missed.NOT_YET: 202, Missed.LACKS: 404, Missed.CANNOT: 409, Missed.BUSY: 429}
 
 
-class PeerServer:
+class ChunkServer:
     """Takes connections that the port hands over."""
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: ChunkSource,
         token: str,
         clock: Callable[[], float],
         metrics: Metrics,
@@ -61,7 +61,7 @@ class PeerServer:
         self._expected = f"Bearer {token}".encode() if token else b""
         self._clock = clock
         self._metrics = metrics
-        self._uploads = Uploads()
+        self._uploads = UploadSlots()
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
 
@@ -131,14 +131,14 @@ class PeerServer:
             _send_head(connection, 400, {"Connection": "close"})
             return False
         digest, asker = headers.get(DIGEST, ""), headers.get(ASKER, "")
-        ask = PeerAsk(request[1], int(request[2]), digest, URGENT in headers, asker, have)
+        ask = ChunkRequest(request[1], int(request[2]), digest, URGENT in headers, asker, have)
         if WORD in headers:
             _send_head(connection, 200, {DIGEST: ",".join(self._shelf.digests(ask))})
         else:
             self._send(connection, ask, self._shelf.take(ask, hold_s))
         return True
 
-    def _send(self, connection: socket.socket, ask: PeerAsk, offer: Offer) -> None:
+    def _send(self, connection: socket.socket, ask: ChunkRequest, offer: ChunkOffer) -> None:
         extra = {HAVE: f"{offer.have:x}"}
         if offer.data is None:
             assert offer.missed is not None

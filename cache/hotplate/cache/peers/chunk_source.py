@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from hotplate.cache.copies.blob_table import Holdings
+from hotplate.cache.copies.blob_table import BlobTable
 from hotplate.cache.copies.landing import DiskLanding
 from hotplate.cache.errors import CacheError
 from hotplate.cache.fetching.contents import Contents
@@ -18,21 +18,21 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunk
 from hotplate.cache.origins.blob_source import read_at
 from hotplate.cache.swarm.assignment import Missed
 from hotplate.cache.swarm.attestations import AHEAD
-from hotplate.cache.swarm.chunk_request import Offer, PeerAsk
-from hotplate.cache.swarm.participants import Share, number_at
+from hotplate.cache.swarm.chunk_request import ChunkOffer, ChunkRequest
+from hotplate.cache.swarm.participants import PeerState, number_at
 from hotplate.cache.tiers.arena import Region
 from hotplate.cache.tiers.disk import DiskTier
 
 _TURN_S = 0.05
 
 
-class Shelf:
+class ChunkSource:
     """All that is verified on this node. Thread-safe."""
 
     def __init__(
         self,
         contents: Contents,
-        holdings: Holdings,
+        holdings: BlobTable,
         disk: DiskTier,
         known: Callable[[str], Blob | None],
         clock: Callable[[], float],
@@ -44,7 +44,7 @@ class Shelf:
         self._known = known
         self._clock = clock
 
-    def state_for(self, peer: str, key: str) -> Share | None:
+    def state_for(self, peer: str, key: str) -> PeerState | None:
         """What to tell a peer of what is here and on its way; None: nothing at all."""
         blob = self._known(key)
         fetch = self._find(key, blob)
@@ -57,9 +57,9 @@ class Shelf:
         holding = self._holdings.get(digest)
         here = holding is None or holding.complete
         # Later than what was said of it while it was fetched.
-        return Share(((1 << count) - 1) if here else 0, number=number_at(self._clock()))
+        return PeerState(((1 << count) - 1) if here else 0, number=number_at(self._clock()))
 
-    def take(self, ask: PeerAsk, hold_s: float) -> Offer:
+    def take(self, ask: ChunkRequest, hold_s: float) -> ChunkOffer:
         """The chunk, when it is here; waits that long for it where it is on its way."""
         blob = self._known(ask.key)
         fetch = self._find(ask.key, blob)
@@ -72,7 +72,7 @@ class Shelf:
             digest = blob.chunks[ask.index]
         return self._kept(ask.key if blob is None else blob.digest, ask.index, digest)
 
-    def digests(self, ask: PeerAsk) -> list[str]:
+    def digests(self, ask: ChunkRequest) -> list[str]:
         """The digests of the chunk and of the next ones, as this node found them; "" for others."""
         blob = self._known(ask.key)
         if blob is not None:
@@ -80,12 +80,12 @@ class Shelf:
         fetch = self._find(ask.key, None)
         return [] if fetch is None else fetch.digests(ask.index, AHEAD)
 
-    def others(self, ask: PeerAsk) -> list[str]:
+    def others(self, ask: ChunkRequest) -> list[str]:
         """Which other peers have the chunk, while the content is on its way here."""
         fetch = self._find(ask.key, self._known(ask.key))
         return [] if fetch is None else fetch.others(ask.index, ask.asker)
 
-    def gave(self, ask: PeerAsk) -> None:
+    def gave(self, ask: ChunkRequest) -> None:
         """The asker has got the chunk."""
         fetch = self._find(ask.key, self._known(ask.key))
         if fetch is not None:
@@ -104,14 +104,14 @@ class Shelf:
             return None
         return count_chunks(size_bytes)
 
-    def _kept(self, name: str, index: int, digest: str) -> Offer:
+    def _kept(self, name: str, index: int, digest: str) -> ChunkOffer:
         count = self._count_kept(name)
         if count is None or not 0 <= index < count:
-            return Offer(Missed.LACKS)
+            return ChunkOffer(Missed.LACKS)
         holding = self._holdings.get(name)
         if holding is not None and not holding.complete:
             self._contents.wait_for_arrival(_TURN_S)  # between a fetch and its news, or not begun
-            return Offer(Missed.NOT_YET)
+            return ChunkOffer(Missed.NOT_YET)
         data = None
         if holding is not None:
             name, digest = holding.key, holding.content.chunks[index]
@@ -120,8 +120,8 @@ class Shelf:
             data = self._from_disk(name, index, digest)
         have = (1 << count) - 1
         if data is None:
-            return Offer(Missed.CANNOT, have & ~(1 << index))
-        return Offer(None, have, digest, data)
+            return ChunkOffer(Missed.CANNOT, have & ~(1 << index))
+        return ChunkOffer(None, have, digest, data)
 
     def _from_disk(self, name: str, index: int, digest: str) -> memoryview | None:
         try:

@@ -1,8 +1,8 @@
 """How agents find each other and tell each other what they have. Runs on the event loop.
 
 Each agent greets each other one about once a second, and at once when there is news. A greeting
-says who is known, and of every content on its way here what `Share` holds, as hexadecimal numbers.
-The answer says the same of the contents asked for.
+names the known agents, and of every content on its way here says what `PeerState` holds, as
+hexadecimal numbers. The answer says the same of the contents that the greeting names.
 
     POST /v1/peers {"id", "port", "members": [HOST:PORT…], "shares": {KEY: [HAVE, CLAIMS, …]}}
     →              {"id", "members": […], "shares": {KEY: [HAVE, CLAIMS, …]}}
@@ -21,9 +21,9 @@ import aiohttp
 
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.peers.change_signal import ChangeSignal
-from hotplate.cache.peers.chunk_source import Shelf
+from hotplate.cache.peers.chunk_source import ChunkSource
 from hotplate.cache.peers.members import Members
-from hotplate.cache.swarm.participants import Share
+from hotplate.cache.swarm.participants import PeerState
 from hotplate.machine.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Gossip:
         self,
         members: Members,
         contents: Contents,
-        shelf: Shelf,
+        shelf: ChunkSource,
         changes: ChangeSignal,
         *,
         port: int,
@@ -172,7 +172,7 @@ class Gossip:
         if gone not in self._members.live(self._loop.time()):  # nor at another address
             self._contents.forget(gone)
 
-    def _own_states(self, to: str) -> dict[str, Share]:
+    def _own_states(self, to: str) -> dict[str, PeerState]:
         return self._contents.states_for(to, CONTENTS)
 
 
@@ -180,10 +180,10 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _shares_json(shares: Mapping[str, Share]) -> dict[str, list[str]]:
+def _shares_json(shares: Mapping[str, PeerState]) -> dict[str, list[str]]:
     return {key: [f"{number:x}" for number in share] for key, share in shares.items()}
 
 
-def _shares(data: Mapping[str, Any]) -> dict[str, Share]:
+def _shares(data: Mapping[str, Any]) -> dict[str, PeerState]:
     """Raises ValueError or TypeError for anything but `_shares_json`'s output."""
-    return {str(key): Share(*(int(one, 16) for one in share)) for key, share in data.items()}
+    return {str(key): PeerState(*(int(one, 16) for one in share)) for key, share in data.items()}

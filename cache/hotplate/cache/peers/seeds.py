@@ -24,7 +24,7 @@ def checked(address: str) -> str:
     return address
 
 
-class PeerList:
+class Seeds:
     """Tells of the list at the start, and whenever it changes."""
 
     def __init__(

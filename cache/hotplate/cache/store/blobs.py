@@ -20,7 +20,7 @@ from blake3 import blake3
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownManifest
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, chunk_digest
 from hotplate.cache.store.parts import Parts, PartWriter
-from hotplate.cache.store.storage import Draft, Storage, open_storage
+from hotplate.cache.store.storage import PartialObject, Storage, open_storage
 
 _NOTE = re.compile(r"(environments|compiled)/[0-9a-f]{32,64}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -173,7 +173,7 @@ class BlobStore:
         return self._storage.used_bytes()
 
 
-class BlobWriter(Draft):
+class BlobWriter(PartialObject):
     """One blob on its way in; its chunks' digests are taken as it passes."""
 
     def __init__(self, storage: Storage) -> None:

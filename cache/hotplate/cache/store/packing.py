@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from hotplate.cache.manifest import CHUNK_BYTES, Blob, Entry, Manifest, chunk_digest
+from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, chunk_digest
 from hotplate.cache.store.blobs import BlobStore
 
 SMALL_BYTES = 1 << 20
@@ -55,11 +55,11 @@ class _Packs:
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._group = ("", "")
-        self._waiting: list[tuple[Entry, int, int]] = []
+        self._waiting: list[tuple[ManifestEntry, int, int]] = []
         self._content = bytearray()
-        self._done: dict[str, Entry] = {}
+        self._done: dict[str, ManifestEntry] = {}
 
-    def add(self, entry: Entry, content: bytes) -> None:
+    def add(self, entry: ManifestEntry, content: bytes) -> None:
         group = _group(entry.path)
         full = len(self._content) + len(content) > CHUNK_BYTES
         if full or group[0] != self._group[0] or self._ends_package(group):
@@ -68,7 +68,7 @@ class _Packs:
         self._waiting.append((entry, len(self._content), len(content)))
         self._content += content
 
-    def finish(self) -> dict[str, Entry]:
+    def finish(self) -> dict[str, ManifestEntry]:
         """The entries of all files, by path."""
         self._end()
         return self._done
@@ -101,14 +101,14 @@ def _walk(root: Path, below: str = "") -> Iterator[str]:
                 yield from _walk(root, path)
 
 
-def _entry(root: Path, path: str) -> Entry:
+def _entry(root: Path, path: str) -> ManifestEntry:
     there = (root / path).lstat()
     link = os.readlink(root / path) if stat.S_ISLNK(there.st_mode) else None
-    return Entry(path, stat.S_IMODE(there.st_mode), there.st_mtime, link=link)
+    return ManifestEntry(path, stat.S_IMODE(there.st_mode), there.st_mtime, link=link)
 
 
-def _with(entry: Entry, blob: Blob, part: tuple[int, int] | None = None) -> Entry:
-    return Entry(entry.path, entry.mode, entry.mtime, blob, part=part)
+def _with(entry: ManifestEntry, blob: Blob, part: tuple[int, int] | None = None) -> ManifestEntry:
+    return ManifestEntry(entry.path, entry.mode, entry.mtime, blob, part=part)
 
 
 def _keep(path: Path, store: BlobStore) -> Blob:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from blake3 import blake3
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownPart
-from hotplate.cache.store.storage import Draft, Storage
+from hotplate.cache.store.storage import PartialObject, Storage
 
 PART_NUMBER_MAX = 99_999
 _ETAG_BYTES = 64
@@ -83,7 +83,7 @@ class Parts:
         return f"{self._folder(upload_id)}/{number:05d}"
 
 
-class PartWriter(Draft):
+class PartWriter(PartialObject):
     """One part on its way in; used with `with`, it is gone on leaving unless committed."""
 
     def __init__(self, storage: Storage, path: str) -> None:

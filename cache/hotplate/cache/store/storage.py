@@ -17,7 +17,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from hotplate.cache.errors import CacheError, NoSpace, OriginUnavailable
-from hotplate.machine.free_space import Room, is_full
+from hotplate.machine.free_space import FreeSpace, is_full
 
 UPLOAD_BLOCK_BYTES = 64 << 20
 """One part of an upload to a bucket. S3 takes 10,000 parts, so a file may have 640 GiB."""
@@ -36,7 +36,7 @@ def open_storage(url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -
     # Another process writes there too, so a remembered listing would be wrong.
     fs, root = url_to_fs(url, **{"use_listings_cache": False, **fsspec_options})
     if isinstance(fs, LocalFileSystem):
-        return Folder(without_secrets(url), fs, root, disk_reserve_bytes)
+        return LocalStorage(without_secrets(url), fs, root, disk_reserve_bytes)
     return Storage(without_secrets(url), fs, root)
 
 
@@ -63,9 +63,9 @@ class Storage:
         self._fs = fs
         self._root = root.rstrip("/")
 
-    def create(self) -> Upload:
+    def create(self) -> PartUpload:
         """A new object, which has no name until it is published."""
-        return Upload(self, f"{_INCOMING}/{uuid.uuid4().hex}")
+        return PartUpload(self, f"{_INCOMING}/{uuid.uuid4().hex}")
 
     def drop_unfinished(self) -> None:
         """Removes what a killed writer left; to be called by the only writer, first.
@@ -154,14 +154,14 @@ class Storage:
         return f"{self._root}/{path}"
 
 
-class Folder(Storage):
+class LocalStorage(Storage):
     """A folder of this machine: what has been published survives a loss of power."""
 
     _foreign_errors = OSError
 
     def __init__(self, url: str, fs: Any, root: str, reserve_bytes: int) -> None:
         super().__init__(url, fs, root)
-        self._room = Room(Path(root), reserve_bytes)
+        self._room = FreeSpace(Path(root), reserve_bytes)
 
     def check_room(self, size_bytes: int) -> None:
         if refusal := self._room.refusal(size_bytes):
@@ -190,7 +190,7 @@ class Folder(Storage):
             shutil.rmtree(self._at(folder))
 
 
-class Draft(ABC):
+class PartialObject(ABC):
     """What is being written; used with `with`, it is gone on leaving unless it was kept."""
 
     @abstractmethod
@@ -209,7 +209,7 @@ class Draft(ABC):
         self.discard()
 
 
-class Upload(Draft):
+class PartUpload(PartialObject):
     """An object being written: `write` … `close`, then `publish`, or it is gone on leaving."""
 
     def __init__(self, storage: Storage, path: str) -> None:

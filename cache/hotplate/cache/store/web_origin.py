@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownUrl, VersionChanged
 from hotplate.cache.manifest import Blob, Manifest
-from hotplate.cache.origins.blob_source import Came, FsspecOrigin, Origin, Source, unheard
-from hotplate.cache.origins.locations import Files, Version
-from hotplate.cache.origins.request_size import Pace
+from hotplate.cache.origins.blob_source import ByteSource, Came, FsspecOrigin, Origin, unheard
+from hotplate.cache.origins.locations import UrlFiles, Version
+from hotplate.cache.origins.request_size import RequestSize
 from hotplate.cache.origins.schemes import Schemes
 
 _SCHEMES = ("http", "https", "s3", "s3a")
@@ -20,7 +20,7 @@ _SCHEMES = ("http", "https", "s3", "s3a")
 class WebOrigin:
     """Manifests are small, and come by fsspec."""
 
-    def __init__(self, url: str, files: Files) -> None:
+    def __init__(self, url: str, files: UrlFiles) -> None:
         self.url = url.rstrip("/")
         self._files = files
         self._manifests = FsspecOrigin(url)
@@ -28,7 +28,7 @@ class WebOrigin:
     def manifest(self, digest: str) -> Manifest:
         return self._manifests.manifest(digest)
 
-    def source(self, blob: Blob) -> Source:
+    def source(self, blob: Blob) -> ByteSource:
         url = f"{self.url}/blobs/{blob.digest[:2]}/{blob.digest}"
         return _StoredBlob(self, blob, self._files.source(Version(url, blob.size_bytes, "")))
 
@@ -37,7 +37,7 @@ class WebOrigin:
 class _StoredBlob:
     origin: WebOrigin
     blob: Blob
-    file: Source
+    file: ByteSource
 
     def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
         digest, url = self.blob.digest, self.origin.url
@@ -57,6 +57,6 @@ def origin_at(url: str, schemes: Schemes) -> Origin:
     if url.partition("://")[0] in _SCHEMES:
         return WebOrigin(url, schemes.of(url))
     try:
-        return FsspecOrigin(url, Pace(schemes.clock))
+        return FsspecOrigin(url, RequestSize(schemes.clock))
     except (ImportError, ValueError) as exc:
         raise UnknownUrl(f"origin {url} cannot be read: {exc}") from exc

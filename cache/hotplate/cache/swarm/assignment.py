@@ -12,7 +12,7 @@ HERE = "here"
 
 
 @dataclass(frozen=True)
-class Step:
+class Assignment:
     """What to do next."""
 
     index: int

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotplate.cache.swarm.peer_scores import Standing
+from hotplate.cache.swarm.peer_scores import PeerScores
 
 WITNESSES = 2
 """Others whose word on a chunk is asked for, until one gives it."""
@@ -21,10 +21,10 @@ AHEAD = 32
 """Digests that are asked for at once: of a chunk, and of the next ones."""
 
 
-class Words:
+class Attestations:
     """What was said of one draft's digests."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: PeerScores) -> None:
         self.disputed = 0
         """Bitmap of the chunks that only the origin may give."""
         self._standing = standing

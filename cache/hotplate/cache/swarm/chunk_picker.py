@@ -21,15 +21,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hotplate.cache.errors import CacheError
-from hotplate.cache.swarm.assignment import HERE, ORIGIN, Missed, Step
-from hotplate.cache.swarm.attestations import WITNESSES, Words
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment, Missed
+from hotplate.cache.swarm.attestations import WITNESSES, Attestations
 from hotplate.cache.swarm.bitmap import bits, first
 from hotplate.cache.swarm.chunks import Chunks
 from hotplate.cache.swarm.claims import Claims
 from hotplate.cache.swarm.hints import Hints
-from hotplate.cache.swarm.participants import LATE_S, Participants, Share
-from hotplate.cache.swarm.peer_scores import Standing
-from hotplate.cache.swarm.rendezvous import Orders, rank
+from hotplate.cache.swarm.participants import LATE_S, Participants, PeerState
+from hotplate.cache.swarm.peer_scores import PeerScores
+from hotplate.cache.swarm.rendezvous import Rendezvous, rank
 
 HEAD = 32
 """Chunks that are fetched in file order, before all others; behind them the rarest come first."""
@@ -89,7 +89,7 @@ class Swarm:
         key: str,
         chunks: Chunks,
         me: str,
-        standing: Standing,
+        standing: PeerScores,
         began: float = 0.0,
         *,
         settled: bool = True,
@@ -104,7 +104,7 @@ class Swarm:
         self.me = me
         self._standing = standing
         self._participants = Participants(me, began)
-        self._orders = Orders(key, me)
+        self._orders = Rendezvous(key, me)
         self._window = min(max(_WINDOW_MIN, int(chunks.count * _WINDOW_SHARE)), _WINDOW_MAX)
         self.local = local
         """Whether a copy on this node's disk is tried first."""
@@ -113,21 +113,21 @@ class Swarm:
         self._passed: dict[tuple[int, str], float] = {}
         self._late: set[str] = set()
         self._moved_at: float | None = None
-        self._asked: set[Step] = set()  # of peers, who have not answered yet
+        self._asked: set[Assignment] = set()  # of peers, who have not answered yet
         self._hints = Hints()
-        self.words = Words(standing)
+        self.words = Attestations(standing)
         """What peers say of the digests, where they are not known."""
 
     @property
     def participants(self) -> list[str]:
         return self._participants.names
 
-    def say(self, to: str) -> Share:
+    def say(self, to: str) -> PeerState:
         """What to tell somebody of this node's share."""
         have, moves = self.chunks.verified_bits, self.chunks.moves
         return self._participants.say(to, have, self.claims.bits, moves)
 
-    def learn(self, peer: str, share: Share, now: float) -> None:
+    def learn(self, peer: str, share: PeerState, now: float) -> None:
         """What a peer says of its share."""
         news = self._participants.learn(peer, share, now)
         self._hurry(news.have)
@@ -173,7 +173,7 @@ class Swarm:
         origin_free: bool,
         peers_free: bool = True,
         waits_free: bool = True,
-    ) -> Step | None:
+    ) -> Assignment | None:
         """Takes the chunk to fetch now, or None; how it went is to be reported.
 
         Whether the node has a request to spare: for the origin, for peers that have the chunk, and
@@ -252,7 +252,7 @@ class Swarm:
         yield from bits(found & head)
         yield from sorted(bits(found & ~head), key=self._participants.count)
 
-    def _take(self, step: Step, now: float) -> Step:
+    def _take(self, step: Assignment, now: float) -> Assignment:
         self.chunks.take(step.index, now)
         self.claims.drop(step.index)
         if step.source == ORIGIN:
@@ -263,15 +263,15 @@ class Swarm:
             self._standing.ask(step.source, now)
         return step
 
-    def _step(self, index: int, may: _May, urgent: bool, pressing: bool) -> Step | None:
+    def _step(self, index: int, may: _May, urgent: bool, pressing: bool) -> Assignment | None:
         """`pressing`: a reader waits for it and for few others before it."""
         if self.local and index not in self._damaged:
-            return Step(index, HERE, "was here before", urgent)
+            return Assignment(index, HERE, "was here before", urgent)
         if self.words.disputed >> index & 1:
             # One after the other: the first may tell who lies in all of them.
             if not may.origin or self.words.disputed & self.claims.under_way:
                 return None
-            return Step(index, ORIGIN, "peers contradict each other", urgent)
+            return Assignment(index, ORIGIN, "peers contradict each other", urgent)
         known = self._participants.holders.get(index, ())
         if known and not (may.ask or may.out or may.doubt or self._passed):
             return None  # the usual case: nobody can be asked now
@@ -283,11 +283,11 @@ class Swarm:
         having = [peer for peer in sure or holders if peer in may.ask]
         peer = self._standing.least_busy(seed, having)
         if peer is not None:
-            return Step(index, peer, "has it", urgent)
+            return Assignment(index, peer, "has it", urgent)
         hinted = [one for one in self._hints.peers(index) if one in may.ask - left - may.doubt]
         peer = self._standing.least_busy(seed, hinted)
         if peer is not None:
-            return Step(index, peer, "is said to have it", urgent)
+            return Assignment(index, peer, "is said to have it", urgent)
         if sure:
             return None
         if not (pressing or may.probe or (may.origin and may.in_window(index))):
@@ -299,13 +299,13 @@ class Swarm:
             # News tells when it has it; a request now and then, whether it still means to.
             if bringer not in may.wait or not (pressing or bringer in may.probe):
                 return None
-            return Step(index, bringer, "fetches it from the origin", urgent, waits=True)
+            return Assignment(index, bringer, "fetches it from the origin", urgent, waits=True)
         if not may.origin or not (pressing or may.in_window(index)):
             return None
         if not self._is_ours(index, may.now):
             return None
         alone = not self._orders.others
-        return Step(index, ORIGIN, "no peer has it" if alone else "owned here", urgent)
+        return Assignment(index, ORIGIN, "no peer has it" if alone else "owned here", urgent)
 
     def _is_ours(self, index: int, now: float) -> bool:
         """Whether this node may bring the chunk now; if it has to claim it first, that is news."""
@@ -314,13 +314,13 @@ class Swarm:
         self.news |= index in self.claims and not was_claimed
         return ours
 
-    def answered(self, step: Step, now: float) -> None:
+    def answered(self, step: Assignment, now: float) -> None:
         """All that a peer will send is here: it may be asked for more while that is verified."""
         if step in self._asked:
             self._asked.remove(step)
             self._standing.answered(step.source, now)
 
-    def came(self, step: Step, took_s: float, now: float) -> None:
+    def came(self, step: Assignment, took_s: float, now: float) -> None:
         """The chunk is here and verified."""
         self._end(step, now)
         self._moved_at = now
@@ -329,7 +329,7 @@ class Swarm:
             self._standing.gave(step.source, took_s)
         self.chunks.verified(step.index, now)
 
-    def witnesses(self, step: Step, now: float) -> list[str]:
+    def witnesses(self, step: Assignment, now: float) -> list[str]:
         """Whose word to hear before a draft's chunk is believed that a peer gave: others who have
         it, and first who should have brought it from the origin."""
         known = set(self._participants.holders.get(step.index, ())) - self._out(now)
@@ -338,7 +338,7 @@ class Swarm:
             return []  # the usual case between two nodes
         return [peer for peer in self._orders.around(step.index) if peer in known][:WITNESSES]
 
-    def damaged(self, step: Step) -> None:
+    def damaged(self, step: Assignment) -> None:
         """The copy on this node's disk has not the chunk, or has it wrong."""
         self._damaged.add(step.index)
         self.chunks.give_back(step.index)
@@ -348,13 +348,13 @@ class Swarm:
         soon = [self.chunks.wakes_at(), self._standing.wakes_at(now)]
         return min((at for at in soon if at is not None and at > now), default=None)
 
-    def failed(self, step: Step, error: CacheError, now: float) -> CacheError | None:
+    def failed(self, step: Assignment, error: CacheError, now: float) -> CacheError | None:
         """The origin did not give it. None: it goes on; else what the content fails with."""
         self._end(step, now)
         return self.chunks.failed(step.index, error, now)
 
     def missed(
-        self, step: Step, why: Missed, now: float, retry_s: float = 0.0
+        self, step: Assignment, why: Missed, now: float, retry_s: float = 0.0
     ) -> CacheError | None:
         """A peer did not give it. None: it goes on; else what the content fails with."""
         self._end(step, now)
@@ -375,7 +375,7 @@ class Swarm:
             self._standing.lied(peer, now)
         return self.chunks.missed(index, now)
 
-    def _end(self, step: Step, now: float) -> None:
+    def _end(self, step: Assignment, now: float) -> None:
         if step.source == ORIGIN:
             self.claims.end(step.index)
             self.news = True

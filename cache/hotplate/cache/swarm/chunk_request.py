@@ -10,7 +10,7 @@ from hotplate.cache.swarm.assignment import Missed
 
 
 @dataclass(frozen=True)
-class PeerAsk:
+class ChunkRequest:
     """A request for a chunk."""
 
     key: str
@@ -27,7 +27,7 @@ class PeerAsk:
 
 
 @dataclass(frozen=True)
-class PeerAnswer:
+class ChunkResponse:
     """How a request for a chunk went."""
 
     missed: Missed | None
@@ -45,7 +45,7 @@ class PeerAnswer:
 
 
 @dataclass(frozen=True)
-class Offer:
+class ChunkOffer:
     """A chunk that can be sent to a peer, or why not."""
 
     missed: Missed | None = None
@@ -55,10 +55,12 @@ class Offer:
     data: memoryview | None = None
 
 
-class Request(Protocol):
+class PendingResponse(Protocol):
     """A peer is being asked for a chunk. Of one thread."""
 
-    def read(self, view: memoryview, prepare: Callable[[], None], patience_s: float) -> PeerAnswer:
+    def read(
+        self, view: memoryview, prepare: Callable[[], None], patience_s: float
+    ) -> ChunkResponse:
         """Fills `view` with what the peer answers; never raises for what it does.
 
         `prepare` makes room for it while the answer is on its way, and may raise CacheError, which
@@ -73,5 +75,5 @@ class Peers(Protocol):
     def me(self) -> str:
         """This node's own id among them."""
 
-    def ask(self, peer: str, ask: PeerAsk) -> Request | None:
+    def ask(self, peer: str, ask: ChunkRequest) -> PendingResponse | None:
         """Asks a peer for a chunk; None if it has gone."""

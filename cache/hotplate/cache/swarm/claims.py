@@ -8,14 +8,16 @@ claimed it itself. No I/O, no clock: callers pass `now` in seconds of any monoto
 from __future__ import annotations
 
 from hotplate.cache.swarm.participants import Participants
-from hotplate.cache.swarm.peer_scores import Standing
-from hotplate.cache.swarm.rendezvous import Orders
+from hotplate.cache.swarm.peer_scores import PeerScores
+from hotplate.cache.swarm.rendezvous import Rendezvous
 
 
 class Claims:
     """The claims of one node on one content."""
 
-    def __init__(self, participants: Participants, orders: Orders, standing: Standing) -> None:
+    def __init__(
+        self, participants: Participants, orders: Rendezvous, standing: PeerScores
+    ) -> None:
         self.under_way = 0
         """Bitmap of what is on its way from the origin."""
         self._participants = participants

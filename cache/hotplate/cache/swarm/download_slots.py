@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotplate.cache.swarm.assignment import HERE, ORIGIN, Step
+from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment
 
 TRANSFERS = 4
 """Chunks that come from peers at once. Simulated, fewer leave the link idle between two; of more,
@@ -15,7 +15,7 @@ SPARE_PRESSING, SPARE_SMALL = 1, 2
 from a slow origin, those would wait for a large file's chunks that are on their way."""
 
 
-class Downloads:
+class DownloadSlots:
     """Counts what is on its way. A copy on the node's own disk takes no slot."""
 
     def __init__(self, origin_slots: int) -> None:
@@ -38,14 +38,14 @@ class Downloads:
         """Whether a peer may be asked for what it does not have yet."""
         return self._waits > 0
 
-    def begin(self, step: Step) -> None:
+    def begin(self, step: Assignment) -> None:
         """It takes a slot until `end`."""
         self._count(step, -1)
 
-    def end(self, step: Step) -> None:
+    def end(self, step: Assignment) -> None:
         self._count(step, 1)
 
-    def _count(self, step: Step, change: int) -> None:
+    def _count(self, step: Assignment, change: int) -> None:
         if step.source == ORIGIN:
             self._origin += change
         elif step.waits:

@@ -31,7 +31,7 @@ CLAIM_MAX_S = 120.0
 """Nor who makes little progress: so slow is no origin that is worth waiting for."""
 
 
-class Share(NamedTuple):
+class PeerState(NamedTuple):
     """What a node says to another of one content."""
 
     have: int
@@ -48,7 +48,7 @@ class Share(NamedTuple):
     """The last number that it has heard of whom this is said to."""
 
 
-class News(NamedTuple):
+class PeerUpdate(NamedTuple):
     """What of a message was new."""
 
     have: int
@@ -60,7 +60,7 @@ class News(NamedTuple):
 
 @dataclass
 class _Participant:
-    share: Share
+    share: PeerState
     moved_at: float
     claimed_at: dict[int, float] = field(default_factory=dict)
     dissents_at: float | None = None
@@ -91,22 +91,22 @@ class Participants:
         """The number of the last message."""
         return self._number
 
-    def say(self, to: str, have: int, claims: int, moves: int) -> Share:
+    def say(self, to: str, have: int, claims: int, moves: int) -> PeerState:
         """The next message to somebody."""
         self._number += 1
         known = self._known.get(to)
         heard = known.share.number if known is not None else 0
-        return Share(have, claims, self._view, moves, self._number, heard)
+        return PeerState(have, claims, self._view, moves, self._number, heard)
 
-    def learn(self, peer: str, share: Share, now: float) -> News:
+    def learn(self, peer: str, share: PeerState, now: float) -> PeerUpdate:
         """What a peer says."""
         known = self._known.get(peer)
         if known is None:
-            known = self._known[peer] = _Participant(Share(0, number=-1), now)
+            known = self._known[peer] = _Participant(PeerState(0, number=-1), now)
             self.gone.add(peer)
         news = self.holds(peer, share.have)
         if share.number < known.share.number:
-            return News(news)  # it was overtaken by a later one
+            return PeerUpdate(news)  # it was overtaken by a later one
         moves = share.moves > known.share.moves
         if moves:
             known.moved_at = now
@@ -119,7 +119,7 @@ class Participants:
             self.gone.discard(peer)
             self._set_view(now)
         self._note_view(known, now)
-        return News(news, joined, moves)
+        return PeerUpdate(news, joined, moves)
 
     def holds(self, peer: str, have: int) -> int:
         """It has these chunks, as it says in passing; which of them are news."""

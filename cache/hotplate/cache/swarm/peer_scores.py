@@ -53,7 +53,7 @@ class _Record:
     """The last that came of it was a right chunk."""
 
 
-class Standing:
+class PeerScores:
     """What this node thinks of its peers."""
 
     def __init__(self) -> None:

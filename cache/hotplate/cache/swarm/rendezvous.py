@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 
 
-class Orders:
+class Rendezvous:
     """An order of the participants for each chunk, the same on every node that knows them.
 
     As many chunks as there are participants make a block, which has its own shuffled round; each

@@ -11,7 +11,7 @@ _LAST_RETRY_S = 1.0
 _USUAL_WEIGHT = 0.2
 
 
-class Uploads:
+class UploadSlots:
     """Counts what is being sent. No clock: callers say how long each took."""
 
     def __init__(self, slots: int = UPLOAD_SLOTS) -> None:

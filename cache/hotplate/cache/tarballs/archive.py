@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
-from hotplate.cache.manifest import Entry, Manifest
+from hotplate.cache.manifest import Manifest, ManifestEntry
 from hotplate.cache.store.blobs import BlobStore, BlobWriter
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.cache.tarballs.tar_header import BLOCK_BYTES
@@ -49,12 +49,12 @@ class _Intake:
         self._stack = stack
         self._file: MemberBegin | None = None
         self.writers: list[BlobWriter] = []
-        self.entries: list[Entry] = []
+        self.entries: list[ManifestEntry] = []
 
     def take(self, event: Event) -> None:
         match event:
             case MemberBegin(folder=True):
-                self.entries.append(Entry(event.path, event.mode, event.mtime))
+                self.entries.append(ManifestEntry(event.path, event.mode, event.mtime))
             case MemberBegin():
                 self._file = event
                 self.writers.append(self._stack.enter_context(self._blobs.writer()))
@@ -63,7 +63,7 @@ class _Intake:
             case MemberEnd() if self._file is not None:
                 file, self._file = self._file, None
                 blob = self.writers[-1].seal()
-                self.entries.append(Entry(file.path, file.mode, file.mtime, blob))
+                self.entries.append(ManifestEntry(file.path, file.mode, file.mtime, blob))
 
 
 def pack(manifest: Manifest, blobs: BlobStore) -> Iterator[bytes]:
@@ -85,12 +85,12 @@ def packed_size(manifest: Manifest) -> int:
     return sum(map(_packed_entry_bytes, manifest.entries)) + len(_END)
 
 
-def _packed_entry_bytes(entry: Entry) -> int:
+def _packed_entry_bytes(entry: ManifestEntry) -> int:
     size_bytes = entry.blob.size_bytes if entry.blob is not None else 0
     return len(_header(entry)) + size_bytes + -size_bytes % BLOCK_BYTES
 
 
-def _header(entry: Entry) -> bytes:
+def _header(entry: ManifestEntry) -> bytes:
     info = tarfile.TarInfo(f"./{entry.path}")
     info.mode = entry.mode
     info.mtime = math.floor(entry.mtime)

@@ -41,7 +41,7 @@ _MTIME_MAX_S = 1 << 40
 
 
 @dataclass(frozen=True)
-class Header:
+class TarHeader:
     """One 512-byte header, as it stands there."""
 
     name: bytes
@@ -51,7 +51,7 @@ class Header:
     mtime: float
 
 
-def parse_header(block: bytes) -> Header:
+def parse_header(block: bytes) -> TarHeader:
     """Raises ValueError with the reason for 512 bytes that are no header."""
     if _number(block[148:156]) != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
         raise ValueError("a header's checksum is wrong: this is no tar, or it is damaged")
@@ -67,10 +67,10 @@ def parse_header(block: bytes) -> Header:
     size, mtime = _number(block[124:136]), _number(block[136:148])
     if size < 0:
         raise ValueError(f"a header has a size of {size} bytes")
-    return Header(name, kind, size, _number(block[100:108]), _checked_time(mtime))
+    return TarHeader(name, kind, size, _number(block[100:108]), _checked_time(mtime))
 
 
-def refusal(header: Header) -> str | None:
+def refusal(header: TarHeader) -> str | None:
     """Why a member of this kind is not taken; None for a file or folder."""
     if header.kind == FOLDER_KIND:
         return f"it is a folder of {header.size_bytes} bytes" if header.size_bytes else None

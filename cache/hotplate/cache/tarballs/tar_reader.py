@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotplate.cache.errors import BadArchive
-from hotplate.cache.member_path import Tree, clean_path
+from hotplate.cache.member_path import PathTree, clean_path
 from hotplate.cache.tarballs import tar_header
 from hotplate.cache.tarballs.archive_limits import ArchiveLimits
 from hotplate.cache.tarballs.gunzip import GZIP_MAGIC, Gunzip
-from hotplate.cache.tarballs.tar_header import BLOCK_BYTES, Header
+from hotplate.cache.tarballs.tar_header import BLOCK_BYTES, TarHeader
 
 _TAIL_MAX_BYTES = 1 << 20
 """Zeros after the end: writers fill up to their record size, 10 KiB by default."""
@@ -62,13 +62,13 @@ class TarReader:
         self._block = bytearray()
         self._left_bytes = 0  # of the body that is being read, a record's or a file's
         self._padding_bytes = 0
-        self._record: tuple[Header, bytearray] | None = None
+        self._record: tuple[TarHeader, bytearray] | None = None
         self._described: dict[bytes, bytes] = {}  # by records, for the member that comes next
         self._record_bytes = 0  # of those records
         self._member: MemberBegin | None = None
         self._zero_blocks = 0
         self._tail_bytes = 0
-        self._tree = Tree()
+        self._tree = PathTree()
         self._members = 0
         self._total_bytes = 0
         self._paths_bytes = 0
@@ -185,7 +185,7 @@ class TarReader:
         self._left_bytes = size_bytes
         self._padding_bytes = -size_bytes % BLOCK_BYTES
 
-    def _begin_record(self, header: Header) -> None:
+    def _begin_record(self, header: TarHeader) -> None:
         self._record_bytes += header.size_bytes
         if not header.size_bytes or self._record_bytes > self._limits.record_bytes:
             raise BadArchive(
@@ -197,7 +197,7 @@ class TarReader:
         self._record = (header, bytearray())
         self._expect_body(header.size_bytes)
 
-    def _describe(self, header: Header, data: bytes) -> None:
+    def _describe(self, header: TarHeader, data: bytes) -> None:
         """Keeps what a record says about the next member; it may say everything only once."""
         try:
             if header.kind == tar_header.GNU_LONG_NAME_KIND:
@@ -217,7 +217,7 @@ class TarReader:
             raise BadArchive("the archive is refused: two extended headers for one member")
         self._described |= said
 
-    def _begin_member(self, header: Header) -> Iterator[Event]:
+    def _begin_member(self, header: TarHeader) -> Iterator[Event]:
         described, self._described, self._record_bytes = self._described, {}, 0
         name = described.get(b"path", header.name)
         try:
@@ -232,7 +232,7 @@ class TarReader:
             yield from self._body_end()
 
     def _accept(
-        self, header: Header, name: bytes, described: dict[bytes, bytes]
+        self, header: TarHeader, name: bytes, described: dict[bytes, bytes]
     ) -> MemberBegin | None:
         """The member, or None for the root folder. Raises ValueError with what is wrong."""
         refusal = tar_header.refusal(header)

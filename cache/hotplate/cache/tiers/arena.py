@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hotplate.cache.errors import CacheError, NoSpace
-from hotplate.cache.tiers.huge_pages import Pages
-from hotplate.cache.tiers.mapped_file import Memory
-from hotplate.cache.tiers.prefault import Spare
+from hotplate.cache.tiers.huge_pages import HugePages
+from hotplate.cache.tiers.mapped_file import MappedFile
+from hotplate.cache.tiers.prefault import Prefault
 from hotplate.cache.tiers.protected_file import HugeMount
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,16 @@ class Region:
     """A blob's memory in the arena: `view` is the agent's writable map of it."""
 
     def __init__(
-        self, name: str, size_bytes: int, memory: Memory | None = None, pages: Pages | None = None
+        self,
+        name: str,
+        size_bytes: int,
+        memory: MappedFile | None = None,
+        pages: HugePages | None = None,
     ) -> None:
         """In that memory, or in a memfd. Raises NoSpace when the kernel refuses."""
         self.size_bytes = size_bytes
-        self._memory = memory or Memory(name, size_bytes)
-        self._pages = pages or Pages()
+        self._memory = memory or MappedFile(name, size_bytes)
+        self._pages = pages or HugePages()
         try:
             os.ftruncate(self._memory.file.fd, size_bytes)
             self._memory.file.protect()
@@ -76,10 +80,10 @@ class Arena:
         """
         self.limit_bytes = limit_bytes
         self._mount = mount
-        self._pages = Pages()
+        self._pages = HugePages()
         spare_bytes = min(spare_bytes, limit_bytes)
-        memory = Memory("spare", limit_bytes, mount) if spare_bytes else None
-        self._spare = Spare(memory, spare_bytes)
+        memory = MappedFile("spare", limit_bytes, mount) if spare_bytes else None
+        self._spare = Prefault(memory, spare_bytes)
         self._lock = threading.Lock()
         self._used_bytes = 0
 
@@ -103,12 +107,12 @@ class Arena:
             self._used_bytes += size_bytes
             return region
 
-    def _memory(self, digest: str, size_bytes: int) -> Memory:
+    def _memory(self, digest: str, size_bytes: int) -> MappedFile:
         """The spare one for a file that is worth it; it goes when it is in the way of others."""
         spare = self._spare.take() if size_bytes >= LARGE_BYTES else None
         if spare is None and self.lacks(size_bytes + self._spare.ready_bytes):
             self._spare.close()
-        return spare or Memory(digest, size_bytes, self._mount)
+        return spare or MappedFile(digest, size_bytes, self._mount)
 
     def close(self) -> None:
         """Regions live on."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob
 from hotplate.cache.manifest import CHUNK_BYTES, for_all
 from hotplate.cache.tiers import private_mounts as own_mounts
-from hotplate.cache.tiers.durable_folder import PARTIAL, Folder
-from hotplate.machine.free_space import Room, is_full, mib
+from hotplate.cache.tiers.durable_folder import PARTIAL, DurableFolder
+from hotplate.machine.free_space import FreeSpace, is_full, mib
 
 _CLOSED_TO_ROOT = "/proc/sys/vm/compact_memory"
 """Written only. Who writes there by mistake has the kernel tidy its memory, at worst."""
@@ -34,13 +34,13 @@ class DiskTier:
         root: Path,
         reserve_bytes: int = 0,
         limit_bytes: int = 0,
-        folder: type[Folder] = Folder,
+        folder: type[DurableFolder] = DurableFolder,
     ) -> None:
         """`reserve_bytes` of the disk are left free; 0 = the usual. `limit_bytes` 0 = none."""
         self.root = root
         self.limit_bytes = limit_bytes
         self.folder = folder(root)
-        self._room = Room(root, reserve_bytes)
+        self._room = FreeSpace(root, reserve_bytes)
         self._lent_from: int | None = None
         self._linking = threading.Lock()
         self._spare = root / f"{PARTIAL}link"
@@ -125,7 +125,7 @@ class DiskTier:
             lacking = max(lacking, self.used_bytes + size_bytes - self.limit_bytes)
         return lacking
 
-    def claim(self, size_bytes: int) -> Claim:
+    def claim(self, size_bytes: int) -> Reservation:
         """Room that nobody else gets. Raises NoSpace."""
         with self._counting:
             if self.limit_bytes and self.used_bytes + size_bytes > self.limit_bytes:
@@ -137,7 +137,7 @@ class DiskTier:
             if refusal := self._room.refusal(size_bytes):
                 raise NoSpace(refusal)
             self._used_bytes += size_bytes
-        return Claim(self, size_bytes)
+        return Reservation(self, size_bytes)
 
     def take_left(self, digest: str, size_bytes: int) -> str | None:
         """The name of a file of that size that a killed agent was filling, for the caller alone."""
@@ -157,7 +157,7 @@ class DiskTier:
             self.folder.remove(name)
             self._uncount(digest)
 
-    def keep(self, partial: str, digest: str, claim: Claim) -> None:
+    def keep(self, partial: str, digest: str, claim: Reservation) -> None:
         """The complete, verified file of that name is that blob from now on. Raises OSError."""
         self.folder.rename(partial, digest)
         claim.release()
@@ -221,7 +221,7 @@ class DiskTier:
             self._used_bytes -= size_bytes
 
 
-class Claim:
+class Reservation:
     """Room on disk for a file on its way; `release` when the file is kept, or has gone."""
 
     def __init__(self, disk: DiskTier, size_bytes: int) -> None:

@@ -14,7 +14,7 @@ PARTIAL = ".partial-"
 """How names begin of files that are not whole."""
 
 
-class Folder:
+class DurableFolder:
     """Every method may raise OSError. Thread-safe."""
 
     def __init__(self, root: Path) -> None:

@@ -10,7 +10,7 @@ SMALL_PARTS = 64
 """So many parts come in small pages before huge ones are tried again."""
 
 
-class Pages:
+class HugePages:
     """Learns from what the last huge ones took. What threads do at once costs a try, no more."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ import os
 import time
 
 from hotplate.cache.errors import NoSpace
-from hotplate.cache.tiers.huge_pages import Pages
-from hotplate.cache.tiers.protected_file import HugeMount, MemoryFile, SealedFile
+from hotplate.cache.tiers.huge_pages import HugePages
+from hotplate.cache.tiers.protected_file import HugeMount, ProtectedFile, SealedFile
 
 _MADV_NOHUGEPAGE = 15
 _MADV_POPULATE_WRITE = 23
@@ -19,7 +19,7 @@ _MADV_POPULATE_WRITE = 23
 _libc = ctypes.CDLL(None)
 
 
-class Memory:
+class MappedFile:
     """Room for `capacity_bytes`; only what is reserved takes memory."""
 
     def __init__(self, name: str, capacity_bytes: int, mount: HugeMount | None = None) -> None:
@@ -28,7 +28,7 @@ class Memory:
         """So much from the start on is reserved."""
         with contextlib.ExitStack() as undo:
             try:
-                self.file: MemoryFile = (
+                self.file: ProtectedFile = (
                     SealedFile(name, capacity_bytes)
                     if mount is None
                     else mount.create(capacity_bytes)
@@ -45,7 +45,7 @@ class Memory:
         self.view = memoryview(self._map)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
-    def reserve(self, offset: int, length: int, pages: Pages) -> None:
+    def reserve(self, offset: int, length: int, pages: HugePages) -> None:
         """Clears and maps that part, if nobody has. Raises NoSpace."""
         if offset + length <= self.ready_bytes:
             return

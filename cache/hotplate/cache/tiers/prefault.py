@@ -9,7 +9,7 @@ import os
 import threading
 from pathlib import Path
 
-from hotplate.cache.tiers.mapped_file import Memory
+from hotplate.cache.tiers.mapped_file import MappedFile
 
 _STEP_BYTES = 2 << 20
 """Made ready at once: milliseconds, for which nobody else can change this process's maps."""
@@ -17,10 +17,10 @@ _STEP_BYTES = 2 << 20
 _NICENESS = 10
 
 
-class Spare:
+class Prefault:
     """One file in memory, for the first large file of the arena. Thread-safe."""
 
-    def __init__(self, memory: Memory | None, size_bytes: int = 0) -> None:
+    def __init__(self, memory: MappedFile | None, size_bytes: int = 0) -> None:
         """`size_bytes` of it are made ready, unless half of the machine's memory is in use."""
         self._memory = memory
         self._taking = threading.Lock()
@@ -33,7 +33,7 @@ class Spare:
         memory = self._memory
         return 0 if memory is None else memory.ready_bytes
 
-    def take(self) -> Memory | None:
+    def take(self) -> MappedFile | None:
         """It, however much of it is ready: from now on the caller's. None the second time."""
         with self._taking:
             memory, self._memory = self._memory, None
@@ -44,7 +44,7 @@ class Spare:
         if memory is not None:
             memory.close()
 
-    def _make(self, memory: Memory, size_bytes: int) -> None:
+    def _make(self, memory: MappedFile, size_bytes: int) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         with memory.view[:size_bytes]:  # so it stays mapped, even if it is taken and closed
             while memory.ready_bytes < size_bytes and _half_is_free():

@@ -26,7 +26,7 @@ READABLE = 0o444
 """Others open what they were lent again, by its name in /proc, and may be other users."""
 
 
-class MemoryFile(Protocol):
+class ProtectedFile(Protocol):
     fd: int
     """For the agent to map and to allocate."""
 

@@ -26,7 +26,7 @@ def nobody(origin: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Browsed:
+class RequestContext:
     """What says on whose behalf a request was sent; empty where the header is missing."""
 
     method: str
@@ -42,7 +42,7 @@ class Browsed:
 
 
 def is_foreign(
-    request: Browsed,
+    request: RequestContext,
     hosts: Sequence[str] = (),
     allows: Callable[[str], bool] = nobody,
 ) -> bool:
@@ -60,12 +60,12 @@ def is_foreign(
     return bool(request.site) and not _is_link(request) and not allows("*")
 
 
-def _is_link(request: Browsed) -> bool:
+def _is_link(request: RequestContext) -> bool:
     reads = request.method in ("GET", "HEAD")
     return reads and request.mode == "navigate" and request.dest == "document"
 
 
-def _is_own(request: Browsed, hosts: Sequence[str]) -> bool:
+def _is_own(request: RequestContext, hosts: Sequence[str]) -> bool:
     scheme, separator, authority = request.origin.lower().partition("://")
     # Without TLS here a proxy may have undone it, so that the page was served by https.
     schemes = ("https",) if request.secure else ("http", "https")

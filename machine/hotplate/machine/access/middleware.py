@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from hotplate.machine.access.cross_site import REFUSED, Browsed, is_foreign
+from hotplate.machine.access.cross_site import REFUSED, RequestContext, is_foreign
 from hotplate.machine.access.own_hosts import OwnHosts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -45,12 +45,12 @@ def _hosts(request: web.Request) -> Sequence[str]:
     return named
 
 
-def _browsed(request: web.Request, host: str) -> Browsed:
+def _browsed(request: web.Request, host: str) -> RequestContext:
     headers = request.headers
     # Two lines are no browser's; joined they are nobody's origin and no site.
     origin, site = (", ".join(headers.getall(name, [])) for name in ("Origin", "Sec-Fetch-Site"))
     mode, dest = (headers.get(f"Sec-Fetch-{name}", "") for name in ("Mode", "Dest"))
-    return Browsed(request.method, host, origin, site, mode, dest, secure=request.secure)
+    return RequestContext(request.method, host, origin, site, mode, dest, secure=request.secure)
 
 
 def _refused(status: int, code: str, message: str) -> web.Response:

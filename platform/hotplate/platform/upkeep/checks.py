@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hotplate.cache.client import AgentClient
 from hotplate.cache.errors import CacheError
-from hotplate.machine.free_space import Room
+from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.store import Store
@@ -17,7 +17,7 @@ AGENT_LIMIT_S = 5.0
 
 
 def checks(
-    gateways: RouteLinks, agent: AgentClient, store: Store, rooms: Sequence[Room]
+    gateways: RouteLinks, agent: AgentClient, store: Store, rooms: Sequence[FreeSpace]
 ) -> list[Check]:
     """The gateway, the node's agent, the database, and the disks."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hotplate.cache.client import Tree
+from hotplate.cache.client import TreeInfo
 from hotplate.cache.errors import CacheError, NoSpace, UnknownBlob, UnknownManifest
 from hotplate.deploy.runtime import Recorder
 from hotplate.deploy.workload import Workload
@@ -88,7 +88,7 @@ class ModelFolders:
         recorder.end("weights")
 
 
-async def bring_tree(agent: NodeAgent, manifest: str, *, wait: Literal["files", "all"]) -> Tree:
+async def bring_tree(agent: NodeAgent, manifest: str, *, wait: Literal["files", "all"]) -> TreeInfo:
     """A manifest's files. Raises FilesUnavailable."""
     try:
         return await agent.tree(manifest, wait=wait)

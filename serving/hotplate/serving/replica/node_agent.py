@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
 
-from hotplate.cache.client import Tree
+from hotplate.cache.client import TreeInfo
 
 
 class TreeSource(Protocol):
     """Gives the files of a manifest as a folder."""
 
-    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> Tree:
+    async def tree(self, manifest: str, wait: Literal["view", "files", "all"]) -> TreeInfo:
         """The folder. With `"files"`, `*.safetensors` may still be arriving: they are links to
         where reads wait for them, cannot be opened, or are `absent`. With `"view"` any file may.
 

@@ -15,7 +15,7 @@ from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.local.placement import Applicant, Capacity, place
 from hotplate.deploy.process.exit_messages import ending
 from hotplate.deploy.workload import Resources
-from hotplate.machine.free_space import Room
+from hotplate.machine.free_space import FreeSpace
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.gateways.route_links import RouteLinks
 from hotplate.platform.controller.planning import messages
@@ -160,7 +160,7 @@ def unconnected() -> RouteLinks:
 async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path: Path) -> None:
     gateways = unconnected()
     agent = AgentClient("http://127.0.0.1:1", patience_s=0)
-    more_than_there_is = Room(tmp_path, 1 << 60)
+    more_than_there_is = FreeSpace(tmp_path, 1 << 60)
     said = {}
     database = cast("Store", Broken())
     for check in checks(gateways, agent, database, [more_than_there_is]):
@@ -177,7 +177,7 @@ async def test_every_part_of_the_platform_that_is_lost_says_what_to_do(tmp_path:
 
 
 async def test_what_is_well_says_nothing(tmp_path: Path, store: Store) -> None:
-    found = checks(unconnected(), AgentClient(""), store, [Room(tmp_path)])
+    found = checks(unconnected(), AgentClient(""), store, [FreeSpace(tmp_path)])
     well = [check for check in found if check.lost in ("StoreFailed", "DiskShort")]
     assert [await check.why_not() for check in well] == ["", ""]
 

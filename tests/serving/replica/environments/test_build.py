@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hotplate.machine.free_space import Room
+from hotplate.machine.free_space import FreeSpace
 from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import EnvironmentFolder
 from hotplate.serving.replica.environments.spec import read_spec
@@ -67,7 +67,7 @@ async def test_a_build_that_is_cancelled_twice_still_waits_until_nothing_of_it_r
     builds, folder = SlowBuilds(), EnvironmentFolder(tmp_path / "environment")
     folder.empty()
     spec = read_spec(write_bento(tmp_path / "bento", ""), {"python_version": "3.11"}, {})
-    context = BuildContext(tmp_path / "packages", "uv", builds, Room(tmp_path, 1), 60.0)
+    context = BuildContext(tmp_path / "packages", "uv", builds, FreeSpace(tmp_path, 1), 60.0)
     running = asyncio.create_task(Build(spec, folder, Path(sys.executable), context).run())
     await builds.begun.wait()
     running.cancel()

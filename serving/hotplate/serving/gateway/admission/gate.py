@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from hotplate.machine.access.cross_site import REFUSED, Browsed, is_foreign, nobody
+from hotplate.machine.access.cross_site import REFUSED, RequestContext, is_foreign, nobody
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.serving.gateway.admission.cors import is_preflight, preflight
 from hotplate.serving.gateway.admission.internal_callers import is_the_secret, refuse_strangers
@@ -204,7 +204,7 @@ def _check_page(route: Route, request: RequestHead, hosts: Sequence[str]) -> Non
         raise Misdirected(f"{route.name}: {said}")
     if route.cors_in_replica:
         return
-    browsed = Browsed(
+    browsed = RequestContext(
         _text(request.method),
         _text(request.host),
         _text(request.origin),

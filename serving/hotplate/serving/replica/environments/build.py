@@ -19,7 +19,7 @@ from hotplate.cache.errors import NoSpace
 from hotplate.deploy.runtime import BuildRunner, BuildStep
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import until_done
-from hotplate.machine.free_space import Room
+from hotplate.machine.free_space import FreeSpace
 from hotplate.serving.replica.environments.diagnosis import diagnose
 from hotplate.serving.replica.environments.folder import VENV, EnvironmentFolder, ReadyEnvironment
 from hotplate.serving.replica.environments.spec import EnvironmentSpec
@@ -47,7 +47,7 @@ class BuildContext:
     """Where `uv` keeps what it has downloaded and built."""
     uv: str
     builds: BuildRunner
-    room: Room
+    room: FreeSpace
     limit_s: float
     """How long a build may take."""
 

@@ -17,7 +17,7 @@ from hotplate.cache.errors import NoSpace
 from hotplate.deploy.runtime import BuildRunner
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks, retrieve_error
-from hotplate.machine.free_space import Room, full, is_full
+from hotplate.machine.free_space import FreeSpace, full, is_full
 from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import (
     SHARED,
@@ -89,7 +89,7 @@ class EnvironmentBuilder:
         self._builds = builds
         self._packages = packages
         self._shared = shared
-        self._room = Room(root, disk_reserve_bytes)
+        self._room = FreeSpace(root, disk_reserve_bytes)
         self._limit_s = limit_s
         self._uv = find_uv_bin()
         self._interpreters = Interpreters(self._uv, root / _OURS)
