@@ -5,7 +5,6 @@ from __future__ import annotations
 FILES_IN_CIRCLES: set[str] = set()
 FOLDERS_IN_CIRCLES: set[str] = set()
 READMES_BY_FILE: set[str] = {
-    "cache",
     "platform",
     "serving",
 }
@@ -14,26 +13,10 @@ NAMES_THAT_REPEAT_THEIR_FOLDERS: set[str] = {
 }
 CLASS_NAMES_IN_TWO_FILES: set[str] = {
     "Arrivals",
-    "Claim",
-    "Content",
     "Destination",
-    "Device",
-    "Door",
-    "Draft",
-    "Entry",
-    "Files",
-    "Folder",
-    "Kept",
     "Kernel",
     "Ledger",
-    "Room",
-    "Share",
-    "Source",
-    "Standing",
     "Unauthorized",
-    "Upload",
-    "Uploads",
-    "View",
 }
 LARGE_CLASSES: set[str] = {
     "SimNode",
