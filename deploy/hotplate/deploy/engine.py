@@ -38,7 +38,7 @@ ENDS_FIRST = (
     ReplicaState.UNREADY,
     ReplicaState.READY,
 )
-"""Who is given up first when there are too many: those that serve nobody."""
+"""Which replicas are given up first when there are too many: those that serve nobody."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Engine(Protocol):
         """
 
     async def settle(self) -> None:
-        """All wishes are stated: what was adopted and nobody wants is stopped now.
+        """All workloads have been named: adopted replicas of others are stopped now.
 
         Until this call nothing adopted is stopped, however long that takes.
         """

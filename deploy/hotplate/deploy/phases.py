@@ -75,7 +75,7 @@ def merge(
 
     The process ends, and init begins, when its own word says so. Weights may be there twice: as
     they arrived, and as the process loaded them. Once ready (`ready_at`, Unix seconds) no phase is
-    open any more, and each has its share.
+    open, and each has its share.
     """
     chain = {phase.name: phase for phase in noted}
     said = {phase.name: phase for phase in own}

@@ -1,5 +1,5 @@
-"""How a workload becomes a process: what an engine asks of a framework's runtime, and a runtime of
-whoever isolates its builds.
+"""How a workload becomes a process: what an engine asks of a framework's runtime, and what a
+runtime asks of the sandbox that its builds run in.
 
 `serving.replica` has BentoML's. The runtime says *what* to start (a `Command`, and the `Warm`
 process that may become it); the engine starts it, gives it its socket and its GPUs, and ends it.
@@ -21,7 +21,7 @@ class Warm:
     """How to start a standby: a process that becomes any replica with an equal one of these.
 
     The engine adds to `env` what it adds for a replica, but for a listening socket
-    `HOTPLATE_STANDBY_FD`, over which it talks to the process (`standby_process.py`).
+    `HOTPLATE_STANDBY_FD`, over which it talks to the process (`local/standby/process.py`).
     """
 
     environment: str
@@ -108,10 +108,10 @@ class BuildStep(Protocol):
     """One program of a build with all that it has started."""
 
     async def wait(self) -> int | None:
-        """Its exit status, negative for a signal, once nothing of it runs any more."""
+        """Its exit status, negative for a signal, once nothing of it runs."""
 
     async def end(self) -> None:
-        """Kill it; returns when nothing of it runs any more."""
+        """Kill it; returns once nothing of it runs."""
 
     @property
     def used_too_much(self) -> bool:

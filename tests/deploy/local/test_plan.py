@@ -44,7 +44,7 @@ def test_those_that_serve_nobody_go_first_then_the_youngest() -> None:
 def test_what_nobody_wants_is_stopped_only_when_all_wishes_are_stated() -> None:
     members = [member("x", S.READY)]
     assert make_plan({B: 0}, members, settled=False).stop == {}
-    assert make_plan({B: 0}, members, settled=True).stop == {"x": "nobody wants it any more"}
+    assert make_plan({B: 0}, members, settled=True).stop == {"x": "it is no longer wanted"}
 
 
 def test_a_fulfilled_wish_needs_nothing() -> None:

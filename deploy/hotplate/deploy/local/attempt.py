@@ -164,7 +164,7 @@ class Attempt:
         return self.verdict or ending(code, unix_now() - self.spawned_at)
 
     async def end(self, grace_s: float) -> None:
-        """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
+        """SIGTERM, grace, SIGKILL; returns once nothing of it runs."""
         if self.process is not None:
             await self.process.terminate(grace_s)
             await self._keep(ended=True)
@@ -336,7 +336,7 @@ class Attempt:
         return (
             f"ended: it answered nothing for {silent_s:.0f} s after it was found unready, longer "
             f"than its requests may take (traffic.timeout of {self._workload.request_timeout_s:g} "
-            "s); what blocks its event loop belongs into a plain function (def), or raise the limit"
+            "s); what blocks its event loop belongs in a plain function (def), or raise the limit"
         )
 
     def _not_ready(self, deadline: float) -> str:

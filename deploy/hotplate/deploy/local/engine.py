@@ -1,4 +1,13 @@
-"""The engine of one machine: replicas are processes."""
+"""The engine of one machine: replicas are processes.
+
+What is desired (`scale`) is compared with what there is whenever a call, a death or a timer wakes
+the one task that does it: `plan` says which replicas to make and to stop, `placement` which of the
+pending ones fit and on which GPUs, both pure. A `replica` goes on by itself from there, attempt
+after attempt: an `attempt` has the runtime prepare a command, takes a warm process of `standby` or
+starts one within the `host`'s control groups and isolation, waits until it is ready (`probing`) and
+watches it to its end. Each writes down what it has started (`records`) before it goes on, so that
+the next engine adopts what still runs and clears away the rest (`orphans`), wherever this one dies.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +39,7 @@ from hotplate.machine import foreign_folder
 from hotplate.machine.background import BackgroundTasks
 
 _REPAIR_PAUSE_S = 1.0
-"""Until reality is compared with the wishes again after that has failed (a full disk …)."""
+"""Until what is desired is compared again after that has failed (a full disk …)."""
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +51,10 @@ class _Desired:
 
 
 class LocalEngine(Engine):
-    """Makes wishes come true with processes of this machine.
+    """Makes what is desired exist, as processes of this machine.
 
-    One task compares wishes and reality; calls, deaths and timers wake it, nothing polls.
+    One task compares what is desired with what there is; calls, deaths and timers wake it,
+    nothing polls.
     """
 
     def __init__(
@@ -60,7 +70,7 @@ class LocalEngine(Engine):
         self._machine = machine
         self._settings = settings or LocalSettings()
         self._rng = rng or random.SystemRandom()
-        self._wishes: dict[WorkloadKey, _Desired] = {}
+        self._desired: dict[WorkloadKey, _Desired] = {}
         self._replicas: dict[str, LocalReplica] = {}
         self._settled = False
         self._wake = asyncio.Event()
@@ -88,8 +98,8 @@ class LocalEngine(Engine):
     async def scale(self, workload: Workload, count: int, *, remove: Collection[str] = ()) -> None:
         for replica in map(self._replicas.get, remove):
             if replica is not None and replica.workload.key == workload.key:
-                self._stop(replica, "drained" if replica.serves else "nobody wants it any more")
-        self._wishes[workload.key] = _Desired(workload, count)
+                self._stop(replica, "drained" if replica.serves else "it is no longer wanted")
+        self._desired[workload.key] = _Desired(workload, count)
         self._stop_cut_off(workload)
         self._wake.set()
 
@@ -119,7 +129,7 @@ class LocalEngine(Engine):
         return {self._machine.name: Node(in_all, taken, total.cpus)}
 
     async def stop_all(self) -> None:
-        self._wishes.clear()
+        self._desired.clear()
         self._settled = True
         for replica in list(self._replicas.values()):
             self._stop(replica, "everything is being stopped")
@@ -174,13 +184,15 @@ class LocalEngine(Engine):
             try:
                 self._step(loop.time())
             except Exception:  # a bug must not end the loop that starts and stops all replicas
-                log.exception("wishes and reality could not be compared; again in a second")
+                log.exception(
+                    "what is desired could not be compared with what there is; again in a second"
+                )
                 self._wake_at(loop.time() + _REPAIR_PAUSE_S)
 
     def _step(self, now: float) -> None:
-        """Compare wishes and reality once, and begin what is to be done."""
+        """Compare what is desired with what there is once, and begin what is to be done."""
         self._drop_timer()
-        counts = {key: wish.count for key, wish in self._wishes.items()}
+        counts = {key: wanted.count for key, wanted in self._desired.items()}
         members = [
             Member(each.id, each.workload.key, each.state, each.created_at)
             for each in self._replicas.values()
@@ -190,9 +202,11 @@ class LocalEngine(Engine):
             self._stop(self._replicas[unwanted], reason)
         for key, count in plan.create.items():
             for _ in range(count):
-                self._create(self._wishes[key].workload)
+                self._create(self._desired[key].workload)
         kept = {member.key for member in members}
-        self._wishes = {k: wish for k, wish in self._wishes.items() if wish.count or k in kept}
+        self._desired = {
+            k: wanted for k, wanted in self._desired.items() if wanted.count or k in kept
+        }
         for replica in self._replicas.values():
             if replica.state is ReplicaState.BACKOFF and replica.retry_at <= now:
                 replica.retry()

@@ -83,7 +83,7 @@ class Placement:
 def place(applicants: Iterable[Applicant], taken: Iterable[Place], capacity: Capacity) -> Placement:
     """Give places to those of `applicants` that fit beside what is `taken`.
 
-    Who asks for no CPU is counted with none (best effort), for no memory with
+    A replica that asks for no CPU is counted with none (best effort), for no memory with
     `DEFAULT_MEMORY_BYTES`.
     """
     outcome = Placement()

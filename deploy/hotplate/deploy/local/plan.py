@@ -1,4 +1,4 @@
-"""Which replicas to make and which to stop so that every wish comes true."""
+"""Which replicas to make and which to stop so that there are as many as desired."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ class ScalePlan:
 
 
 def make_plan(
-    wishes: Mapping[WorkloadKey, int], replicas: Sequence[Member], *, settled: bool
+    desired: Mapping[WorkloadKey, int], replicas: Sequence[Member], *, settled: bool
 ) -> ScalePlan:
-    """Compare `wishes` with the replicas there are.
+    """Compare the numbers `desired` with the replicas there are.
 
-    A replica that is being stopped counts no more; one that has failed does, because a new one
-    would fail too. Replicas without a wish are stopped only once all wishes are stated (`settled`).
+    A replica that is being stopped no longer counts; one that has failed does, because a new one
+    would fail too. Replicas of workloads that nobody has named are stopped only once all have been
+    (`settled`).
     """
     by_key: dict[WorkloadKey, list[Member]] = defaultdict(list)
     for replica in replicas:
@@ -44,15 +45,15 @@ def make_plan(
             by_key[replica.key].append(replica)
     create = {}
     stop = {}
-    for key, count in wishes.items():
+    for key, count in desired.items():
         surplus = len(by_key[key]) - count
         if surplus < 0:
             create[key] = -surplus
         for replica in sorted(by_key[key], key=_goes_first)[: max(surplus, 0)]:
             stop[replica.id] = f"scaled to {count}"
     if settled:
-        for key in by_key.keys() - wishes.keys():
-            stop |= {replica.id: "nobody wants it any more" for replica in by_key[key]}
+        for key in by_key.keys() - desired.keys():
+            stop |= {replica.id: "it is no longer wanted" for replica in by_key[key]}
     return ScalePlan(create, stop)
 
 

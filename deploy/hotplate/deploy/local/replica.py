@@ -149,13 +149,13 @@ class LocalReplica:
             self._save()
 
     async def stop(self) -> None:
-        """SIGTERM, grace, SIGKILL; return when nothing of it runs any more."""
+        """SIGTERM, grace, SIGKILL; returns once nothing of it runs."""
         await self._end_task()
         await self._attempt.end(self.workload.stop_grace_s)
         self.place = None
 
     async def leave(self) -> None:
-        """Look after it no more; its process goes on."""
+        """Stop looking after it; its process goes on."""
         await self._end_task()
         if self._attempt.process is not None:
             self._attempt.process.leave()

@@ -31,13 +31,13 @@ _SWEEP_PAUSE_S = 0.005
 
 
 class ProcessMembers(Protocol):
-    """Processes that end with another one though they may be in no session of its."""
+    """Processes that end with a leader although they may be outside its session."""
 
     def members(self) -> Collection[int]:
-        """Who they are now; zombies may be among them."""
+        """Their process ids now; zombies may be among them."""
 
     def seal(self) -> None:
-        """Let no more of them come into being, if that can be had."""
+        """Keep new ones from coming into being, if that is possible."""
 
 
 class _NoMembers:
@@ -105,7 +105,7 @@ class Process:
     def adopt(
         cls, pid: int, start_time: str, others: ProcessMembers | None = None
     ) -> Process | None:
-        """The process with this pid and start time; None if it is no more."""
+        """The process with this pid and start time; None if it has ended."""
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:

@@ -181,7 +181,7 @@ class Cgroups:
                 parent.rmdir()
 
     def _weigh(self, folders: Sequence[Path], cpus: float) -> None:
-        """Who asked for no CPU weighs as one that asked for one."""
+        """A replica that asked for no CPU weighs as one that asked for one."""
         if self._weighs:
             for folder in folders:
                 _set_weight(folder, cpus or 1.0)

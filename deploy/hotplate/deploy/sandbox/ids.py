@@ -48,7 +48,7 @@ def give(folder: Path, first: int) -> None:
 def take(folder: Path) -> None:
     """Make a folder, and all that is in it, ours. Raises OSError.
 
-    Whatever other names a file has: from now on nobody changes it under them either.
+    From now on nobody changes a file under its other names either.
     """
     with ForeignFolder.open(folder, REMOVAL_S) as opened:
         opened.give(os.geteuid(), linked=True)

@@ -1,7 +1,14 @@
 """What keeps a program from the platform, from this machine and from other programs.
 
 A replica of an ordinary user's platform runs as that user, so namespaces of its own (Linux 5.14,
-and that this user may make some) are all that does. `launcher` puts the walls up.
+and that this user may make some) are all that does.
+
+A program is started in three steps. Its `process_scope` (a control group, else a marker) puts the
+`launcher` where the kernel holds it; the launcher reads its instructions on a descriptor
+(`launch`), puts the walls up, has the program come out of it, says which processes it has made, and
+ends. What the program sees of this machine's files is a `visible_files`; its mount helper shows a
+standby more of them later. Which walls can be put up here is tried once, when an `Isolation` is
+made: `refusals` says why not, and then programs run without those.
 """
 
 from __future__ import annotations

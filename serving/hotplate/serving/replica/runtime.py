@@ -1,4 +1,13 @@
-"""Makes a bento a process: environment, files and weights side by side, then what to start."""
+"""Makes a bento a process: environment, files and weights side by side, then what to start.
+
+`prepare` brings the bento's files (`bento`), links its models while their weights still arrive
+(`model_folders`), has its environment built or found (`environments`), gives the replica copies of
+what is its own (`home`, `compile_cache`) and puts our files beside them (`payload`). All of these
+run at the same time, and the first that fails ends the others. The command that comes out names the
+program (`inside.worker`), its variables (`variables`) and its job, and what may become this replica
+had it been started before (`inside.standby`). What a process says of itself, its phases, modules
+and methods, is read from its folder, and is believed no further than a bento's code may be.
+"""
 
 from __future__ import annotations
 

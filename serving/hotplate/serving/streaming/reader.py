@@ -1,4 +1,11 @@
-"""`StreamedFile`: what `safetensors.safe_open` gives, for a file whose bytes still arrive."""
+"""`StreamedFile`: what `safetensors.safe_open` gives, for a file whose bytes still arrive.
+
+A `source` is the agent's file, leased and mapped; its `header` says where each tensor lies and is
+believed only as far as the file goes. A `tensor` waits for its own bytes alone: on the CPU it is a
+view of the map; for a device its bytes go through a ring of pinned memory (`staging`) in the file's
+order (`pipeline`), while later ones arrive. `sharding` says which bytes one rank of several needs.
+Other readers of such a file, and programs that are started, wait until it is whole (`audit`).
+"""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Ring:
             self.give(slot, None)
 
     def take(self) -> _Slot:
-        """A slot that nobody reads any more; blocks until there is one."""
+        """A slot that nobody reads; blocks until there is one."""
         slot = self._next()
         if slot is None:
             return _Slot(self._device.pin(self.slot_bytes))

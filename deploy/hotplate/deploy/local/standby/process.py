@@ -60,7 +60,7 @@ class StandbyProcess:
         self.id = standby
         self.process = process
         self.watch: asyncio.Task[None] | None = None
-        """Whoever waits for its end as a standby."""
+        """The task that waits for its end as a standby."""
         self._channel = channel
         self._scope = scope
         self._host = host

@@ -1,4 +1,4 @@
-"""Who waits within the walls of a program that is shown more of this machine's files later.
+"""The process that waits within a program's walls and shows it more of this machine's files later.
 
 A process of its own: the program has no power to show anything and cannot look into it, for it is
 outside of the program's processes.

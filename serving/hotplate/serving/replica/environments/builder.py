@@ -1,4 +1,10 @@
-"""Python environments of bentos: built once per spec and organization, shared by its replicas."""
+"""Python environments of bentos: built once per specification and organization, then shared.
+
+A bento's lock, Python and commands are its `spec`, whose digest names the environment. What is
+there is used (`folder`), what another node has published is taken (`registry`), else it is built
+(`build`), once however many wait, by a Python that the platform has chosen (`interpreter`); why a
+build failed is found in its output (`diagnosis`). Who uses what (`usage`) decides what is removed.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +156,7 @@ class EnvironmentBuilder:
         gone: dict[str, str] = {}
         for owner in self._owners():
             gone |= await self._sweep(owner, wanted, spare)
-        # As versions before organizations had their own: nobody will use these any more.
+        # As versions before organizations had their own: nobody uses these now.
         gone |= await self._sweep(self._root, wanted, 0)
         return gone
 

@@ -51,7 +51,7 @@ class Usage:
         folder.rmdir()
 
     def trim(self, environment: str, wanted: Set[str]) -> None:
-        """Drop the records of bentos that are not wanted any more, but for the last use of all."""
+        """Drop the records of bentos that are no longer wanted, but for the last use of all."""
         files = sorted((self._root / environment).iterdir(), key=lambda file: file.stat().st_mtime)
         for file in files[:-1]:
             if file.name not in wanted:

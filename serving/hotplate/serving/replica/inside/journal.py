@@ -1,8 +1,8 @@
 """The phases that a replica's own process notes, as a file of JSON lines that it appends to.
 
 A line is `{"phase", "event": "begin" | "end", "at": Unix seconds}`. Python >= 3.9: the process
-writes it. Whoever started the process reads it, and believes none of it: a bento's code can write
-there too.
+writes it. The engine that started the process reads it, and believes none of it: a bento's code
+can write there too.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _submissions(service: Any) -> list[str]:
 
 
 def _command_ended(code: int) -> None:
-    """Nobody answers any more, so the replica ends too, and is started again."""
+    """Nothing answers now, so the replica ends too, and is started again."""
     print(f"The service's command ended by itself with exit code {code}.", file=sys.stderr)
     _leave(1)
 

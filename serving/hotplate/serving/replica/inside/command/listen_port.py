@@ -52,7 +52,7 @@ def place_command(
 
     The first worker decides and writes the port to `note`, the others read it there; with
     `replicate_process` each has a program, and a port, of its own. `texts` name the ports of
-    loopback that the program may need; `lost` is called when it can be reached no more.
+    loopback that the program may need; `lost` is called when it can no longer be reached.
 
     Raises ValueError if the command does not say its port, no network can be made, and the port is
     taken: the answers of whoever listens there would be taken for our own's. Raises OSError.

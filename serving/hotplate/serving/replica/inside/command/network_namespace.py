@@ -36,7 +36,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def make(channel: socket.socket, listener: socket.socket, port: int, outward: list[int]) -> None:
-    """Returns when nobody needs the namespace any more."""
+    """Returns when nobody needs the namespace."""
     try:
         _unshare()
         channel.sendall(b"made")

@@ -20,13 +20,13 @@ from typing import Any, Optional
 from hotplate.serving.replica.inside.patches.hooks import TASK_ID, Application, Middleware
 
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
-"""Whoever asks a replica without a gateway passes over it, as over any 100. The server itself sends
-one only to those who expect it, and a gateway does not pass that on."""
+"""A client that asks a replica without a gateway passes over it, as over any 100. The server itself
+sends one only to those who expect it, and a gateway does not pass that on."""
 RUNNING_PATH = b"/hotplate/running"
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent methods (RFC 9110, 9.2.2) may go out again even when they have begun."""
 UPGRADE = b"upgrade"
-"""Who asks for another protocol may not; and where a plain handler runs in place of a WebSocket's,
+"""A request for another protocol may not; and where a plain handler runs in place of a WebSocket's,
 as in an environment without a library for those, the gateway is to know."""
 ANY, WEBSOCKET, TASK = range(3)
 ROW = 3
@@ -125,7 +125,7 @@ def _kind(scope: Any) -> int:
 
 
 def _begins(scope: Any, connection: int) -> bool:
-    """Tell that the handler begins. False: it cannot be told any more, so it must not.
+    """Tell that the handler begins. False: it can no longer be told, so it must not.
 
     It is written past the server's buffers: a handler that ends the process at once has begun.
     """
