@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-FILES_IN_CIRCLES: set[str] = set()
-FOLDERS_IN_CIRCLES: set[str] = set()
 READMES_BY_FILE: set[str] = {
     "platform",
     "serving",
