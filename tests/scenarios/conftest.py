@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.support.end_to_end.built_once import built_once, of_all_workers
+from tests.support.end_to_end.built_once import built_once, environments_of
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
@@ -74,7 +75,7 @@ def kitchen(platform: Platform, laptop: Laptop, tmp_path_factory: pytest.TempPat
     It is deployed as `sleeper`, so the environment of all the scenarios' bentos is there.
     """
     tag = asyncio.run(laptop.build("kitchen", KITCHEN))
-    kept = of_all_workers(tmp_path_factory) / "environments"
+    kept = environments_of(os.geteuid(), tmp_path_factory)
     with built_once(platform.data / "environments", kept):
         asyncio.run(laptop.deploy("sleeper", tag, Kitchen={"scaling": SLEEPY}))
     return tag

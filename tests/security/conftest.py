@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.grounds import ORDINARY_USER, Grounds, grounds
-from tests.support.end_to_end.built_once import of_all_workers
+from tests.support.end_to_end.built_once import environments_of
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.rough_client import Bento
 from tests.support.services.bentos import KITCHEN
@@ -43,7 +43,7 @@ def user(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def built(user: int, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the environment is kept that the first platform of a user has built for all of them."""
-    return of_all_workers(tmp_path_factory) / f"environments-of-{user}"
+    return environments_of(user, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

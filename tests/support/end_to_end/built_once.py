@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 
-def of_all_workers(factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of a test run have, and no other run."""
+def environments_of(user: int, factory: pytest.TempPathFactory) -> Path:
+    """Where the environments of a user's platforms are kept, for all workers of a test run and for
+    no other run."""
     own = factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    of_all_workers = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return of_all_workers / f"environments-of-{user}"
 
 
 @contextmanager
