@@ -13,7 +13,7 @@ from hotplate.platform.controller.deployment_state import (
     DeploymentState,
 )
 from hotplate.platform.controller.status_json import live_json
-from hotplate.platform.store.records import Wanted
+from hotplate.platform.store.records import DesiredState
 from tests.support.control_plane.situations import deployment, replica, revision, service
 
 TIMEOUT_S = 60.0
@@ -26,7 +26,7 @@ def state() -> DeploymentState:
 
 
 def test_who_deletes_waits_no_longer_than_requests_may_take(state: DeploymentState) -> None:
-    state.deployment = replace(state.deployment, wanted=Wanted.DELETED)
+    state.deployment = replace(state.deployment, wanted=DesiredState.DELETED)
     replicas = [replica("a"), replica("b"), replica("c")]
     state.drain(frozenset({"a"}), now=100.0)
     state.drain(frozenset({"a", "b"}), now=110.0)
@@ -89,7 +89,7 @@ def test_on_a_replica_that_is_replaced_it_has_an_hour_or_what_the_deployment_say
 
 
 def test_no_task_holds_up_who_terminates_the_deployment(state: DeploymentState) -> None:
-    state.deployment = replace(state.deployment, wanted=Wanted.TERMINATED)
+    state.deployment = replace(state.deployment, wanted=DesiredState.TERMINATED)
     state.drain(frozenset({"a"}), now=0.0)
     state.tasks = {"a": 1}
     assert state.overdue([replica("a")], TIMEOUT_S + DRAIN_MARGIN_S) == {"a"}

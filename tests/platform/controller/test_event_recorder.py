@@ -17,7 +17,7 @@ from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.scaling.deciders import Scaling
 from hotplate.platform.controller.scaling.demand_log import UNWRITTEN_S
 from hotplate.platform.store.artifacts import ArtifactDraft
-from hotplate.platform.store.records import DecisionRecord, Kind, Wanted
+from hotplate.platform.store.records import DecisionRecord, DesiredState, Kind
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.situations import replica, service
@@ -94,7 +94,7 @@ async def test_a_decision_is_over_when_another_revision_decides(decided: Decided
 
 async def test_a_decision_is_over_when_its_deployment_is_terminated(decided: Decided) -> None:
     await decided.at(0.0, RouteDemand())
-    ended = replace(decided.state.deployment, wanted=Wanted.TERMINATED)
+    ended = replace(decided.state.deployment, wanted=DesiredState.TERMINATED)
     decided.state.deployment = ended
     for now in (1.0, 2.0):
         await decided.recorder.decided(decided.state, [], now)

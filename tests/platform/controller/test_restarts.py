@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hotplate.platform.store.records import Wanted
+from hotplate.platform.store.records import DesiredState
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.controller_world import World, running, until
 from tests.support.control_plane.fake_engine import FakeEngine
@@ -24,7 +24,7 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
         await until(lambda: second.gateway.routed() == kept)
         assert engine.settled
         assert list(engine.found) == kept
-        assert made.wanted is Wanted.RUNNING
+        assert made.wanted is DesiredState.RUNNING
     store.close()
 
 

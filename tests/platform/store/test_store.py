@@ -12,12 +12,12 @@ from hotplate.platform.store.records import (
     ColdStart,
     DecisionRecord,
     Deployment,
+    DesiredState,
     Kind,
     RolloutOutcome,
     TaskContent,
     Turn,
     User,
-    Wanted,
 )
 from hotplate.platform.store.store import Store
 from hotplate.platform.store.task_state import Start, TaskEnd
@@ -122,8 +122,8 @@ def test_a_deleted_deployment_keeps_its_port_until_it_is_torn_down(
     again = make(store, user, "echo")
     assert (deployment.port, again.port) == (7100, 7101)
     assert [item.wanted for item in store.deployments.all()] == [
-        Wanted.DELETED,
-        Wanted.RUNNING,
+        DesiredState.DELETED,
+        DesiredState.RUNNING,
     ]
     store.deployments.forget(deployment.id)
     assert make(store, user, "third").port == 7100

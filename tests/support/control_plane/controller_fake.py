@@ -16,7 +16,7 @@ from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
 from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
 from hotplate.platform.errors import Alone
-from hotplate.platform.store.records import DemandRecord, RolloutOutcome, Wanted
+from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
 from hotplate.platform.store.store import Store
 
 RULES = Rules(
@@ -137,21 +137,21 @@ class FakeController:
         if deployment is None:
             return
         match deployment.wanted:
-            case Wanted.DELETED:
+            case DesiredState.DELETED:
                 self._store.deployments.forget(deployment_id)
-            case Wanted.TERMINATED:
+            case DesiredState.TERMINATED:
                 self._store.deployments.set_status(deployment_id, "terminated", "it was terminated")
-            case Wanted.RUNNING if self.under_way is not None:
+            case DesiredState.RUNNING if self.under_way is not None:
                 self._store.deployments.set_status(
                     deployment_id, "deploying", self.under_way.reason
                 )
-            case Wanted.RUNNING if self.failure:
+            case DesiredState.RUNNING if self.failure:
                 latest = deployment.latest.id
                 self._store.deployments.conclude_rollout(
                     latest, RolloutOutcome.FAILED, self.failure, self.failure, ["last line"]
                 )
                 self._store.deployments.set_status(deployment_id, "failed", self.failure)
-            case Wanted.RUNNING:
+            case DesiredState.RUNNING:
                 latest = deployment.latest.id
                 self._store.deployments.conclude_rollout(
                     latest, RolloutOutcome.READY, "", "revision 1"

@@ -21,7 +21,7 @@ from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
 from hotplate.platform.errors import StoreFailed
 from hotplate.platform.store.artifacts import ArtifactDraft
-from hotplate.platform.store.records import Kind, Wanted
+from hotplate.platform.store.records import DesiredState, Kind
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.controller_world import MANIFEST, RULES, config
 from tests.support.control_plane.fake_engine import FakeEngine
@@ -199,11 +199,11 @@ class Weather:
         match rng.choice(("update", "update", "end", "restart")):
             case "restart":
                 quarters.begin()
-            case "update" if deployment and deployment.wanted is Wanted.RUNNING:
+            case "update" if deployment and deployment.wanted is DesiredState.RUNNING:
                 bento = quarters.bento(f"v{number}")
                 least = rng.randrange(2)
                 store.deployments.update(deployment_id, bento, config(least, 3), labels=None)
-            case "end" if deployment and deployment.wanted is not Wanted.DELETED:
+            case "end" if deployment and deployment.wanted is not DesiredState.DELETED:
                 end = rng.choice((store.deployments.terminate, store.deployments.delete))
                 end(deployment_id)
         quarters.states.mark_stale(deployment_id)

@@ -14,13 +14,13 @@ from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.store.records import (
     Artifact,
     Deployment,
+    DesiredState,
     Kind,
     Organization,
     Repository,
     Revision,
     RolloutOutcome,
     User,
-    Wanted,
 )
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ def deployment(latest: Revision, serving: Revision | None, **changes: Any) -> De
         creator=ANN,
         name="echo",
         port=7100,
-        wanted=Wanted.RUNNING,
+        wanted=DesiredState.RUNNING,
         status="",
         reason="",
         labels=(),

@@ -17,7 +17,13 @@ from hotplate.platform.controller.planning.workloads import Service
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.controller.scaling.demand_log import DemandLog
 from hotplate.platform.spec.label_settings import LabelSettings
-from hotplate.platform.store.records import NO_TOKENS, Deployment, EndpointTokens, Revision, Wanted
+from hotplate.platform.store.records import (
+    NO_TOKENS,
+    Deployment,
+    DesiredState,
+    EndpointTokens,
+    Revision,
+)
 from hotplate.serving.gateway.protocol.routes import Route, RouteDemand
 from hotplate.serving.replica.variables import NO_TIMEOUT_S
 
@@ -102,7 +108,7 @@ class DeploymentState:
         """How long a replica may finish what it has."""
         service = self.find(replica.key)
         timeout_s = service.timeout_s if service else 0.0
-        if self.deployment.wanted is Wanted.RUNNING:
+        if self.deployment.wanted is DesiredState.RUNNING:
             timeout_s = max(timeout_s, STREAMS_S)
             if self.tasks.get(replica.id):
                 timeout_s = max(timeout_s, self._tasks_s(replica))
@@ -157,7 +163,7 @@ class DeploymentState:
     def answering(self) -> list[Service]:
         """The services whose number of replicas is the autoscaler's to decide."""
         revision = self.deployment.serving
-        if revision is None or self.deployment.wanted is not Wanted.RUNNING:
+        if revision is None or self.deployment.wanted is not DesiredState.RUNNING:
             return []
         return list(self.services[revision.number])
 

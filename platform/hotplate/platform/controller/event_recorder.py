@@ -22,7 +22,7 @@ from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
 from hotplate.platform.log_format import events
 from hotplate.platform.spec.annotations import Binary
-from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, Wanted
+from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, DesiredState
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 
@@ -234,7 +234,7 @@ def _decision_record(made: Recommendation) -> DecisionRecord:
 def _end_record(last: Recommendation, deployment: Deployment) -> DecisionRecord:
     """The record that a service's last decision has ended, since nothing decides on it now."""
     why = "no revision of the deployment serves"
-    if deployment.wanted is not Wanted.RUNNING:
+    if deployment.wanted is not DesiredState.RUNNING:
         why = "the deployment was terminated"
     elif deployment.serving is not None:
         why = f"revision {deployment.serving.number} has taken its place"

@@ -24,7 +24,7 @@ from hotplate.platform.controller.deployment_states import DeploymentStates
 from hotplate.platform.controller.event_recorder import EventRecorder
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.planning.messages import failed
-from hotplate.platform.controller.planning.observed import Observed, Verdict
+from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import public_name
 from hotplate.platform.controller.planning.workloads import Rules, Service
@@ -275,7 +275,7 @@ class Reconciler:
         state.settled.set()
         self._queries.follow(deployment.id, None)
 
-    async def _rule(self, deployment: Deployment, verdict: Verdict) -> None:
+    async def _rule(self, deployment: Deployment, verdict: RolloutVerdict) -> None:
         latest = deployment.latest
         event = f"revision {latest.number}: {verdict.reason}"
         if verdict.outcome is RolloutOutcome.FAILED:

@@ -14,7 +14,7 @@ from hotplate.platform.store.database import Database, StorePart
 from hotplate.platform.store.deployment_ports import AllocatePort, taken_ports
 from hotplate.platform.store.history import add_event_row
 from hotplate.platform.store.quotas import reserve
-from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, User, Wanted
+from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome, User
 from hotplate.platform.store.revisions import (
     deployment_record,
     deployment_records,
@@ -59,7 +59,7 @@ class Deployments(StorePart):
                 creator_id=creator.id,
                 name=name,
                 port=self._allocate_port(taken_ports(session)),
-                wanted=Wanted.RUNNING,
+                wanted=DesiredState.RUNNING,
                 status="deploying",
                 labels=list(labels),
                 host=host,
@@ -98,13 +98,13 @@ class Deployments(StorePart):
             reserve(session, row, least)
             latest = latest_revision(session, row.id)
             same = latest.bento_id == bento_id and latest.config == config
-            stands = row.wanted == Wanted.RUNNING and latest.outcome != RolloutOutcome.FAILED
+            stands = row.wanted == DesiredState.RUNNING and latest.outcome != RolloutOutcome.FAILED
             if labels is not None:
                 row.labels = list(labels)
             if same and stands and not force:
                 return deployment_record(session, row), False
             number = _add_revision(session, row, bento_id, config)
-            row.wanted, row.status, row.reason = Wanted.RUNNING, "deploying", ""
+            row.wanted, row.status, row.reason = DesiredState.RUNNING, "deploying", ""
             row.host = host or row.host
             said = f"revision {number} was asked for"
             return _begun(session, row, [("Updated", said), *notes]), True
@@ -115,8 +115,8 @@ class Deployments(StorePart):
         """Stop its replicas, keep the deployment. Raises NotFound where it was deleted."""
         with self._database.session() as session:
             row = _wanted_row(session, deployment_id)
-            if row.wanted != Wanted.TERMINATED:
-                row.wanted, row.status, row.reason = Wanted.TERMINATED, "terminating", ""
+            if row.wanted != DesiredState.TERMINATED:
+                row.wanted, row.status, row.reason = DesiredState.TERMINATED, "terminating", ""
                 add_event_row(session, row.id, "Terminated", "its replicas will be stopped")
             return deployment_record(session, row)
 
@@ -124,7 +124,7 @@ class Deployments(StorePart):
         """Tear it down and forget it; its name is free at once. Raises NotFound."""
         with self._database.session() as session:
             row = _wanted_row(session, deployment_id)
-            row.wanted, row.status, row.reason = Wanted.DELETED, "terminating", ""
+            row.wanted, row.status, row.reason = DesiredState.DELETED, "terminating", ""
             add_event_row(session, row.id, "Deleted", "it will be torn down")
             return deployment_record(session, row)
 
@@ -156,7 +156,7 @@ class Deployments(StorePart):
                 select(DeploymentRow)
                 .where(
                     DeploymentRow.organization_id == organization_id,
-                    DeploymentRow.wanted != Wanted.DELETED,
+                    DeploymentRow.wanted != DesiredState.DELETED,
                 )
                 .order_by(DeploymentRow.id.desc())
             )
@@ -281,14 +281,14 @@ def _by_name(session: Session, organization_id: int, name: str) -> DeploymentRow
         select(DeploymentRow).where(
             DeploymentRow.organization_id == organization_id,
             DeploymentRow.name == name,
-            DeploymentRow.wanted != Wanted.DELETED,
+            DeploymentRow.wanted != DesiredState.DELETED,
         )
     )
 
 
 def _wanted_row(session: Session, deployment_id: int) -> DeploymentRow:
     row = session.get(DeploymentRow, deployment_id)
-    if row is None or row.wanted == Wanted.DELETED:
+    if row is None or row.wanted == DesiredState.DELETED:
         raise NotFound("the deployment was deleted in the meantime; create it again")
     return row
 

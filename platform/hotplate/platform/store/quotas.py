@@ -12,7 +12,7 @@ from hotplate.autoscaler.sharing.allocation import NO_QUOTA, Quota
 from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts, over, said
 from hotplate.platform.errors import NotFound, QuotaExceeded
 from hotplate.platform.store.database import StorePart
-from hotplate.platform.store.records import Wanted
+from hotplate.platform.store.records import DesiredState
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, QuotaRow
 
 LIMITS = (*Amounts._fields, "standby")
@@ -73,7 +73,7 @@ def reserve(session: Session, row: DeploymentRow, least: Amounts) -> None:
         .with_for_update()
     )
     quota = session.get(QuotaRow, row.organization_id)
-    before = Amounts(**row.least) if row.least and row.wanted == Wanted.RUNNING else NOTHING
+    before = Amounts(**row.least) if row.least and row.wanted == DesiredState.RUNNING else NOTHING
     if quota is not None:
         others = _others(session, row)
         limit = _quota(quota).limit
@@ -99,7 +99,7 @@ def _others(session: Session, row: DeploymentRow) -> Amounts:
     taken = session.scalars(
         select(DeploymentRow.least).where(
             DeploymentRow.organization_id == row.organization_id,
-            DeploymentRow.wanted == Wanted.RUNNING,
+            DeploymentRow.wanted == DesiredState.RUNNING,
             DeploymentRow.id != row.id,
         )
     )

@@ -18,7 +18,7 @@ class Kind(StrEnum):
     MODEL = "model"
 
 
-class Wanted(StrEnum):
+class DesiredState(StrEnum):
     """What the user asked of a deployment last."""
 
     RUNNING = "running"
@@ -165,7 +165,7 @@ class Deployment:
     creator: User
     name: str
     port: int
-    wanted: Wanted
+    wanted: DesiredState
     status: str
     """A BentoCloud status (`deploying`, `running`, `scaled-to-zero`, …), kept by the controller."""
     reason: str

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from hotplate.platform.store.artifacts import artifact_record
 from hotplate.platform.store.identities import organization_record, user_record
-from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
+from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
 from hotplate.platform.store.tables import DeploymentRow, RevisionRow
 
 
@@ -58,7 +58,7 @@ def _joined(row: DeploymentRow, latest: Revision, serving: Revision | None) -> D
         creator=user_record(row.creator),
         name=row.name,
         port=row.port,
-        wanted=Wanted(row.wanted),
+        wanted=DesiredState(row.wanted),
         status=row.status,
         reason=row.reason,
         labels=tuple(row.labels),

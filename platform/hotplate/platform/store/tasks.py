@@ -11,7 +11,14 @@ from sqlalchemy.orm import Session
 from hotplate.platform.errors import NotFound
 from hotplate.platform.store.database import StorePart
 from hotplate.platform.store.history import add_event_row
-from hotplate.platform.store.records import Artifact, OfferedTask, Task, TaskContent, Turn, Wanted
+from hotplate.platform.store.records import (
+    Artifact,
+    DesiredState,
+    OfferedTask,
+    Task,
+    TaskContent,
+    Turn,
+)
 from hotplate.platform.store.revisions import deployment_record
 from hotplate.platform.store.tables import DeploymentRow, OrganizationRow, TaskRow, utc_now
 from hotplate.platform.store.task_state import Event, Status, TaskState, after
@@ -111,7 +118,7 @@ class Tasks(StorePart):
             )
             .join(DeploymentRow, TaskRow.deployment_id == DeploymentRow.id)
             .join(OrganizationRow, DeploymentRow.organization_id == OrganizationRow.id)
-            .where(TaskRow.status.in_(OPEN), DeploymentRow.wanted != Wanted.DELETED)
+            .where(TaskRow.status.in_(OPEN), DeploymentRow.wanted != DesiredState.DELETED)
             .order_by(TaskRow.created_at, TaskRow.id)
         )
         with self._database.session() as session:
@@ -154,7 +161,7 @@ def _of_route(route: str) -> Select[int]:
         .where(
             OrganizationRow.name == organization,
             DeploymentRow.name == name,
-            DeploymentRow.wanted != Wanted.DELETED,
+            DeploymentRow.wanted != DesiredState.DELETED,
         )
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.platform.controller.planning.plan import START_ATTEMPTS, held_by, plan
-from hotplate.platform.store.records import RolloutOutcome, Wanted
+from hotplate.platform.store.records import DesiredState, RolloutOutcome
 from tests.support.control_plane.situations import (
     NOW,
     deployment,
@@ -224,13 +224,13 @@ def test_a_draining_replica_is_kept_when_demand_returns() -> None:
     assert [(s.count, s.remove) for s in step.scales] == [(2, frozenset())]
 
 
-@pytest.mark.parametrize("wanted", [Wanted.TERMINATED, Wanted.DELETED])
-def test_tearing_down_drains_then_removes_then_ends(wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [DesiredState.TERMINATED, DesiredState.DELETED])
+def test_tearing_down_drains_then_removes_then_ends(wanted: DesiredState) -> None:
     of = deployment(OLD, OLD, wanted=wanted)
     first = plan(observed(of, replica("a")))
     assert (first.status, first.draining, first.gone) == ("terminating", frozenset({"a"}), False)
     last = plan(observed(of))
-    assert (last.status, last.gone) == ("terminated", wanted is Wanted.DELETED)
+    assert (last.status, last.gone) == ("terminated", wanted is DesiredState.DELETED)
 
 
 def test_a_plan_that_was_applied_is_followed_by_one_that_changes_nothing() -> None:
@@ -256,7 +256,7 @@ def test_what_a_draining_replica_calls_goes_after_it() -> None:
 
 def test_what_is_deleted_ends_from_the_outside_to_the_inside() -> None:
     pair = {1: (service(1, needs=("Back",)), service(1, "Back"))}
-    of = deployment(revision(1), revision(1), wanted=Wanted.DELETED)
+    of = deployment(revision(1), revision(1), wanted=DesiredState.DELETED)
     front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
     assert plan(observed(of, front, back, services=pair)).draining == {"front"}
     assert plan(observed(of, back, services=pair)).draining == {"back"}

@@ -12,7 +12,7 @@ from hotplate.platform.api.bentocloud.views import deployment_url, origin_of
 from hotplate.platform.controller.planning.routing import Addresses, routes_of
 from hotplate.platform.controller.planning.slot_counts import SlotCounts
 from hotplate.platform.controller.planning.workloads import Service
-from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
+from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
 from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.control_plane.situations import deployment, key, replica, revision, service
@@ -137,7 +137,7 @@ def test_before_the_first_revision_stands_requests_are_held() -> None:
 
 
 def test_what_is_terminated_or_has_failed_is_refused_with_the_reason() -> None:
-    ended = routes(deployment(revision(1), None, wanted=Wanted.TERMINATED))["acme/echo"]
+    ended = routes(deployment(revision(1), None, wanted=DesiredState.TERMINATED))["acme/echo"]
     assert "deployment 'echo' is terminated" in ended.refuse
     broken = replace(revision(1, RolloutOutcome.FAILED), reason="no such package")
     failed = routes(deployment(broken, None))["acme/echo"]

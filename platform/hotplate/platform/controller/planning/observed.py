@@ -53,7 +53,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RolloutVerdict:
     """How the roll-out of the latest revision ended."""
 
     outcome: RolloutOutcome

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from hotplate.deploy.engine import ENDS_FIRST, Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted
-from hotplate.platform.controller.planning.observed import Observed, Verdict
+from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.controller.planning.status import status_of
 from hotplate.platform.controller.planning.workloads import Service, called_by
 from hotplate.platform.spec.annotations import binary_of
-from hotplate.platform.store.records import Revision, RolloutOutcome, Wanted
+from hotplate.platform.store.records import DesiredState, Revision, RolloutOutcome
 
 START_ATTEMPTS = 3
 """Crashes before it was ever ready after which a revision has failed (a deterministic error
@@ -47,7 +47,7 @@ class NextStep:
     draining: frozenset[str]
     status: str
     reason: str
-    verdict: Verdict | None = None
+    verdict: RolloutVerdict | None = None
     gone: bool = False
     """Nothing is left of a deleted deployment: forget it."""
     targets: Mapping[WorkloadKey, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class NextStep:
 def plan(observed: Observed) -> NextStep:
     """The next step for a deployment, with the status that the client should see meanwhile."""
     deployment = observed.deployment
-    if deployment.wanted is not Wanted.RUNNING:
+    if deployment.wanted is not DesiredState.RUNNING:
         return _torn_down(observed)
     verdict = _verdict(observed)
     wanted_counts = _targets(observed, verdict)
@@ -68,7 +68,7 @@ def plan(observed: Observed) -> NextStep:
 
 def wanted(observed: Observed) -> dict[WorkloadKey, int]:
     """How many replicas of each workload there should be, if nobody else wanted any."""
-    if observed.deployment.wanted is not Wanted.RUNNING:
+    if observed.deployment.wanted is not DesiredState.RUNNING:
         return {}
     return _targets(observed, _verdict(observed))
 
@@ -94,13 +94,13 @@ def held_by(observed: Observed, wanted_counts: Mapping[WorkloadKey, int]) -> dic
 def _torn_down(observed: Observed) -> NextStep:
     scales, draining = _steps(observed, {})
     left = len(observed.replicas)
-    deleted = observed.deployment.wanted is Wanted.DELETED
+    deleted = observed.deployment.wanted is DesiredState.DELETED
     if left:
         return NextStep(scales, draining, "terminating", f"{counted(left)} finishing requests")
     return NextStep(scales, draining, "terminated", "it was terminated", gone=deleted)
 
 
-def _verdict(observed: Observed) -> Verdict | None:
+def _verdict(observed: Observed) -> RolloutVerdict | None:
     """Whether a roll-out has ended now: its revision stands or has failed."""
     latest = observed.deployment.latest
     if latest.outcome is not RolloutOutcome.DEPLOYING:
@@ -111,21 +111,21 @@ def _verdict(observed: Observed) -> Verdict | None:
             if verdict := _given_up(replica, service, observed.now):
                 return verdict
     if all(_stands(observed, service) for service in services):
-        return Verdict(RolloutOutcome.READY, "every service has a replica that answers")
+        return RolloutVerdict(RolloutOutcome.READY, "every service has a replica that answers")
     return None
 
 
-def _given_up(replica: Replica, service: Service, now: float) -> Verdict | None:
+def _given_up(replica: Replica, service: Service, now: float) -> RolloutVerdict | None:
     if replica.ready_at is not None:
         return None
     reason = f"service '{service.name}' cannot start: {replica.reason}"
     if replica.state is ReplicaState.FAILED:
-        return Verdict(RolloutOutcome.FAILED, reason, replica.log_tail)
+        return RolloutVerdict(RolloutOutcome.FAILED, reason, replica.log_tail)
     attempts = ended_attempts(replica)
     late = attempts > 0 and now - replica.created_at > service.workload.cold_start_timeout_s
     if attempts < START_ATTEMPTS and not late:
         return None
-    return Verdict(RolloutOutcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
+    return RolloutVerdict(RolloutOutcome.FAILED, f"{reason} (attempt {attempts})", replica.log_tail)
 
 
 def ended_attempts(replica: Replica) -> int:
@@ -154,7 +154,7 @@ def _rollout_size(observed: Observed, service: Service) -> int:
     return max(1, 0 if switched else service.policy.min_replicas, alike)
 
 
-def _targets(observed: Observed, verdict: Verdict | None) -> dict[WorkloadKey, int]:
+def _targets(observed: Observed, verdict: RolloutVerdict | None) -> dict[WorkloadKey, int]:
     deployment = observed.deployment
     latest, serving = deployment.latest, deployment.serving
     targets: dict[WorkloadKey, int] = {}

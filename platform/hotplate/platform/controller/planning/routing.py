@@ -14,7 +14,7 @@ from hotplate.platform.controller.planning.slot_counts import SlotSource
 from hotplate.platform.controller.planning.status import NO_REQUESTS
 from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
 from hotplate.platform.spec.label_settings import LabelSettings
-from hotplate.platform.store.records import Deployment, Revision, RolloutOutcome, Wanted
+from hotplate.platform.store.records import Deployment, DesiredState, Revision, RolloutOutcome
 from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
 from hotplate.serving.replica.ready_path import ready_path
@@ -229,7 +229,7 @@ def _waits_for(deployment: Deployment) -> str:
 
 
 def _refusal(deployment: Deployment) -> str:
-    if deployment.wanted is not Wanted.RUNNING:
+    if deployment.wanted is not DesiredState.RUNNING:
         name = deployment.name
         return f"deployment '{name}' is terminated; start it with: bentoml deployment update {name}"
     if deployment.serving is None and deployment.latest.outcome is RolloutOutcome.FAILED:

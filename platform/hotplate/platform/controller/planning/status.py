@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.messages import counted, failed, ill
-from hotplate.platform.controller.planning.observed import Observed, Verdict
+from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.store.records import Revision, RolloutOutcome
 
@@ -17,7 +17,7 @@ _DOWN = (ReplicaState.STOPPING, ReplicaState.FAILED)
 
 
 def status_of(
-    observed: Observed, verdict: Verdict | None, wanted_counts: Mapping[WorkloadKey, int]
+    observed: Observed, verdict: RolloutVerdict | None, wanted_counts: Mapping[WorkloadKey, int]
 ) -> tuple[str, str]:
     """`wanted_counts` say how many replicas each workload would have if all were granted."""
     deployment = observed.deployment
