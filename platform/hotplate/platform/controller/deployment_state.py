@@ -63,11 +63,11 @@ class DeploymentState:
     recommended: dict[WorkloadKey, Recommendation] = field(default_factory=dict)
     """The last decision per service that answers."""
     demands: DemandLog = field(default_factory=DemandLog)
-    """What their deciders were told."""
+    """The demand that their deciders saw."""
     rewritten: frozenset[str] = frozenset()
-    """Queries of whose rewriting somebody was told."""
+    """Queries whose rewriting is on record."""
     query_problem: str = ""
-    """What is wrong with an answer to them, as somebody was told last."""
+    """What is wrong with an answer to them, as the last event says."""
     short: frozenset[WorkloadKey] = frozenset()
     """Those that get fewer replicas than they want."""
     learnt_at: dict[WorkloadKey, float] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class DeploymentState:
     """What gateways say of its replicas, and of what they refused."""
     pending_reason: str = ""
     build_logs: frozenset[str] = frozenset()
-    """Of the builds that somebody was told of."""
+    """Of the builds that are on record."""
     routes: Sequence[Route] = ()
     """What gateways are to serve for it."""
     next_at: float | None = None
@@ -140,7 +140,7 @@ class DeploymentState:
         past = self.services.keys() - kept
         return bool(past) and not past <= {r.key.revision for r in self.mine(replicas)}
 
-    def hear_of_slots(
+    def follow_slots(
         self, replicas: Sequence[Replica], demands: Iterable[RouteDemand]
     ) -> list[str]:
         """Follows what replicas and gateways say of slots; a sentence for each that is news."""
@@ -214,11 +214,11 @@ class DeploymentState:
 
         Those that had been started again before the first call were told of by an earlier self.
         """
-        told = self.ended
-        if told is None:
-            told = {replica.id: replica.restarts for replica in replicas}
+        known = self.ended
+        if known is None:
+            known = {replica.id: replica.restarts for replica in replicas}
         self.ended = ended = {replica.id: ended_attempts(replica) for replica in replicas}
-        return [r for r in replicas if ended[r.id] > told.get(r.id, 0)]
+        return [r for r in replicas if ended[r.id] > known.get(r.id, 0)]
 
     def newly_unready(self, replicas: Sequence[Replica]) -> list[Replica]:
         """Replicas whose readiness checks fail since the last call."""

@@ -21,7 +21,7 @@ from hotplate.platform.controller.scaling.deciders import Recommendation, Scalin
 from hotplate.platform.controller.scaling.prometheus import QUERY_INVALID
 from hotplate.platform.controller.status_json import phases_json
 from hotplate.platform.log_format import events
-from hotplate.platform.spec.annotations import Binary
+from hotplate.platform.spec.annotations import BinarySpec
 from hotplate.platform.store.records import ColdStart, DecisionRecord, Deployment, DesiredState
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import RouteDemand
@@ -99,7 +99,7 @@ class EventRecorder:
         state.short = frozenset(short)
 
     async def asked(
-        self, state: DeploymentState, binary: Binary, readings: Sequence[Reading]
+        self, state: DeploymentState, binary: BinarySpec, readings: Sequence[Reading]
     ) -> None:
         """Keep which of its queries are asked otherwise than they were written, once each, and
         what is wrong with their answers, when that changes."""
@@ -159,7 +159,7 @@ class EventRecorder:
         for message in news:
             await self._event(state, "Slots", message)
 
-    async def heard(
+    async def reported(
         self,
         state: DeploymentState,
         demands: Mapping[str, RouteDemand],
@@ -176,7 +176,7 @@ class EventRecorder:
             await self._event(state, kind, message)
         traffic.refused({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
-            if counts := refusals.tell(now):
+            if counts := refusals.take_due(now):
                 said = notices.refused(state.deployment.name, counts)
                 await self._event(state, "RequestsRefused", f"{route} refused {said}")
             state.look_by(refusals.due_at)

@@ -98,7 +98,7 @@ class Reconciler:
         now = asyncio.get_running_loop().time()
         ends_s = _token_ends_s(state)
         state.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
-        await self._hear(state, replicas, now)
+        await self._follow_reports(state, replicas, now)
         if (binary := binary_of(state.deployment.labels)) is not None:
             readings = self._queries.follow(deployment_id, binary)
             await self._recorder.asked(state, binary, readings)
@@ -110,7 +110,7 @@ class Reconciler:
         recommended, granted, step = self._decide(state, overdue)
         for scale in step.scales:
             if service := state.find(scale.key):
-                self._allocations.told(service.workload, scale.count)
+                self._allocations.note_order(service.workload, scale.count)
                 await self._engine.scale(service.workload, scale.count, remove=scale.remove)
         await self._recorder.granted(state, granted)
         await self._recorder.decided(state, recommended, now)
@@ -183,7 +183,7 @@ class Reconciler:
             idle=overdue | {r for r in state.draining if self._gateways.idle(r)},
             busy={r.id: n for r in replicas if (n := self._gateways.busy(r.id))},
             now=wall,
-            told=frozenset(filter(state.owns, self._allocations.ordered())),
+            ordered=frozenset(filter(state.owns, self._allocations.ordered())),
             unserved=state.traffic.unserved.get(public_name(state.deployment), ""),
         )
 
@@ -229,16 +229,18 @@ class Reconciler:
             deployment.id, binary, readings, busy, recommendation, now, memory, wall
         )
 
-    async def _hear(self, state: DeploymentState, replicas: Sequence[Replica], now: float) -> None:
+    async def _follow_reports(
+        self, state: DeploymentState, replicas: Sequence[Replica], now: float
+    ) -> None:
         """While a route has no owner, nobody can say who is out."""
         counts = {r.id: n for r in replicas if (n := self._gateways.abandoned(r.id))}
         state.traffic.abandoned = counts
         demands = {route.name: self._gateways.demand(route.name) for route in state.routes}
         known = {name: demand for name, demand in demands.items() if demand is not None}
-        news = state.hear_of_slots(replicas, known.values())
+        news = state.follow_slots(replicas, known.values())
         await self._recorder.counted(state, news)
         if len(known) == len(demands):
-            await self._recorder.heard(state, known, replicas, now)
+            await self._recorder.reported(state, known, replicas, now)
 
     async def _conclude(self, state: DeploymentState, step: NextStep) -> None:
         deployment = state.deployment

@@ -23,7 +23,7 @@ ENABLED, MAX_REPLICAS, QUERIES = (PREFIX + name for name in ("enabled", "max_rep
 
 
 @dataclass(frozen=True)
-class Binary:
+class BinarySpec:
     """What the annotations of a deployment say."""
 
     policy: BinaryPolicy
@@ -43,7 +43,7 @@ class Binary:
         return f"up{{{self.target}}}" if self.target else "up"
 
 
-def binary_of(labels: Sequence[Mapping[str, str]]) -> Binary | None:
+def binary_of(labels: Sequence[Mapping[str, str]]) -> BinarySpec | None:
     """None where it is not enabled. Labels were checked."""
     said = {label["key"]: label["value"] for label in labels}
     if said.get(ENABLED) != "true":
@@ -51,7 +51,7 @@ def binary_of(labels: Sequence[Mapping[str, str]]) -> Binary | None:
     settings = LabelSettings.of(labels)
     replicas = int(said.get(MAX_REPLICAS, "1"))
     policy = BinaryPolicy(replicas, float(settings.binary_window_s))
-    return Binary(policy, split_queries(said.get(QUERIES, "")), settings.binary_target)
+    return BinarySpec(policy, split_queries(said.get(QUERIES, "")), settings.binary_target)
 
 
 def check_annotations(labels: Sequence[Mapping[str, str]], path: str) -> None:

@@ -35,12 +35,12 @@ def test_of_a_replica_that_has_crashed_other_events_tell() -> None:
 def test_refusals_are_told_at_once_and_then_added_up() -> None:
     refusals = Refusals({})
     refusals.follow({"share_full": 2})
-    assert refusals.tell(100.0) == {"share_full": 2}
+    assert refusals.take_due(100.0) == {"share_full": 2}
     refusals.follow({"share_full": 5, "unauthorized": 9})
     refusals.follow({"share_full": 6, "no_capacity": 1})
-    assert refusals.tell(101.0) == {}
+    assert refusals.take_due(101.0) == {}
     assert refusals.due_at == 100.0 + EVERY_S
-    assert refusals.tell(100.0 + EVERY_S) == {"share_full": 4, "no_capacity": 1}
+    assert refusals.take_due(100.0 + EVERY_S) == {"share_full": 4, "no_capacity": 1}
     assert refusals.due_at is None
 
 
@@ -48,17 +48,17 @@ def test_a_gateway_that_starts_anew_counts_from_zero() -> None:
     refusals = Refusals({"share_full": 5})
     refusals.follow({})
     refusals.follow({"share_full": 2})
-    assert refusals.tell(0.0) == {"share_full": 2}
+    assert refusals.take_due(0.0) == {"share_full": 2}
     refusals.follow({"share_full": 1})
-    assert refusals.tell(EVERY_S) == {"share_full": 1}
+    assert refusals.take_due(EVERY_S) == {"share_full": 1}
 
 
 def test_what_an_earlier_control_plane_has_told_is_not_told_again() -> None:
     traffic = GatewayReports()
     traffic.refused({"acme/echo": {"share_full": 5}})
-    assert traffic.refusals["acme/echo"].tell(0.0) == {}
+    assert traffic.refusals["acme/echo"].take_due(0.0) == {}
     traffic.refused({"acme/echo": {"share_full": 6}})
-    assert traffic.refusals["acme/echo"].tell(0.0) == {"share_full": 1}
+    assert traffic.refusals["acme/echo"].take_due(0.0) == {"share_full": 1}
 
 
 @pytest.mark.parametrize("code", notices.REFUSED)

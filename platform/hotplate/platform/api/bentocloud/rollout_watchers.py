@@ -1,4 +1,4 @@
-"""What clients that wait for a roll-out are told, so that their terminals show why they wait.
+"""The answers to clients that wait for a roll-out, so that their terminals show why they wait.
 
 The stock client prints nothing of a deployment but its status. While that is `image-building` it
 also follows the builder's log, until the first answer that says anything else, and whatever it was
@@ -73,7 +73,7 @@ class RolloutWatchers:
         return True
 
     def status(self, deployment: Deployment) -> str:
-        """What the client is told of a deployment as the store has it."""
+        """The status that the client gets of a deployment as the store has it."""
         if deployment.status != "deploying":
             return deployment.status
         rollout = self._controller.rollout(deployment.id)

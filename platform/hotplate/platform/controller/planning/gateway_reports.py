@@ -30,39 +30,39 @@ class Ejection:
 
 @dataclass
 class Refusals:
-    """Of one route."""
+    """The requests of one route that its gateway refused."""
 
     counts: Mapping[str, int]
     """By error code, as its gateway said last: since that started."""
-    untold: Counter[str] = field(default_factory=Counter)
+    unreported: Counter[str] = field(default_factory=Counter)
     """Those for the next event."""
-    told_at: float = -inf
+    reported_at: float = -inf
     """When the last event was, loop seconds."""
 
     @property
     def due_at(self) -> float | None:
-        """When the next event is to be; None = there is nothing to tell."""
-        return self.told_at + EVERY_S if self.untold else None
+        """When the next event is to be; None = there is nothing to report."""
+        return self.reported_at + EVERY_S if self.unreported else None
 
     def follow(self, counts: Mapping[str, int]) -> None:
-        """A gateway that has started anew, or another one, counts from 0."""
+        """Add what was refused since the last report. A gateway that started anew counts from 0."""
         for code, count in counts.items():
             known = self.counts.get(code, 0)
             if code in notices.REFUSED and count != known:
-                self.untold[code] += count - known if count > known else count
+                self.unreported[code] += count - known if count > known else count
         self.counts = counts
 
-    def tell(self, now: float) -> Mapping[str, int]:
-        """What the event says that is due; empty = none is."""
+    def take_due(self, now: float) -> Mapping[str, int]:
+        """The counts for the event that is due, once; empty = none is."""
         if self.due_at is None or now < self.due_at:
             return {}
-        told, self.untold, self.told_at = self.untold, Counter(), now
-        return told
+        due, self.unreported, self.reported_at = self.unreported, Counter(), now
+        return due
 
 
 @dataclass
 class GatewayReports:
-    """Of one deployment."""
+    """What the gateways have said of one deployment's replicas and routes."""
 
     outages: dict[str, Ejection] = field(default_factory=dict)
     """By replica."""

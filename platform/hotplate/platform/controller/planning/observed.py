@@ -23,14 +23,14 @@ class Observed:
     """What the autoscaler recommends."""
     replicas: Sequence[Replica]
     draining: frozenset[str]
-    """Replicas that were told to finish."""
+    """Replicas that finish what they have and get nothing new."""
     idle: frozenset[str]
     """Draining replicas on which nothing runs, as the gateway confirms, or that had their time."""
     busy: Mapping[str, int]
     """Slots taken per replica, as gateways said last; a replica without is left out."""
     now: float
     """Unix seconds."""
-    told: frozenset[WorkloadKey] = frozenset()
+    ordered: frozenset[WorkloadKey] = frozenset()
     """Workloads that the engine is to have replicas of, also if none is there yet."""
     granted: Mapping[WorkloadKey, Allocation] = field(default_factory=dict)
     """What each workload may have at most; one without may have what it wants."""

@@ -187,7 +187,7 @@ def _steps(
     """Scale every workload towards its target; what serves is drained before it is removed."""
     scales: list[Scale] = []
     draining: set[str] = set()
-    keys = sorted({*targets, *observed.told, *(replica.key for replica in observed.replicas)})
+    keys = sorted({*targets, *observed.ordered, *(replica.key for replica in observed.replicas)})
     called = _called(observed)
     for key in keys:
         live = [r for r in observed.of(key) if r.state is not ReplicaState.STOPPING]

@@ -73,8 +73,8 @@ def _steady(observed: Observed, wanted_counts: Mapping[WorkloadKey, int]) -> tup
         return status, waiting or f"waking: {counted(len(mine))} starting"
     ready = sum(r.state is ReplicaState.READY for r in mine)
     cut = observed.cut(keys)
-    told = f"; {cut}" if cut else _without_room(mine)
-    return "running", f"{counted(ready)} ready{told}"
+    note = f"; {cut}" if cut else _without_room(mine)
+    return "running", f"{counted(ready)} ready{note}"
 
 
 def _of_service(replica: Replica) -> str:

@@ -27,7 +27,7 @@ class Allocations:
         self._quotas: Mapping[str, Quota] = {}
         self._owners: dict[WorkloadKey, int] = {}
         self._asking: dict[int, set[WorkloadKey]] = {}
-        self._told: dict[WorkloadKey, tuple[int, Amounts]] = {}
+        self._ordered: dict[WorkloadKey, tuple[int, Amounts]] = {}
         """How many replicas the engine was told to have, and what each takes."""
         self._waiting: set[int] = set()
         """Deployments that wait for others' replicas to be gone."""
@@ -74,16 +74,16 @@ class Allocations:
         granted = {ask.key: self._shares.grant(ask.key) for ask in asks}
         return granted | self._held_up(deployment_id, asks, granted, replicas)
 
-    def told(self, workload: Workload, count: int) -> None:
+    def note_order(self, workload: Workload, count: int) -> None:
         """The engine was told to have so many replicas of it."""
         if count:
-            self._told[workload.key] = count, amounts_of(workload.resources)
+            self._ordered[workload.key] = count, amounts_of(workload.resources)
         else:
-            self._told.pop(workload.key, None)
+            self._ordered.pop(workload.key, None)
 
     def ordered(self) -> set[WorkloadKey]:
         """Workloads that the engine was told to have replicas of: it may be about to make some."""
-        return set(self._told)
+        return set(self._ordered)
 
     def affected(self) -> set[int]:
         """Deployments that get another number than they were told, because of others."""
@@ -111,7 +111,7 @@ class Allocations:
             used = self._used(name, mine)
             for ask in asks:
                 live = sum(r.key == ask.key and _lives(r) for r in mine)
-                have = max(live, self._told.get(ask.key, (0, NOTHING))[0])
+                have = max(live, self._ordered.get(ask.key, (0, NOTHING))[0])
                 more = granted[ask.key].replicas - have
                 fit, scarcest = _fitting(ask.each, used, quota.limit)
                 if more > fit:
@@ -131,7 +131,7 @@ class Allocations:
         for replica in replicas:
             used = used.plus(amounts_of(replica.resources))
             live[replica.key] = live.get(replica.key, 0) + _lives(replica)
-        for key, (count, each) in self._told.items():
+        for key, (count, each) in self._ordered.items():
             if key.organization == organization:
                 used = used.plus(each, max(0, count - live.get(key, 0)))
         return used

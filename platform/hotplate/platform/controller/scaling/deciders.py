@@ -24,7 +24,7 @@ from hotplate.autoscaler.sharing.allocation import Allocation
 from hotplate.deploy.engine import Replica, ReplicaState
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.planning.workloads import Service
-from hotplate.platform.spec.annotations import Binary as Annotated
+from hotplate.platform.spec.annotations import BinarySpec as Annotated
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 
 log = logging.getLogger("hotplate.scaling")

@@ -1,4 +1,4 @@
-"""What deciders were told, thinned out: enough to play a deployment's past demand again."""
+"""The demand that deciders saw, thinned out: enough to play a deployment's past demand again."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from hotplate.autoscaler.binary import Reading
 from hotplate.platform.controller.scaling.prometheus import Prometheus
-from hotplate.platform.spec.annotations import Binary
+from hotplate.platform.spec.annotations import BinarySpec
 
 EVERY_S = 15.0
 """Between two answers to the same query: as often as a Prometheus usually scrapes."""
@@ -20,11 +20,11 @@ class QueryWatch:
     def __init__(self, prometheus: Prometheus, changed: Callable[[int], None]) -> None:
         self._prometheus = prometheus
         self._changed = changed
-        self._followed: dict[int, Binary] = {}
+        self._followed: dict[int, BinarySpec] = {}
         self._readings: dict[int, Sequence[Reading]] = {}
         self._news = asyncio.Event()
 
-    def follow(self, deployment_id: int, binary: Binary | None) -> Sequence[Reading]:
+    def follow(self, deployment_id: int, binary: BinarySpec | None) -> Sequence[Reading]:
         """The last answers to a deployment's queries, none at first; None = it has no queries."""
         if binary != self._followed.get(deployment_id):
             self._readings.pop(deployment_id, None)
@@ -43,7 +43,7 @@ class QueryWatch:
                 async with asyncio.timeout(EVERY_S):
                     await self._news.wait()
 
-    async def _ask(self, deployment_id: int, binary: Binary) -> None:
+    async def _ask(self, deployment_id: int, binary: BinarySpec) -> None:
         asked = (self._prometheus.read(query, binary.up) for query in binary.asked)
         readings = await asyncio.gather(*asked)
         if self._followed.get(deployment_id) == binary:
