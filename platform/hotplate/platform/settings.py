@@ -40,12 +40,12 @@ S = TypeVar("S", bound="DataclassInstance")
 
 
 class Cpus(StrEnum):
-    """What a request for CPUs means."""
+    """How a request for CPUs is met."""
 
     SHARE = "share"
     """A weight, capped at the machine's; promised `cpu_overcommit` times."""
     RESERVE = "reserve"
-    """Promised once; who asks for more than there are never starts."""
+    """Promised once; a replica that asks for more than there are never starts."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class PlatformSettings:
     cpu_overcommit: float = 4.0
     """How many times the CPUs are promised where they are shared."""
     disk_reserve_bytes: int = 0
-    """What uploads, models and environments leave free on a disk; 0 = 5 % of it, at most 1 GiB."""
+    """Bytes that uploads, models and environments leave free; 0 = 5 % of a disk, at most 1 GiB."""
     prometheus_url: str = ""
     """Prometheus that is asked for deployments with `autoscaling/` annotations; empty = none."""
     tls_certificate: str = ""
@@ -107,7 +107,7 @@ class PlatformSettings:
     """Folder for what builds of environments download; empty = in the data directory. Several
     platforms may share one."""
     build_memory_bytes: int = 0
-    """What all builds of environments may use together; 0 = half of the machine's."""
+    """Memory that all builds of environments may use together; 0 = half of the machine's."""
     build_timeout_s: float = 1800.0
     """How long building an environment may take."""
 

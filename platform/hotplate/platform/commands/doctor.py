@@ -102,7 +102,7 @@ def _foreign(path: Path, private: int, user: int) -> str:
 
 
 def of_settings(settings: PlatformSettings) -> list[CheckResult]:
-    """What the settings let others do."""
+    """Findings about what the settings let others do."""
     found = []
     if is_everywhere(settings.host) and not settings.tls_certificate:
         said = "every address of this machine is listened on, in plain HTTP"
@@ -121,7 +121,7 @@ def of_settings(settings: PlatformSettings) -> list[CheckResult]:
 
 
 def of_roles(data: DataDir) -> list[CheckResult]:
-    """What the platform's own processes do to new files; none where none runs."""
+    """Findings about the modes that the platform's processes give files; none where none runs."""
     open_handed = []
     running = [state for state in role_states(data) if state.runs]
     for state in running:

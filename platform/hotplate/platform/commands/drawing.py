@@ -66,7 +66,7 @@ def _element(shape: Stroke | Label) -> str:
 
 
 def png_painter() -> Callable[[Drawing], bytes]:
-    """What writes a PNG. Raises ImportError where Pillow is not installed."""
+    """A function that writes a PNG. Raises ImportError where Pillow is not installed."""
     from PIL import Image, ImageDraw, ImageFont
 
     anchors = {"start": "ls", "middle": "ms", "end": "rs"}

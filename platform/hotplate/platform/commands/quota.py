@@ -27,7 +27,7 @@ FLAGS = {
 }
 """Flag -> member of `limit`, in the order of the table."""
 RANKS = ("weight", "priority")
-"""What an organization counts for beside others."""
+"""How an organization ranks beside others."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

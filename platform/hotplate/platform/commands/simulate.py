@@ -30,7 +30,7 @@ OURS = "ours"
 WIDTH = 1000
 """Columns that the table may have: no figure is cut, however wide the terminal is."""
 MOST = 1_000_000
-"""Of what is counted: more are a slip."""
+"""The largest count that is taken: a larger one is a slip."""
 MOST_STANDBY = 1000
 """Empty instances are simulated one by one."""
 
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:
-    """Of the flags that are given."""
+    """The simulation that the flags describe."""
     given: dict[str, Any] = {}
     if arguments.cold_start is not None:
         given["cold_start_s"] = _number("--cold-start", arguments.cold_start, MOST_S["service_s"])
@@ -179,7 +179,7 @@ def _written(path: str) -> Iterator[IO[str]]:
 
 
 def _plot(path: Path) -> Callable[[str, Sequence[SimulatedDeployment]], None]:
-    """What writes the picture there."""
+    """A function that writes the picture there."""
     from hotplate.platform.commands.simulation_plot import drawn, form
 
     write = form(path)

@@ -12,7 +12,7 @@ from hotplate.platform.commands.drawing import Drawing, Label, Stroke, png_paint
 from hotplate.platform.errors import BadSetting
 
 WIDTH, HEIGHT = 900, 160
-"""Of one curve, in units of the drawing."""
+"""Size of one curve, in units of the drawing."""
 LEFT, RIGHT, ABOVE, BETWEEN, BELOW = 80, 30, 60, 40, 50
 """Room for the titles and the figures of the axes."""
 UNITS_S = {"days": 86400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}

@@ -16,7 +16,7 @@ from hotplate.platform.commands.api_client import ApiClient, add_platform_flags
 from hotplate.platform.errors import BadSetting
 
 FLAGS = ("memory_share", "unused_s", "min_starts", "calm_s")
-"""Of `hotplate standby set`, each named like its setting."""
+"""Flags of `hotplate standby set`, each named like its setting."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def wish_of(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def show_standbys(console: Console, shown: Mapping[str, Any]) -> None:
-    """What the API's `/standby` answers, for people."""
+    """Print the response of `/standby` for people."""
     settings = shown["settings"]
     console.print(
         f"[bold]{escape(mode_sentence(settings))}[/]; {decimal(shown['memory_bytes'])} of "

@@ -83,7 +83,7 @@ def show_why(
 
 
 def _inputs(decision: Mapping[str, Any]) -> str:
-    """What it was made from; of an old one the sum alone is known."""
+    """The figures it was made from; an old decision has kept their sum only."""
     inputs = decision.get("inputs")
     if not inputs:
         return f"{decision['demand']} in flight or queued"

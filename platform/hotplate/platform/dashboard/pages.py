@@ -39,7 +39,7 @@ class DeploymentPages:
         return [web.get("/deployments/{name}", self.deployment)]
 
     async def deployment(self, request: web.Request) -> web.Response:
-        """Who may not see it learns how to ask, and not whether there is one of that name."""
+        """A visitor who may not see it learns how to ask, but not whether the name exists."""
         name = request.match_info["name"]
         try:
             tenant = await self._tenant(request)
@@ -58,7 +58,7 @@ class DeploymentPages:
         return await self._shown(request, found)
 
     async def _tenant(self, request: web.Request) -> Organization:
-        """Whose deployments the caller may see. Raises Unauthorized and Forbidden."""
+        """The organization whose deployments the caller may see. Raises Unauthorized, Forbidden."""
         if TOKEN_HEADER in request.headers:
             await self._auth.admit(request)
             return organization(request)

@@ -29,7 +29,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Of every page: no scripts, no frames, nothing from elsewhere, and nobody keeps it."""
+"""Headers of every page: no scripts, no frames, nothing from elsewhere, no caching."""
 
 _templates = Environment(
     loader=FileSystemLoader(_HERE / "templates"),

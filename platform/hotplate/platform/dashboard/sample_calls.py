@@ -24,7 +24,7 @@ TOKEN = "ENDPOINT_TOKEN"
 CLIENTS_OWN = frozenset(
     ("call", "client", "client_cls", "close", "default_temp_dir", "is_ready", "request", "serde")
 )
-"""What BentoML's client calls something else: a method of that name is `api_NAME` there."""
+"""Names with another meaning in BentoML's client: a method of that name is `api_NAME` there."""
 SAFE_IN_ROUTES = "/:@!$&'()*+,;=~"
 
 
@@ -80,7 +80,7 @@ def sample_calls(schema: object, url: str, *, protected: bool) -> list[SampleCal
 
 
 def mounted_paths(schema: object) -> list[str]:
-    """What mounted applications of the service answer."""
+    """The routes of the service's mounted applications."""
     paths = schema.get("paths") if isinstance(schema, Mapping) else None
     if not isinstance(paths, Mapping):
         return []

@@ -80,7 +80,7 @@ def members(schema: Schema) -> dict[str, Any]:
 
 
 def _given(schema: Schema, deep: int) -> list[Any]:
-    """What the author says it may be."""
+    """The values that the author allows."""
     found = []
     examples = schema.get("examples")
     found += examples[:1] if isinstance(examples, list) else []

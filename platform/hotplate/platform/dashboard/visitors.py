@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv6Address, ip_address
 
 PROXIES = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "cf-")
-"""What header fields begin with that a proxy adds: whom it asks for may be anywhere."""
+"""Prefixes of header fields that a proxy adds: its visitor may be anywhere."""
 
 
 def is_from_this_machine(peer: str, hosts: Sequence[str], fields: Iterable[str]) -> bool:

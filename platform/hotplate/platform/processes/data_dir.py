@@ -42,7 +42,7 @@ class DataDir:
 
     @staticmethod
     def named(path: str | Path) -> DataDir:
-        """The same, but nothing is made: for who only looks."""
+        """The same, but nothing is made: for commands that only look."""
         return DataDir(Path(path).expanduser().resolve())
 
     def folder(self, name: str) -> Path:
@@ -83,12 +83,12 @@ class DataDir:
 
     @property
     def admin_token_file(self) -> Path:
-        """What the operator logs in with; whoever wants another token writes it there before."""
+        """The operator's token; one that is written there before the start is taken over."""
         return self.root / "admin-token"
 
     @property
     def endpoint_token_file(self) -> Path:
-        """What callers of protected deployments send."""
+        """The token that callers of protected deployments send."""
         return self.root / "endpoint-token"
 
     def log(self, role: str) -> Path:
@@ -96,7 +96,7 @@ class DataDir:
 
     @property
     def events(self) -> EventLog:
-        """What happened to the platform itself."""
+        """The platform's own events."""
         return EventLog(self.root / "logs" / "events.jsonl")
 
     def secret(self, name: str, given: str = "") -> str:
@@ -113,7 +113,7 @@ class DataDir:
         self._write(self.folder("run") / f"{name}.json", json.dumps(value))
 
     def noted(self, name: str) -> Any:
-        """What was noted under this name last; None if nothing (readable) was."""
+        """The last note of this name; None if there is none that can be read."""
         try:
             return json.loads((self.root / "run" / f"{name}.json").read_text())
         except (OSError, ValueError):

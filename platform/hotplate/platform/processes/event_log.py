@@ -1,4 +1,4 @@
-"""What happened to the platform itself: a file of JSON lines that its processes append to.
+"""The platform's own events: a file of JSON lines that its processes append to.
 
 It stands beside the database and not in it: the supervisor writes it too, it can be read with the
 control plane down, and it says that the database failed.

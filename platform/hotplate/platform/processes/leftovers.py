@@ -1,4 +1,4 @@
-"""What a control plane that was killed leaves running and nobody waits for; found and ended."""
+"""Finds and ends processes that a killed control plane has left, and that nobody waits for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def end_builds(data: DataDir) -> None:
     marks = await asyncio.to_thread(attempts, data.folder("environments"))
     builds = Process.find(REPLICA_DIR, list(map(str, marks)))
     if builds:
-        log.warning("%d processes that built an environment for nobody are ended", len(builds))
+        log.warning("%d processes of builds that were cut off are ended", len(builds))
     await asyncio.gather(*(build.terminate(0) for build in builds))
 
 

@@ -1,4 +1,4 @@
-"""What is the platform's user's only: folders and files with secrets in them, whoever made them.
+"""Folders and files with secrets in them: the platform's user alone may enter and read them.
 
 Secrets lie in plain text in the database and in the records of replicas, so nobody else may read
 them, and nobody else may put other files in their place.

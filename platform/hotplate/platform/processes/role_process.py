@@ -24,7 +24,7 @@ STOP_LIMIT_S = 20.0
 """How long a role may take to end after SIGTERM, beyond the drain."""
 
 SILENT_GRACE_S = 5.0
-"""The same for one that does not answer: it will hardly heed that either."""
+"""The same for a role that does not answer: it will hardly heed SIGTERM either."""
 
 ROLE = "HOTPLATE_ROLE"
 """Names the data directory and the role to its process, and the process to the next `up`."""
@@ -38,13 +38,13 @@ class RoleProcess:
         self.adopted = False
         """Whether an earlier `up` has started it, when this one began with it."""
         self.last_end = ""
-        """How its last process ended that was not asked to."""
+        """How its last process ended, where that was not asked of it."""
         self._data = data
         self._process: Process | None = None
         self._verdict = ""
         """Why we have ended its process."""
         self._unnoted: RoleState | None = None
-        """What could not be noted because the disk was full."""
+        """A note that could not be written because the disk was full."""
 
     @property
     def process(self) -> Process:
@@ -184,7 +184,7 @@ def _mark(data: DataDir, name: str) -> str:
 
 
 async def _status(session: aiohttp.ClientSession, url: str) -> int:
-    """What is answered there; 0 if nothing."""
+    """The status of the response; 0 if there is none."""
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(ANSWER_S)) as answer:
             return answer.status

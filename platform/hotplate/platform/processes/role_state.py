@@ -1,4 +1,4 @@
-"""What `hotplate up` notes of itself and of each role in the data directory, for who asks later."""
+"""The notes of `hotplate up` on itself and on each role, kept in the data directory for later."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RoleState:
 
     @staticmethod
     def noted(data: DataDir, name: str) -> RoleState | None:
-        """What was noted of a role last; None if nothing (readable) was."""
+        """The last note on a role; None if there is none that can be read."""
         try:
             noted = data.noted(name)
             return RoleState(**noted | {"argv": tuple(noted["argv"])})

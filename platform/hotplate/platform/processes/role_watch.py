@@ -1,6 +1,6 @@
 """Whether a process of the platform still answers: asked every few seconds, ended when it is not.
 
-A process that hangs or was stopped has not died, so nobody is told of it by the kernel.
+A process that hangs or was stopped has not died, so the kernel reports nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ ANSWER_S = 5.0
 """How long one answer may take: far more than a busy role needs, as each answers its health check
 from a loop that does nothing long."""
 SILENT_S = 30.0
-"""One that has answered nothing for so long is ended, and started again."""
+"""A process that has answered nothing for this long is ended, and started again."""
 START_S = 60.0
 """The same for one that has never answered."""
 ASKS = 4
-"""So many questions in a row have to be without an answer: whoever asks may have slept."""
+"""This many questions in a row have to be without an answer: the asking side may have slept."""
 
 
 @dataclass(frozen=True)
 class Liveness:
-    """What was heard of one process, loop seconds."""
+    """How one process has answered so far, in loop seconds."""
 
     since: float
     """When it has answered last, or began."""

@@ -1,4 +1,4 @@
-"""What `hotplate up` writes to its terminal: what happens, in sentences."""
+"""The terminal of `hotplate up`: it shows what happens, in sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hotplate.platform.log_format import for_people
 FOLLOW_S = 0.5
 """Between two looks at a log."""
 MOST_BYTES = 1 << 20
-"""What one look reads."""
+"""The most that one look reads."""
 
 
 class Terminal:

@@ -24,7 +24,7 @@ ENABLED, MAX_REPLICAS, QUERIES = (PREFIX + name for name in ("enabled", "max_rep
 
 @dataclass(frozen=True)
 class BinarySpec:
-    """What the annotations of a deployment say."""
+    """The annotations of a deployment, read."""
 
     policy: BinaryPolicy
     queries: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the manifest of a bento says of its services and models; pure.
+"""Services and models, as the manifest of a bento lists them; pure.
 
 A manifest is what the client registers before it uploads: `bento.yaml` as JSON, checked by
 `api.manifests` on its way in.

@@ -1,4 +1,4 @@
-"""What a deployment's create or update says, checked and with its defaults filled in; pure."""
+"""The settings of a deployment's create or update, checked and with defaults filled in; pure."""
 
 from __future__ import annotations
 

@@ -40,12 +40,11 @@ class LabelSettings:
     binary_target: str = ""
     """Label matchers of the `up` of what they ask about; empty = everything has to be up."""
     schedule: str = ""
-    """How many replicas there are at least from which times on; empty = no more than min_replicas.
-    """
+    """How many replicas there are at least from which times on; empty = min_replicas always."""
     time_zone: str = "UTC"
-    """Whose clock the schedule goes by."""
+    """The time zone of the schedule."""
     priority: int = USUAL_PRIORITY
-    """Whose replicas go first where there are not enough for all: 0 first, 7 last."""
+    """The rank of its replicas where there are not enough for all: 0 first, 7 last."""
     price: float = Policy.price_gpu_s
     """GPU-seconds that one avoided cold start is worth: more keeps idle replicas longer."""
     concurrency: str = ""
@@ -56,7 +55,7 @@ class LabelSettings:
 
     @staticmethod
     def of(labels: Sequence[Mapping[str, str]]) -> LabelSettings:
-        """What labels that were checked say. A label that another version of ours took is no
+        """The settings of labels that were checked. A label that another version of ours took is no
         reason to leave the deployment alone: it counts for nothing."""
         said: dict[str, Any] = {}
         for label in labels:

@@ -1,4 +1,4 @@
-"""What must be right in the manifest of a bento or model before it is kept; pure.
+"""Checks the manifest of a bento or model before it is kept; pure.
 
 The controller and every bentoml client read it later, and none of them could say then who sent it.
 """

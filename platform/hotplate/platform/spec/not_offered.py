@@ -1,4 +1,4 @@
-"""What BentoCloud offers and Hotplate does not yet: what to do instead, as the client prints it."""
+"""Sentences on what BentoCloud offers and Hotplate does not yet, as the client prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bento's image asks of its system, which replicas on a machine do not get; pure."""
+"""System packages that a bento's image asks for; replicas on a machine do not get them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control plane checks of its surroundings, and says when it does not work."""
+"""Checks of the gateway, the agent, the database and the disks, each with what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whether the parts of the platform do their work: looked at every few seconds.
 
-What is short is on the platform's page at once; what is short at two looks in a row is an event,
-and so is its end. A part that dies and is back in between is the supervisor's to tell.
+A part that is short is on the platform's page at once; one that is short at two looks in a row is
+an event, and so is its recovery. The supervisor reports a part that dies and is back in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class HealthChange:
-    """What one look has to say of one check."""
+    """The result of one look at one check."""
 
     trouble: Trouble | None
     kind: str = ""
@@ -53,7 +53,7 @@ class HealthChange:
 
 
 def change_of(check: Check, before: Trouble | None, why_not: str, now: float) -> HealthChange:
-    """What a look that found `why_not` means after `before`; `now` in any seconds."""
+    """The change after a look that found `why_not`, given the trouble before; `now` in seconds."""
     if not why_not:
         if before is None or not before.told:
             return HealthChange(None)

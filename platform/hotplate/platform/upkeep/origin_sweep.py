@@ -1,4 +1,4 @@
-"""What was pushed, at the origin: as long as a version names it, and not much longer."""
+"""Files that were pushed stay at the origin while a version names them, and not much longer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class OriginSweep:
         self._unpacking = unpacking
         self._ours = ours
         self._unnamed = Digests()
-        """What was unnamed at the last sweep."""
+        """The blobs that no version named at the last sweep."""
 
     async def sweep(self, wanted: Set[str]) -> Digests:
         """Remove what nobody names now and nobody named at the last sweep; what was removed.
 
-        `wanted` are manifests that deployments use, also those that their version names no more.
+        `wanted` are manifests that deployments use, also those that their version no longer names.
         Nothing is done while an upload is unpacked, which names last what it writes first; one
         that comes now waits. Raises CacheError and StoreFailed.
         """
@@ -51,5 +51,5 @@ class OriginSweep:
 
 
 def unnamed(there: Digests, named: Mapping[str, Set[str]]) -> Digests:
-    """What belongs to no manifest that is named; `named` has the blobs of each."""
+    """Blobs that belong to no manifest that is named; `named` has the blobs of each."""
     return Digests(there.manifests - named.keys(), there.blobs.difference(*named.values()))

@@ -1,4 +1,4 @@
-"""Takes away what nobody needs any more.
+"""Takes away what nobody needs any longer.
 
 From this node what no deployment uses: unpacked files and environments. From the origin what no
 version names: the files of one that was pushed again. What a version names stays there, as in any
@@ -78,7 +78,7 @@ class Sweeper:
         wanted = self._wanted()
         kept = None if wanted is None else wanted | self._environments.manifests()
         for manifest, reason in unused(idle_s, kept, self._unused_files_s).items():
-            # Whoever asks for it in this moment is heard by the agent first.
+            # The agent hears of a request for it in this moment first.
             if await self._agent.delete(manifest, idle_s=self._unused_files_s):
                 log.info("files %s are removed from this node: %s", manifest, reason)
         if (wanted := self._wanted()) is not None:

@@ -21,7 +21,7 @@ _BELOW = " " * 17
 
 
 def show_platform(console: Console, page: Mapping[str, Any]) -> None:
-    """What `/api/v1/hotplate/platform` answers."""
+    """Print the response of `/api/v1/hotplate/platform`."""
     console.print("\n[bold]platform[/]")
     for role in page["roles"]:
         say(console, role_line(role), "  ", _BELOW)
@@ -68,7 +68,7 @@ def _taken(node: Mapping[str, Any]) -> str:
 
 
 def show_what_is_left(console: Console, data: DataDir) -> None:
-    """Who still runs, the control plane's last words, and what to do, with nobody to ask."""
+    """Print which roles still run, the control plane's last words, and what to do."""
     states = role_states(data)
     if not states:
         return

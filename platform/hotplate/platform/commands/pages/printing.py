@@ -19,7 +19,7 @@ COLUMNS = 80
 def page_console() -> Console:
     """For standard output, as wide as its terminal, whatever the environment says of others.
 
-    What it prints is wrapped at words, and never cut.
+    Its lines are wrapped at words, and never cut.
     """
     return Console(highlight=False, emoji=False, width=_columns())
 
