@@ -29,7 +29,7 @@ class Shard(NamedTuple):
     world: int
 
 
-Rule = Union[Part, Shard, tuple[int, int, int], Any, None]  # noqa: UP007 (3.9 evaluates it)
+Rule = Union[Part, Shard, tuple[int, int, int], Any, None]
 """What is wanted of a tensor; `WHOLE`, or None for nothing."""
 
 Index = tuple[slice, ...]
@@ -111,9 +111,7 @@ def spans(
     if 0 in shape:
         return
     axes = sorted(
-        (stride * item_bytes, length)
-        for length, stride in zip(shape, strides)  # noqa: B905  (strict is Python 3.10)
-        if length > 1
+        (stride * item_bytes, length) for length, stride in zip(shape, strides) if length > 1
     )
     run_bytes = item_bytes
     while axes and axes[0][0] - run_bytes < hole_bytes:

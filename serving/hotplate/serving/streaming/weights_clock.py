@@ -49,7 +49,7 @@ class WeightsClock:
 
 
 def _now() -> float:
-    return datetime.now(timezone.utc).timestamp()  # noqa: UP017  (datetime.UTC is Python 3.11)
+    return datetime.now(timezone.utc).timestamp()
 
 
 clock = WeightsClock()

@@ -40,7 +40,7 @@ class Journal:
 
         On a full disk the line is left out: a phase that is not known beats a start that failed.
         """
-        when = datetime.now(timezone.utc).timestamp() if at is None else at  # noqa: UP017
+        when = datetime.now(timezone.utc).timestamp() if at is None else at
         line = json.dumps({"phase": phase, "event": event, "at": when})
         with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")

@@ -96,7 +96,7 @@ def _learns(service: Any, apis: list[Any]) -> str:
         any(api.batchable for api in apis),
         any(_is_async(api.func) for api in apis),
     )
-    return ", ".join(kind for kind, there in zip(KINDS, has) if there)  # noqa: B905 - Python 3.9
+    return ", ".join(kind for kind, there in zip(KINDS, has) if there)
 
 
 def _is_async(function: Any) -> bool:

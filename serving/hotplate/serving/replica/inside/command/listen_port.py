@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from inspect import getattr_static
 from pathlib import Path
-from typing import Any, Callable  # noqa: UP035
+from typing import Any, Callable
 
 from hotplate.serving.replica.inside.command.claimed_port import ClaimedPort, claim_any
 from hotplate.serving.replica.inside.command.network import Network, carried

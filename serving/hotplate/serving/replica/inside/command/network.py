@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable  # noqa: UP035
+from typing import Callable
 
 from hotplate.serving.replica.inside.command.relay import Handler, proxy, to_port
 
@@ -62,10 +62,7 @@ class Network:
         self._proxy = listeners[0].getsockname()[1]
         _serve(
             [(listeners[0], proxy)]
-            + [
-                (each, to_port(named))
-                for each, named in zip(listeners[1:], outward)  # noqa: B905 - Python 3.9
-            ]
+            + [(each, to_port(named)) for each, named in zip(listeners[1:], outward)]
         )
 
     def command(self, program: list[str]) -> list[str]:

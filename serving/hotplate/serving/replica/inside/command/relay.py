@@ -12,7 +12,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import Callable  # noqa: UP035
+from typing import Callable
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
