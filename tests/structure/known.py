@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 READMES_BY_FILE: set[str] = {
-    "platform",
     "serving",
 }
 NAMES_THAT_REPEAT_THEIR_FOLDERS: set[str] = {
