@@ -95,7 +95,7 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
     trials = [trial for trial in TRIALS if not parts or trial.name in parts]
     samples: Samples = defaultdict(list)
     for number in range(1 if quick else ROUNDS):
-        for group in _groups([trial for trial in trials if number < trial.rounds]):
+        for group in groups_of([trial for trial in trials if number < trial.rounds]):
             await _round(group, folder / str(number), quick, samples)
     missing = {name: "it is not installed" for name in COLUMNS if not installed(name)}
     heavy = {name: trial for trial in trials for name in trial.heavy}
@@ -107,12 +107,12 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
                 await _heavy(name, trials, folder / COLUMNS[name], samples)
             except BenchmarkFailed as error:
                 missing[name] = f"…{str(error)[-SHOWN:]}" if len(str(error)) > SHOWN else str(error)
-    rows = [_row(trial, key, samples) for trial in trials for key in trial.figures]
+    rows = [row_of(trial, key, samples) for trial in trials for key in trial.figures]
     reasons = {why: [name for name in missing if missing[name] == why] for why in missing.values()}
     return [*rows, *(Row(f"not {', '.join(names)}: {why}") for why, names in reasons.items())]
 
 
-def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
+def groups_of(trials: Sequence[Trial]) -> list[list[Trial]]:
     """Those that go together, in order."""
     groups: list[list[Trial]] = []
     for trial in trials:
@@ -177,7 +177,7 @@ def _own_core(trial: Trial) -> Iterator[None]:
         os.sched_setaffinity(0, _CORES)
 
 
-def _row(trial: Trial, key: str, samples: Samples) -> Row:
+def row_of(trial: Trial, key: str, samples: Samples) -> Row:
     figure = trial.figures[key]
     directs = [sample[key] for sample in samples[trial.name, DIRECT] if figure.above_direct]
     values = {}

@@ -74,13 +74,13 @@ def test_a_figure_is_the_median_of_the_rounds_above_that_rounds_direct_one() -> 
     }
     for name in (*trial.fronts, *trial.heavy):
         samples.setdefault(("latency", name), [])
-    row = gateway._row(trial, "p50", samples)
+    row = gateway.row_of(trial, "p50", samples)
     assert row.ours == pytest.approx(0.2) and row.holds == "yes"
     assert row.none is None and row.haproxy is None
 
 
 def test_trials_of_a_group_go_together() -> None:
-    groups = [[trial.name for trial in group] for group in gateway._groups(gateway.TRIALS)]
+    groups = [[trial.name for trial in group] for group in gateway.groups_of(gateway.TRIALS)]
     assert ["overload", "leaving"] in groups and ["cost"] in groups
     assert [name for group in groups for name in group] == gateway.PARTS
 

@@ -30,7 +30,7 @@ def test_a_bound_beside_the_peer_is_for_the_median_of_the_pairs() -> None:
 
 @pytest.mark.parametrize("knee", [1, 4])
 def test_simulated_replicas_are_held_against_the_best_fixed_number(knee: int) -> None:
-    row = simulated._row("figure", knee, 0.1, range(2))
+    row = simulated.row_of("figure", knee, 0.1, range(2))
     assert (row.holds, row.seeds) == ("yes", "2 of 2")
     assert row.per_s == pytest.approx(1.0, abs=0.1)
     assert row.time is not None and 1.0 <= row.time <= 1.5
@@ -38,7 +38,7 @@ def test_simulated_replicas_are_held_against_the_best_fixed_number(knee: int) ->
 
 @pytest.mark.parametrize("number", [1, 4, 8])
 def test_a_fixed_number_gives_what_the_replica_has(number: int) -> None:
-    shown = simulated.Replica(Sharing, 4, 0.2)._fixed(number, seed=1)
+    shown = simulated.Replica(Sharing, 4, 0.2).fixed(number, seed=1)
     assert shown.per_s == pytest.approx(min(4, number), rel=0.05)
     assert shown.time_s == pytest.approx(max(1, number / 4), rel=0.05)
 
@@ -51,7 +51,7 @@ def test_where_there_is_no_edge_the_best_is_the_most() -> None:
 
 def test_nothing_is_set_in_the_services(tmp_path: Path) -> None:
     sources = [project(tmp_path / "waits", at_once.WAITS), project(tmp_path / "t", at_once.TALKS)]
-    sources += [project(tmp_path / "b", blocking.BLOCKS), batches._project(tmp_path / "embedder")]
+    sources += [project(tmp_path / "b", blocking.BLOCKS), batches.project_of(tmp_path / "embedder")]
     for folder in sources:
         tree = ast.parse((folder / "service.py").read_text())
         (service,) = (node for node in tree.body if isinstance(node, ast.ClassDef))

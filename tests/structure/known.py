@@ -10,15 +10,11 @@ NAMES_THAT_REPEAT_THEIR_FOLDERS: set[str] = {
 }
 CLASS_NAMES_IN_TWO_FILES: set[str] = {
     "Arrivals",
-    "Destination",
-    "Kernel",
-    "Ledger",
     "Unauthorized",
 }
 LARGE_CLASSES: set[str] = {
     "SimNode",
     "SlotQueue",
-    "Upstream",
 }
 TESTS_REACHING_IN: set[str] = {
     "tests/cache/catalog/test_tree_folder.py: _CLOSED_TO_ROOT",
@@ -33,9 +29,6 @@ TESTS_REACHING_IN: set[str] = {
     "tests/cache/test_agent.py: _call",
     "tests/cache/tiers/test_prefault.py: _memory",
     "tests/cache/tiers/test_prefault.py: _spare",
-    "tests/loadtests/test_bench.py: _groups",
-    "tests/loadtests/test_bench.py: _row",
-    "tests/loadtests/test_slots_bench.py: _row",
     "tests/platform/processes/test_leftovers.py: _guard",
     "tests/platform/processes/test_leftovers.py: _scope",
     "tests/serving/gateway/replicas/test_relay.py: _keeper",

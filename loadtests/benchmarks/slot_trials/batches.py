@@ -43,7 +43,7 @@ class Sample:
 
 
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
-    source = _project(folder / "embedder")
+    source = project_of(folder / "embedder")
     async with installation(folder) as here:
         await output_of(
             *(BIN / "python", EXAMPLE / "save_model.py"),
@@ -65,7 +65,7 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     ]
 
 
-def _project(folder: Path) -> Path:
+def project_of(folder: Path) -> Path:
     """The example, but for what its service sets."""
     shutil.copytree(EXAMPLE, folder)
     (folder / "deployment.yaml").unlink()

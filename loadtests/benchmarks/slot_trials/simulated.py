@@ -53,9 +53,9 @@ class Replica:
     def shares(self, seed: int) -> tuple[float, float]:
         """What is learnt gives so much of the best fixed number's throughput, and takes so much of
         the time at the knee."""
-        learnt, at_knee = self._learnt(seed), self._fixed(self.knee, seed)
+        learnt, at_knee = self._learnt(seed), self.fixed(self.knee, seed)
         # Beyond an edge nothing is gained; without one, there always is something.
-        best = self._fixed(MOST, seed) if self.shape is Batching else at_knee
+        best = self.fixed(MOST, seed) if self.shape is Batching else at_knee
         return learnt.per_s / best.per_s, learnt.time_s / at_knee.time_s
 
     def _learnt(self, seed: int) -> Shown:
@@ -70,7 +70,7 @@ class Replica:
         requests = since + _counted(self.knee)
         return load(replica, AdaptiveLimit(), requests, counted_from=since, at=move)
 
-    def _fixed(self, number: int, seed: int) -> Shown:
+    def fixed(self, number: int, seed: int) -> Shown:
         replica = self.shape(self.knee, self.noise, seed)
         since = MIXED * number
         return load(replica, Fixed(number), since + _counted(number), counted_from=since)
@@ -84,10 +84,10 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
 def _rows(seeds: Sequence[int]) -> Iterator[Row]:
     for noise in (*NOISES, *TOLD):
         for knee in KNEES:
-            yield _row(f"simulated, knee {knee}, noise {noise}", knee, noise, seeds)
+            yield row_of(f"simulated, knee {knee}, noise {noise}", knee, noise, seeds)
         for before, knee in MOVES:
             figure = f"simulated, knee from {before} to {knee}, noise {noise}"
-            yield _row(figure, knee, noise, seeds, before)
+            yield row_of(figure, knee, noise, seeds, before)
     for knee in KNEES:
         # There is no edge: each one more costs all a little, and 1000 give nearly twice as much.
         figure = f"simulated, batches that slow down from {knee} on, noise 0.1"
@@ -95,7 +95,7 @@ def _rows(seeds: Sequence[int]) -> Iterator[Row]:
         yield _of(figure, replicas, seeds, bound=False)
 
 
-def _row(figure: str, knee: int, noise: float, seeds: Sequence[int], before: int = 0) -> Row:
+def row_of(figure: str, knee: int, noise: float, seeds: Sequence[int], before: int = 0) -> Row:
     replicas = [Replica(shape, knee, noise, before) for shape in SHAPES]
     return _of(figure, replicas, seeds, bound=noise in NOISES)
 
