@@ -144,7 +144,8 @@ class RouteServer(Host):
         route, kept = self.dispatcher.route, self.task_exchanges
         if kept is not None and (route.tasks or request.path.endswith(DOCS_PATH)):
             exchange = kept(caller, self.context, request)
-        exchange = exchange or Exchange(caller, self.context, request)
+        if exchange is None:
+            exchange = Exchange(caller, self.context, request)
         if request.content_type.startswith(b"multipart/") and not route.internal:
             exchange.parts = watch_of(request.value(b"content-type"))
         return exchange

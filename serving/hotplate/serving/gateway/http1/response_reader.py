@@ -122,19 +122,18 @@ class ResponseReader:
             return data[len(STARTED) :]
         return data
 
-    def known(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
-        """The head and the body, if the data is a response whose head is known, whole, and nothing
-        else. Nothing has been read of it, and nothing is passed on."""
+    def known(self, data: bytes) -> ResponseHead | None:
+        """The head, if the data is a response whose head is known, whole, and nothing else: the
+        body is the rest of it. Nothing has been read of it, and nothing is passed on."""
         if self._parsing:
             return None
         heads = self._heads
         head = heads.begins(data)
         if head is None:
             return None
-        end = len(heads.newest_raw)
-        if len(data) - end != head.content_length or self._method == b"HEAD":
+        if len(data) - len(heads.newest_raw) != head.content_length or self._method == b"HEAD":
             return None
-        return head, data[end:]
+        return head
 
     def feed(self, data: bytes) -> None:
         """Reads on. Raises BadResponse; after that nothing more can be read."""

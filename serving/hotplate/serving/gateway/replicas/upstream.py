@@ -182,12 +182,11 @@ class Upstream(Tap):
     def _feed(self, call: Call, data: bytes) -> None:
         reader = self._reader
         data = reader.after_started(data)
-        known = reader.known(data)
-        if known is not None:
-            head, body = known
+        head = reader.known(data)
+        if head is not None:
             now = self.owner.now()
             self._let_go(now, keep=head.keep_alive and call.sent_whole)
-            call.on_response(head, body, now)
+            call.on_response(head, data[len(self.owner.heads.newest_raw) :], now)
             return
         try:
             reader.feed(data)
