@@ -116,7 +116,7 @@ class Door:
                 upstream.data_received(piece)
         upstream.connection_lost(None)
         downstream.connection_lost(None)
-        if pool.health.tried(""):  # the next answer is another's, whatever became of this one
+        if pool.ejection.tried(""):  # the next answer is another's, whatever became of this one
             self._server.dispatcher.replica_changed(pool)
         return _read(self._method, caller)
 

@@ -10,7 +10,7 @@ from hotplate.serving.gateway.proxy.retry import (
     UNSENT,
     why_not_again,
 )
-from hotplate.serving.gateway.replicas.ejection import LONGEST_PAUSE_S, Health
+from hotplate.serving.gateway.replicas.ejection import LONGEST_PAUSE_S, Ejection
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_request_goes_again_by_its_phase(
 
 
 def test_a_replica_is_out_from_its_first_failure_until_a_try_goes_well() -> None:
-    health = Health()
+    health = Ejection()
     assert health.fail("it died")
     assert not health.fail("it died with another request")
     pauses = [health.next_try_s() for _ in range(8)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.proxy.slow_bodies import Arrivals
+from hotplate.serving.gateway.proxy.slow_bodies import SlowBodies
 
 LIMITS = Limits(grace_s=0.05, stall_s=3, slow_bytes_per_s=1000, wary_s=30)
 
@@ -30,8 +30,8 @@ class Upload:
         return now - self.granted_at
 
 
-def waiting(*uploads: Upload) -> Arrivals[Upload]:
-    arrivals: Arrivals[Upload] = Arrivals(lambda: LIMITS)
+def waiting(*uploads: Upload) -> SlowBodies[Upload]:
+    arrivals: SlowBodies[Upload] = SlowBodies(lambda: LIMITS)
     for upload in uploads:
         arrivals.expect(upload, 0.0)
     return arrivals

@@ -8,7 +8,7 @@ from hotplate.serving.gateway.protocol.routes import Change
 from hotplate.serving.gateway.proxy.alarm import Alarm
 from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
-from hotplate.serving.gateway.proxy.slow_bodies import Arrivals
+from hotplate.serving.gateway.proxy.slow_bodies import SlowBodies
 from hotplate.serving.gateway.proxy.spool import Spool, SpoolRoom
 from hotplate.serving.gateway.proxy.upload import Upload
 
@@ -17,12 +17,12 @@ AGAIN_S = 10.0
 
 
 class BodyGate:
-    """Lets requests whose bodies still come go for the slots of one route; `Arrivals` decides."""
+    """Lets requests whose bodies still come go for the slots of one route; `SlowBodies` decides."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         self._loop = dispatcher.loop
-        self._arrivals: Arrivals[Upload] = Arrivals(lambda: dispatcher.limits)
+        self._slow_bodies: SlowBodies[Upload] = SlowBodies(lambda: dispatcher.limits)
         self._entries = Alarm(self._let_in)
         self._stalls = Alarm(self._end_stalled)
         self._full: set[Caller] = set()
@@ -34,7 +34,7 @@ class BodyGate:
     @property
     def any_waiting(self) -> bool:
         """Whether a body is waited for."""
-        return self._arrivals.any_waiting
+        return self._slow_bodies.any_waiting
 
     @property
     def held_bytes(self) -> int:
@@ -48,7 +48,7 @@ class BodyGate:
 
     def expect(self, upload: Upload) -> None:
         """Its turn on its connection has come, its body has not."""
-        self._entries.set(self._arrivals.expect(upload, self._loop.time()))
+        self._entries.set(self._slow_bodies.expect(upload, self._loop.time()))
         upload.held_bytes = upload.buffered
         self._held_bytes += upload.buffered
         if not self._dispatcher.queue.ready:
@@ -57,11 +57,11 @@ class BodyGate:
     def lends(self, upload: Upload) -> bool:
         """Whether it may go for a slot now, and its body follows: much of it is here."""
         slots, free = self._slots()
-        return self._arrivals.lends(upload, slots, free, self._loop.time())
+        return self._slow_bodies.lends(upload, slots, free, self._loop.time())
 
     def arrived(self, upload: Upload) -> None:
         """It is complete, or will not be."""
-        self._arrivals.forget(upload)
+        self._slow_bodies.forget(upload)
         self._held_bytes -= upload.held_bytes
         upload.held_bytes = 0
         if not self._dispatcher.queue.ready:
@@ -69,12 +69,12 @@ class BodyGate:
 
     def entered(self, upload: Upload) -> None:
         """It goes for a slot, and its body still comes."""
-        self._arrivals.entered(upload)
+        self._slow_bodies.entered(upload)
 
     def others_wait(self, now: float) -> None:
         """A request waits for a slot that one of these may have."""
-        if self._arrivals.any_inside:
-            self._stalls.set(self._arrivals.next_stall_at(now))
+        if self._slow_bodies.any_inside:
+            self._stalls.set(self._slow_bodies.next_stall_at(now))
         elif self._full:
             self._stalls.set(now + self._dispatcher.limits.stall_s / 4)
 
@@ -90,7 +90,7 @@ class BodyGate:
 
     def slot_freed(self) -> None:
         """Somebody may go for a slot."""
-        if self._arrivals.any_hoping:
+        if self._slow_bodies.any_hoping:
             self._let_in()
 
     def keep(self, upload: Upload, data: bytes) -> GatewayError | None:
@@ -128,7 +128,7 @@ class BodyGate:
 
     def _write(self, upload: Upload, spool: Spool, data: bytes) -> GatewayError | None:
         while not self._room.has(len(data)):
-            other = self._arrivals.to_push_out(upload, len(data), self._loop.time())
+            other = self._slow_bodies.to_push_out(upload, len(data), self._loop.time())
             if other is None:
                 return self._not_kept("fill the room that there is")
             other.refuse(self._not_kept("need the room that this one fills"))
@@ -148,10 +148,10 @@ class BodyGate:
 
     def _let_in(self) -> None:
         slots, free = self._slots()
-        for upload in self._arrivals.entering(slots, free, self._loop.time()):
+        for upload in self._slow_bodies.entering(slots, free, self._loop.time()):
             if upload.caller is not None:
                 upload.caller.let_in(upload)
-        at = self._arrivals.next_at()
+        at = self._slow_bodies.next_at()
         if at is not None:
             self._entries.set(at)
 
@@ -162,7 +162,7 @@ class BodyGate:
         if not dispatcher.queue.queued:
             return
         limits, now = dispatcher.limits, self._loop.time()
-        for upload in self._arrivals.stalled(now):
+        for upload in self._slow_bodies.stalled(now):
             upload.fail(
                 RequestSlow(
                     f"The body stood still for {limits.stall_s:g} s, or came with less than "

@@ -28,8 +28,8 @@ from hotplate.serving.gateway.queue.discipline import SlotQueue
 from hotplate.serving.gateway.queue.refusals import RefusalNews, refusal
 from hotplate.serving.gateway.queue.ticket import ENDED, WAITING, Ticket
 from hotplate.serving.gateway.replicas.call import Waiter
-from hotplate.serving.gateway.replicas.connection_pool import Pool
-from hotplate.serving.gateway.replicas.connection_pools import Pools
+from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
+from hotplate.serving.gateway.replicas.connection_pools import ConnectionPools
 from hotplate.serving.gateway.telemetry.counters import RouteCounters
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Dispatcher:
         """The demand has changed since it was read, and that was said."""
         self._watcher = watcher
         self._news = RefusalNews()
-        self._pools = Pools(limits, self.replica_changed, bequest)
+        self._pools = ConnectionPools(limits, self.replica_changed, bequest)
         self._deadlines = Alarm(self._ring)
 
     # The route
@@ -114,7 +114,7 @@ class Dispatcher:
         self._pools.keep(())
         self._deadlines.cancel()
 
-    def pool(self, replica_id: str) -> Pool:
+    def pool(self, replica_id: str) -> ConnectionPool:
         """The connections to a replica of the route."""
         return self._pools.of(replica_id)
 
@@ -220,9 +220,9 @@ class Dispatcher:
 
     # Replicas
 
-    def replica_changed(self, pool: Pool) -> None:
+    def replica_changed(self, pool: ConnectionPool) -> None:
         """A replica is out, for another reason than before, or in again."""
-        reason, was = pool.health.reason, self.queue.why_out(pool.id)
+        reason, was = pool.ejection.reason, self.queue.why_out(pool.id)
         if reason:
             log.warning("%s: replica %s is out: %s", self.route.name, pool.id, reason)
             self.queue.put_out(pool.id, reason)

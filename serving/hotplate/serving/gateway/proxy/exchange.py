@@ -29,7 +29,7 @@ from hotplate.serving.gateway.proxy.retry import (
     why_not_again,
 )
 from hotplate.serving.gateway.proxy.route_context import RouteContext
-from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.telemetry.access_log import Entry
 
 SWITCHED: Final = 101
@@ -310,7 +310,7 @@ class Exchange(Forwarding):
                 upstream.resume_reading()
             self._hang_up(upstream)
 
-    def _hang_up(self, upstream: Tap) -> None:
+    def _hang_up(self, upstream: ResponseSource) -> None:
         """Its caller has gone and the replica was told: a WebSocket's slot is not waited for for
         ever. Any server has made it one with its 101; our worker also without, unless it said that
         a plain handler began."""

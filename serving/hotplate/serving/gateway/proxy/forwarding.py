@@ -18,7 +18,7 @@ from hotplate.serving.gateway.proxy.retry import ANSWERED, IDEMPOTENT, SENT, STA
 from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.proxy.upload import Upload
 from hotplate.serving.gateway.replicas.call import Destination
-from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.replicas.response_source import ResponseSource
 
 
 class Forwarding(Upload):
@@ -45,7 +45,7 @@ class Forwarding(Upload):
         self.request_id = request.given_id or context.new_id()
         self.prefix = b""
         """What goes before its target on the way to a replica."""
-        self.upstream: Tap | None = None
+        self.upstream: ResponseSource | None = None
         route = self.dispatcher.route
         self.refused: GatewayError | None = why_refused(route, request) if route.internal else None
         """Why it is, whatever follows: its body is not waited for."""
@@ -159,7 +159,7 @@ class Forwarding(Upload):
     def is_wanted(self) -> bool:
         return self.caller is not None and self.ticket is not None
 
-    def go(self, source: Tap) -> None:
+    def go(self, source: ResponseSource) -> None:
         caller, upstream = self.caller, source
         assert caller is not None, "an exchange without a caller is withdrawn, not sent"
         self.upstream = upstream

@@ -30,7 +30,7 @@ BARRED_MOST = 4096
 """Addresses without credit that are remembered; the oldest is forgotten for one more."""
 
 
-class Arriving(Protocol):
+class SlowBody(Protocol):
     """A request whose body still comes."""
 
     @property
@@ -63,10 +63,10 @@ class Arriving(Protocol):
         """How long it has had its slot; 0 while it has none."""
 
 
-Request = TypeVar("Request", bound=Arriving)
+Request = TypeVar("Request", bound=SlowBody)
 
 
-class Arrivals(Generic[Request]):
+class SlowBodies(Generic[Request]):
     """Of one route. `slots` are the route's, `free` those that nobody has or waits for."""
 
     def __init__(self, limits: Callable[[], Limits]) -> None:

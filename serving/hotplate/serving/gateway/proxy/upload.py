@@ -12,7 +12,7 @@ from hotplate.serving.gateway.replicas.call import Call
 
 
 class Upload(Call):
-    """A request whose body may still come; an `Arriving` (`slow_bodies.py`)."""
+    """A request whose body may still come; an `SlowBody` (`slow_bodies.py`)."""
 
     __slots__ = (
         "_body",

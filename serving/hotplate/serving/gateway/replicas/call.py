@@ -12,7 +12,7 @@ from hotplate.serving.gateway.errors import GatewayError
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.queue.ticket import Ticket
-from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.replicas.response_source import ResponseSource
 
 
 class Waiter:
@@ -73,7 +73,7 @@ class Call(Waiter):
 
     # The request
 
-    def go(self, source: Tap) -> None:
+    def go(self, source: ResponseSource) -> None:
         """Sends what there is of the request; the rest follows as it comes."""
         raise NotImplementedError
 

@@ -12,13 +12,13 @@ from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.replicas.call import Call
-from hotplate.serving.gateway.replicas.ejection import Health
+from hotplate.serving.gateway.replicas.ejection import Ejection
 from hotplate.serving.gateway.replicas.probe import trouble_of
 from hotplate.serving.gateway.replicas.upstream import ConnectionOwner, Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams, connect, open_streams
 
 
-class Pool(ConnectionOwner):
+class ConnectionPool(ConnectionOwner):
     """One replica: its connections, of which idle ones are used newest first, and its health."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Pool(ConnectionOwner):
         replica: ReplicaRoute,
         ready_path: str,
         limits: Limits,
-        told: Callable[[Pool], None],
+        told: Callable[[ConnectionPool], None],
         bequest: Bequest | None = None,
     ) -> None:
         """`told` is called as the replica goes out, or for another reason, or comes in again.
@@ -35,7 +35,7 @@ class Pool(ConnectionOwner):
         self.id = replica.id
         self.address = replica.address
         self.worker = replica.worker
-        self.health = Health()
+        self.ejection = Ejection()
         local = unix_path(replica.address) is not None
         self.shown = replica.id if local else replica.address
         self.host_field = b"localhost" if local else replica.address.encode()
@@ -112,7 +112,7 @@ class Pool(ConnectionOwner):
 
     def failed(self, reason: str) -> None:
         """The replica refused or died: it is out until a try of it goes well."""
-        if not self._closed and self.health.fail(reason):
+        if not self._closed and self.ejection.fail(reason):
             self._told(self)
             self._try_later()
 
@@ -125,14 +125,14 @@ class Pool(ConnectionOwner):
 
     def _try_later(self) -> None:
         self._next_try = self._loop.call_later(
-            self.health.next_try_s(), lambda: self._begin(self._try())
+            self.ejection.next_try_s(), lambda: self._begin(self._try())
         )
 
     async def _try(self) -> None:
         trouble = await trouble_of(self._dial, self._ready_path if self.worker else "")
         if self._closed:
             return
-        if self.health.tried(trouble):
+        if self.ejection.tried(trouble):
             self._told(self)
         if trouble:
             self._try_later()

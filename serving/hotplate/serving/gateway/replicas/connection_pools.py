@@ -7,24 +7,24 @@ from collections.abc import Callable, Container
 from hotplate.serving.gateway.fleet.connection_backup import Bequest
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
-from hotplate.serving.gateway.replicas.connection_pool import Pool
+from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
 from hotplate.serving.gateway.replicas.relay_pool import RelayPool
 
 
-class Pools:
+class ConnectionPools:
     """One pool per replica, by its id."""
 
     def __init__(
-        self, limits: Limits, told: Callable[[Pool], None], bequest: Bequest | None = None
+        self, limits: Limits, told: Callable[[ConnectionPool], None], bequest: Bequest | None = None
     ) -> None:
         """`told` is called when a replica goes out, or comes in again. Connections to servers that
         are not our workers are in the `bequest`."""
         self._limits = limits
         self._told = told
         self._bequest = bequest
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, ConnectionPool] = {}
 
-    def of(self, replica_id: str) -> Pool:
+    def of(self, replica_id: str) -> ConnectionPool:
         return self._pools[replica_id]
 
     def follow(self, route: Route) -> None:
@@ -48,10 +48,10 @@ class Pools:
         if pool is not None:
             pool.close()
 
-    def _new(self, route: Route, replica: ReplicaRoute) -> Pool:
+    def _new(self, route: Route, replica: ReplicaRoute) -> ConnectionPool:
         if route.relayed:
             assert self._bequest is not None, "it has others to pass requests on to"
             proof = self._bequest.proof
             return RelayPool(replica, route.name, self._limits, self._told, proof)
         bequest = None if replica.worker else self._bequest
-        return Pool(replica, route.ready_path, self._limits, self._told, bequest)
+        return ConnectionPool(replica, route.ready_path, self._limits, self._told, bequest)

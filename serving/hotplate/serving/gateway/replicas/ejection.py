@@ -13,7 +13,7 @@ FIRST_TRY_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
 
-class Health:
+class Ejection:
     """What is known of one replica."""
 
     __slots__ = ("_pause_s", "reason")

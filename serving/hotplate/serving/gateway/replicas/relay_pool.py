@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from hotplate.serving.gateway.replicas.connection_pool import Pool
+from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
 from hotplate.serving.gateway.replicas.upstream import Upstream, as_protocol
 from hotplate.serving.gateway.sockets.dialing import Streams
 from hotplate.serving.gateway.sockets.handshake import introduced
 from hotplate.serving.gateway.sockets.proof import Proof
 
 
-class RelayPool(Pool):
+class RelayPool(ConnectionPool):
     """Connections to the owner's private socket, for one deployment."""
 
     def __init__(
@@ -29,7 +29,7 @@ class RelayPool(Pool):
         owner: ReplicaRoute,
         deployment: str,
         limits: Limits,
-        told: Callable[[Pool], None],
+        told: Callable[[ConnectionPool], None],
         proof: Proof,
     ) -> None:
         super().__init__(owner, "", limits, told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Tap:
+class ResponseSource:
     """Has no end of its own: whoever answers opens and closes it."""
 
     __slots__ = ("host", "relays", "tells", "tunnel", "worker", "write_paused")

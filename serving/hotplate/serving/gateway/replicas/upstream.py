@@ -12,7 +12,7 @@ from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.http1.response_reader import BadResponse, ResponseReader
 from hotplate.serving.gateway.replicas.call import Call, Destination
-from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.sockets.dead_peers import keep_alive
 
 ACKED_BYTES_AT = 120
@@ -50,7 +50,7 @@ class ConnectionOwner(Destination):
         raise NotImplementedError
 
 
-class Upstream(Tap):
+class Upstream(ResponseSource):
     """One connection to a replica, serving one call at a time; an `asyncio.Protocol`."""
 
     def __init__(self, owner: ConnectionOwner) -> None:

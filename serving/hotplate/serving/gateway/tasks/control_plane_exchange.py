@@ -15,7 +15,7 @@ from hotplate.serving.gateway.proxy.caller import Caller
 from hotplate.serving.gateway.proxy.dispatcher import Dispatcher
 from hotplate.serving.gateway.proxy.exchange import Exchange
 from hotplate.serving.gateway.proxy.route_context import RouteContext
-from hotplate.serving.gateway.replicas.response_source import Tap
+from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
 from hotplate.serving.gateway.tasks.frame_heads import framed_response, run_head
 
@@ -145,7 +145,7 @@ class TaskExchange(Exchange):
             # The handler's were for the page that submitted the task.
             own = [line for line in answer.kept if not line.lower().startswith(b"access-control-")]
             answer.kept = [*own, answer_lines(cors, self.request)]
-        tap = _Tap()
+        tap = _ResponseSource()
         if self.request_done:  # or else what it still sends would go there
             self.upstream = tap
         self.on_head(answer)
@@ -161,7 +161,7 @@ class TaskExchange(Exchange):
             self.on_end()
 
 
-class _Tap(Tap):
+class _ResponseSource(ResponseSource):
     """The control plane's answer, which can be slowed."""
 
     __slots__ = ("open",)
