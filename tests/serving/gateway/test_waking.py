@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import until
+from tests.support.gateway.kitchen import Kitchen
 
 
 async def test_requests_are_held_until_a_replica_appears(kitchen: Kitchen) -> None:

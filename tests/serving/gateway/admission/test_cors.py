@@ -8,7 +8,7 @@ import pytest
 
 from hotplate.serving.gateway.protocol.cors_rules import Cors
 from hotplate.serving.gateway.protocol.routes import Route, RouteTable
-from tests.serving.gateway.conftest import Kitchen
+from tests.support.gateway.kitchen import Kitchen
 
 PAGE = "http://page.test"
 RULES = Cors(

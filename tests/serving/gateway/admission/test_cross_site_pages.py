@@ -8,7 +8,7 @@ import os
 import pytest
 
 from hotplate.serving.gateway.protocol.cors_rules import Cors
-from tests.serving.gateway.conftest import Kitchen
+from tests.support.gateway.kitchen import Kitchen
 
 EVIL = "https://evil.example"
 CROSS = {"Sec_Fetch_Site": "cross-site"}

@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from tests.serving.gateway.conftest import Kitchen
+from tests.support.gateway.kitchen import Kitchen
 
 SECRET = "a" * 64
 DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()

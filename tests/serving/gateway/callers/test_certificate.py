@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import SWITCH
 from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.kitchen import Kitchen
 
 
 def issue(folder: Path, name: str) -> tuple[Path, Path]:

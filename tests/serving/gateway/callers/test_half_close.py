@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.kitchen import Kitchen
 
 
 async def final(caller: Caller) -> tuple[int, bytes]:

@@ -12,9 +12,9 @@ import pytest
 from hotplate.serving.gateway.callers.timeouts import Timeouts
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.server import shared
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import until
+from tests.support.gateway.kitchen import Kitchen
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 LIMITS = Limits()

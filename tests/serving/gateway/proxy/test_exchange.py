@@ -5,9 +5,9 @@ from hashlib import sha256
 
 import pytest
 
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import until
+from tests.support.gateway.kitchen import Kitchen
 
 
 async def test_a_request_and_its_answer_pass_through(kitchen: Kitchen) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.kitchen import Kitchen
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import Replica, started, workload
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import until
+from tests.support.gateway.kitchen import Kitchen
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\n"
 WAYS = {

@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Backend, Connection, Request
 from tests.support.gateway.callers import until
+from tests.support.gateway.kitchen import Kitchen
 from tests.support.ports import free_port
 
 

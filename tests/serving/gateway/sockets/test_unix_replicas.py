@@ -10,8 +10,8 @@ import pytest
 from hotplate.machine.unix_address import address_of, listen
 from hotplate.serving.gateway.fleet.peer_queries import Handlers, ask_running
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Backend
+from tests.support.gateway.kitchen import Kitchen
 
 
 @pytest.fixture

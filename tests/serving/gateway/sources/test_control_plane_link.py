@@ -11,10 +11,10 @@ import pytest
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, RouteDemand, RouteTable
 from hotplate.serving.gateway.sources.control_plane_link import BATCH_S, Link
 from hotplate.serving.gateway.sources.last_table import TableFile
-from tests.serving.gateway.conftest import Kitchen
 from tests.support.gateway.backends import Backend
 from tests.support.gateway.callers import until
 from tests.support.gateway.control_planes import TOKEN, ControlPlane
+from tests.support.gateway.kitchen import Kitchen
 
 
 @pytest.fixture

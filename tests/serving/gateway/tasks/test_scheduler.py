@@ -15,10 +15,10 @@ from hotplate.serving.gateway.protocol.routes import TASKS, RouteTable
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
-from tests.serving.gateway.conftest import Kitchen
 from tests.serving.gateway.tasks.task_keeper import Kept, TaskKeeper, closed
 from tests.support.gateway.backends import Connection, Request
 from tests.support.gateway.callers import Answer, until
+from tests.support.gateway.kitchen import Kitchen
 
 
 @dataclass
