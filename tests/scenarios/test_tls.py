@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.gateway.callers.test_certificate import issue
+from tests.support.certificates import issue
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform, output_of, running
 from tests.support.end_to_end.rough_client import Bento, RoughClient

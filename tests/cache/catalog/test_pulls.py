@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +23,12 @@ from hotplate.cache.errors import (
     VersionChanged,
 )
 from hotplate.cache.manifest import CHUNK_BYTES
+from tests.support.cache.agents import agent
 from tests.support.cache.fakes import AgentProcess, random_bytes
 from tests.support.cache.web import WebServer
 
 WEIGHTS = random_bytes(CHUNK_BYTES + 5, 21)
 CONFIG = b'{"hidden_size": 8}'
-
-
-@asynccontextmanager
-async def agent(data: Path, **options: Any) -> AsyncIterator[AgentClient]:
-    async with run(AgentSettings(data, **options)) as url:
-        client = AgentClient(url, options.get("token", ""), patience_s=0)
-        try:
-            yield client
-        finally:
-            await client.close()
 
 
 @pytest.fixture

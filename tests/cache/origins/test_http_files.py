@@ -15,9 +15,9 @@ from hotplate.cache.errors import CacheError, OriginUnavailable, UnknownUrl, Ver
 from hotplate.cache.origins.http_client import HttpClient
 from hotplate.cache.origins.http_files import HttpFiles
 from hotplate.cache.origins.locations import Version
-from tests.serving.gateway.callers.test_certificate import issue
 from tests.support.cache.fakes import random_bytes
 from tests.support.cache.web import WebServer
+from tests.support.certificates import issue
 from tests.support.patience import PATIENCE_S
 
 CONTENT = random_bytes(1_000_003, 31)

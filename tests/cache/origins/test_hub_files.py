@@ -15,7 +15,7 @@ from hotplate.cache.origins.http_client import HttpClient
 from hotplate.cache.origins.hub_files import HubFiles
 from hotplate.cache.origins.hub_url import HubUrl
 from hotplate.cache.origins.locations import Version
-from tests.cache.catalog.test_pulls import agent
+from tests.support.cache.agents import agent
 from tests.support.cache.fakes import random_bytes
 from tests.support.cache.hub import COMMIT, Hub
 

@@ -19,7 +19,7 @@ from hotplate.cache.manifest import CHUNK_BYTES
 from hotplate.cache.origins.http_client import HttpClient
 from hotplate.cache.origins.s3_files import S3Files
 from hotplate.serving import weights
-from tests.cache.catalog.test_pulls import agent
+from tests.support.cache.agents import agent
 from tests.support.cache.fakes import random_bytes
 from tests.support.cache.stores import s3_server
 

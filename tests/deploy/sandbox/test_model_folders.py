@@ -22,9 +22,8 @@ from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.sandbox.launcher.instructions import PROCESSES, USERS
 from hotplate.deploy.sandbox.process_scope import launcher_argv
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
-from tests.cache.file_view.test_agent_side import Bench, ask
-from tests.cache.file_view.test_agent_side import pytestmark as needs_mounts
 from tests.support.cache.fakes import AgentProcess, blob_of, publish
+from tests.support.cache.view_bench import Bench, ask, needs_mounts
 from tests.support.deploy.fake_runtime import NEEDED
 from tests.support.patience import PATIENCE_S
 

@@ -17,7 +17,7 @@ import pytest
 from hotplate.cache.origins.hub_url import HubUrl
 from hotplate.serving.replica.errors import BentoUnusable
 from hotplate.serving.replica.home import add_hub_model
-from tests.cache.catalog.test_pulls import agent
+from tests.support.cache.agents import agent
 from tests.support.cache.hub import COMMIT, Hub
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import Agent, Phases, lend_own_environment, runtime_of, workload
