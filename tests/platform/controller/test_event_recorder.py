@@ -34,7 +34,7 @@ class Decided:
 
     async def at(self, now: float, demand: RouteDemand | None, revision: int = 1) -> None:
         recommendation = self.scaling.recommend(
-            service(revision, least=1), 1, demand, Replicas(1), now, None
+            service(revision, least=1), 1, demand, Replicas(1), now, memory=None
         )
         wall = datetime.now(UTC).timestamp()
         self.state.demands.note(recommendation.key, demand, recommendation.replicas, wall)

@@ -169,7 +169,14 @@ class Reconciler:
             memory = state.memories.get(service.name)
             state.demands.note(key, demand, there, wall)
             recommendation = self._scaling.recommend(
-                service, slots, demand, there, now, memory, floor, settings.price
+                service,
+                slots,
+                demand,
+                there,
+                now,
+                memory=memory,
+                floor=floor,
+                price_gpu_s=settings.price,
             )
             recommendation = replace(recommendation, slots=state.slots.of(service).told())
             recommended.append(self._switched(state, service, recommendation, own, now))
@@ -226,7 +233,14 @@ class Reconciler:
         memory = state.memories.get(service.name) or {}
         wall = datetime.now(UTC).timestamp()
         return self._scaling.switch(
-            deployment.id, binary, readings, busy, recommendation, now, memory, wall
+            deployment.id,
+            binary,
+            readings,
+            recommendation,
+            busy=busy,
+            now=now,
+            memory=memory,
+            wall=wall,
         )
 
     async def _follow_reports(

@@ -293,7 +293,9 @@ def switched(
     recommendation = Recommendation(
         key, Decision(live, lambda: "", Cause.KEPT, None), Demand(), Replicas(live)
     )
-    return scaling.switch(1, binary, [Reading(0.0, at=now)], 0, recommendation, now, memory, 1e9)
+    return scaling.switch(
+        1, binary, [Reading(0.0, at=now)], recommendation, busy=0, now=now, memory=memory, wall=1e9
+    )
 
 
 class Silent(Prometheus):

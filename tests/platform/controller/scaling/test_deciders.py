@@ -41,5 +41,7 @@ def test_the_peak_of_a_report_counts_once_however_often_it_is_looked_at() -> Non
     scaling, echo = Scaling(), replace(service(1), policy=Policy(1, 5, scale_down_window_s=30))
     report = RouteDemand(in_flight=1, peak=2)
     looked_at = (LOOP, LOOP + 29.0, LOOP + 31.0)
-    recommended = [scaling.recommend(echo, 1, report, Replicas(2), now, None) for now in looked_at]
+    recommended = [
+        scaling.recommend(echo, 1, report, Replicas(2), now, memory=None) for now in looked_at
+    ]
     assert [each.decision.desired for each in recommended] == [2, 2, 1]

@@ -90,10 +90,10 @@ class DeploymentRoutes:
             name,
             bento.id,
             config,
-            labels,
-            self._controller.least(bento.manifest, config, labels),
-            request.url.host or "",
-            self._controller.notes(bento.manifest, config),
+            labels=labels,
+            least=self._controller.least(bento.manifest, config, labels),
+            host=request.url.host or "",
+            notes=self._controller.notes(bento.manifest, config),
         )
         return self._rolled_out(request, deployment)
 
