@@ -97,7 +97,7 @@ def _foreign(path: Path, private: int, user: int) -> str:
     if about.st_uid != user:
         return f"{path} belongs to user {about.st_uid}: run this as the platform's user"
     if mode & ~private:
-        return f"{path} has mode {mode:o}, so others get at it: chmod {private:o} {path}"
+        return f"{path} has mode {mode:o}, so other users can open it: chmod {private:o} {path}"
     return ""
 
 
@@ -105,17 +105,21 @@ def of_settings(settings: PlatformSettings) -> list[CheckResult]:
     """Findings about what the settings let others do."""
     found = []
     if is_everywhere(settings.host) and not settings.tls_certificate:
-        said = "every address of this machine is listened on, in plain HTTP"
+        said = "the platform listens on every address of this machine, in plain HTTP"
         found.append(
             _read_as("listeners", CheckState.WEAK, f"{said}: put a proxy with TLS before it")
         )
     elif is_everywhere(settings.host):
-        said = "every address of this machine is listened on, by deployments with TLS"
+        said = "the platform listens on every address of this machine, for deployments with TLS"
         found.append(_read_as("listeners", CheckState.OK, said))
     else:
-        found.append(_read_as("listeners", CheckState.OK, f"{settings.host} is listened on only"))
+        found.append(
+            _read_as("listeners", CheckState.OK, f"the platform listens on {settings.host} only")
+        )
     if settings.trust_organizations:
-        said = "trust_organizations is true: organizations share what one of them could change"
+        said = (
+            "trust_organizations is true: organizations share files that any of them could change"
+        )
         found.append(_read_as("organizations", CheckState.WEAK, said))
     return found
 
@@ -129,10 +133,18 @@ def of_roles(data: DataDir) -> list[CheckResult]:
         if mask is not None and mask & 0o077 != 0o077:
             open_handed.append(f"{state.name} ({mask:03o})")
     if open_handed:
-        said = f"files that these make may be others' too, by their umask: {', '.join(open_handed)}"
+        said = (
+            f"other users may open files that these make, by their umask: {', '.join(open_handed)}"
+        )
         return [_read_as("umask", CheckState.MISSING, f"{said}; it has to be 077")]
     return (
-        [_read_as("umask", CheckState.OK, "what the platform makes is its own")] if running else []
+        [
+            _read_as(
+                "umask", CheckState.OK, "no other user can open the files that the platform makes"
+            )
+        ]
+        if running
+        else []
     )
 
 
@@ -169,4 +181,4 @@ def _show(findings: Sequence[CheckResult], advised: Sequence[str]) -> None:
     if missing:
         say(console, f"Missing: {', '.join(missing)}. SECURITY.md says what that means.")
     else:
-        say(console, "Every wall that this platform promises stands.")
+        say(console, "Every wall that this platform promises is up.")

@@ -43,23 +43,34 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     requests.add_argument(
         "--log", **several, metavar="FILE", help="what `why NAME --log` printed, to play it again"
     )
-    parser.add_argument("--policy", **several, metavar="NAME", help="whose rule, or all (ours)")
-    parser.add_argument("--cold-start", metavar="S", help="seconds of every start (60)")
+    parser.add_argument(
+        "--policy", **several, metavar="NAME", help="policies to compare, or all (ours)"
+    )
+    parser.add_argument("--cold-start", metavar="S", help="seconds that every start takes (60)")
     parser.add_argument("--concurrency", metavar="N", help="slots of a replica (1)")
     parser.add_argument("--instances", metavar="N", help="GPUs that there are (no limit)")
     parser.add_argument(
-        "--weight", **several, metavar="ORG=W", help="of an organization's share (1)"
+        "--weight", **several, metavar="ORG=W", help="weight of an organization's share (1)"
     )
     parser.add_argument("--quota", **several, metavar="ORG=N", help="GPUs it may have (no limit)")
     parser.add_argument(
         "--standby", metavar="N|auto", help="empty instances kept ready, or as planned (0)"
     )
     parser.add_argument(
-        "--price", metavar="GPU_S", help="of ours: what one avoided cold start is worth (600)"
+        "--price",
+        metavar="GPU_S",
+        help="with ours: GPU-seconds that one avoided cold start is worth (600)",
     )
-    parser.add_argument("--seed", metavar="N", default="0", help="of what a trace leaves open (0)")
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        default="0",
+        help="seed of the random numbers where a trace leaves something open (0)",
+    )
     parser.add_argument("--json", action="store_true", help="figures as JSON")
-    parser.add_argument("--decisions", metavar="FILE", help="gets a line of JSON for each")
+    parser.add_argument(
+        "--decisions", metavar="FILE", help="file that gets a line of JSON for each decision"
+    )
     parser.add_argument("--plot", metavar="FILE", help="SVG or PNG of the first policy's run")
 
 
