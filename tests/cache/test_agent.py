@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from hotplate.cache.agent import AgentSettings, run
 from hotplate.cache.client import AgentClient
@@ -287,10 +288,13 @@ async def test_metrics_are_prometheus_text(bench: Bench) -> None:
 
 
 async def test_unknown_addresses_are_answered_in_the_one_form(bench: Bench) -> None:
-    async with bench.client() as client:
+    settings = AgentSettings(bench.folder / "data", bench.server.url)
+    async with run(settings) as url, aiohttp.ClientSession() as session:
         for path in ("/v1/trees/..%2f..%2fetc", "/nothing"):
-            with pytest.raises(CacheError, match="Not Found"):
-                await client._call("GET", path)
+            async with session.get(URL(url + path, encoded=True)) as response:
+                answer = await response.json()
+            assert response.status == 404 and answer["error"]["code"] == "not_found"
+            assert "Not Found" in answer["error"]["message"]
 
 
 def test_a_second_agent_on_the_same_folder_refuses(bench: Bench) -> None:
@@ -416,7 +420,7 @@ async def test_bytes_that_are_no_request_are_refused_in_a_sentence_and_no_traceb
 async def test_a_list_of_peers_that_does_not_come_holds_up_a_start_for_a_while_only(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hotplate.cache.agent._PEERS_S", 0.1)
+    monkeypatch.setattr("hotplate.cache.agent.PEERS_S", 0.1)
     before = asyncio.all_tasks()
     never_written = bench.folder / "peers"
     os.mkfifo(never_written)

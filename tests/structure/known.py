@@ -17,18 +17,8 @@ LARGE_CLASSES: set[str] = {
     "SlotQueue",
 }
 TESTS_REACHING_IN: set[str] = {
-    "tests/cache/catalog/test_tree_folder.py: _CLOSED_TO_ROOT",
     "tests/cache/catalog/test_tree_folder.py: _spare",
-    "tests/cache/leases/test_lending.py: _LINES_BURST",
-    "tests/cache/leases/test_lending.py: _LINES_PER_S",
-    "tests/cache/leases/test_lending.py: _MOST_CONNECTIONS",
-    "tests/cache/peers/test_peers.py: _SLOW_MIN_S",
-    "tests/cache/swarm/test_chunk_picker.py: _WINDOW_FIRST",
     "tests/cache/swarm/test_chunk_picker.py: _step",
-    "tests/cache/test_agent.py: _PEERS_S",
-    "tests/cache/test_agent.py: _call",
-    "tests/cache/tiers/test_prefault.py: _memory",
-    "tests/cache/tiers/test_prefault.py: _spare",
     "tests/platform/processes/test_leftovers.py: _guard",
     "tests/platform/processes/test_leftovers.py: _scope",
     "tests/serving/gateway/replicas/test_relay.py: _keeper",

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 SPARE_BYTES = 2 << 30
 """What an agent with a node of its own makes ready: most models' first file, in seconds."""
 
-_PEERS_S = 2.0
+PEERS_S = 2.0
 """How long a start waits for the list of peers; a DNS server may hang."""
 
 
@@ -232,7 +232,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         stack.push_async_callback(tasks.cancel)
         tasks.start(peers.watch())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(peers.told.wait(), _PEERS_S)
+            await asyncio.wait_for(peers.told.wait(), PEERS_S)
         if makes_token:
             stack.enter_context(own_token.found_at(door.url.removeprefix("http://"), data))
         yield door.url

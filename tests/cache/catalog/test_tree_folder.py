@@ -93,7 +93,7 @@ def test_an_ordinary_user_sees_the_file_and_may_not_open_it(tmp_path: Path, disk
 def test_a_streamed_file_is_not_there_where_root_could_open_what_stands_in_for_it(
     tree: TreeFolder, monkeypatch: pytest.MonkeyPatch, stand_in: str
 ) -> None:
-    monkeypatch.setattr("hotplate.cache.tiers.disk._CLOSED_TO_ROOT", stand_in)
+    monkeypatch.setattr("hotplate.cache.tiers.disk.CLOSED_TO_ROOT", stand_in)
     tree.build(DIGESTS, WHOLE)
     path = tree.root / "sub/model.safetensors"
     assert tree.absent == {"sub/model.safetensors"} and not os.path.lexists(path)

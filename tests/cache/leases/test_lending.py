@@ -143,7 +143,7 @@ async def test_a_replica_that_opens_without_end_is_refused_and_starves_nobody(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 64
-    monkeypatch.setattr(lending, "_MOST_CONNECTIONS", limit)
+    monkeypatch.setattr(lending, "MOST_CONNECTIONS", limit)
     await bench.client.admit(str(bench.our_door), [bench.ours.digest])
     request = json.dumps({"open": bench.file(bench.ours)}).encode()
     with contextlib.ExitStack() as held:
@@ -173,8 +173,8 @@ async def test_monstrous_lines_are_refused(bench: Bench, line: bytes) -> None:
 async def test_a_flood_of_wishes_is_read_slowly_and_others_are_served_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "_LINES_PER_S", 10)
-    monkeypatch.setattr(doors, "_LINES_BURST", 20)
+    monkeypatch.setattr(doors, "LINES_PER_S", 10)
+    monkeypatch.setattr(doors, "LINES_BURST", 20)
     await bench.client.admit(str(bench.our_door), [bench.ours.digest])
     loop = asyncio.get_running_loop()
     with connected(bench.our_door) as flood:

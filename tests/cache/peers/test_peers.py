@@ -133,7 +133,7 @@ async def test_a_bad_peer_costs_time_and_no_byte(
     tmp_path: Path, web: WebServer, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hotplate.cache.peers.chunk_client.NO_PROGRESS_S", 0.6)
-    monkeypatch.setattr("hotplate.cache.swarm.peer_scores._SLOW_MIN_S", 0.6)
+    monkeypatch.setattr("hotplate.cache.swarm.peer_scores.SLOW_MIN_S", 0.6)
     with BadPeer(kind, len(WEIGHTS)) as bad:
         async with (
             agent(tmp_path / "0") as one,

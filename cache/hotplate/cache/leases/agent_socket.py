@@ -25,7 +25,7 @@ LINE_BYTES = 64 << 10
 FIRST_LINE_S = 10.0
 """How long a connection may take to say what it wants."""
 
-_LINES_PER_S, _LINES_BURST = 1000, 5000
+LINES_PER_S, LINES_BURST = 1000, 5000
 """Of all connections through one door; a KiB counts as a line, and so does a new connection. A
 replica needs one per chunk of 8 MiB. Who sends more is read later."""
 
@@ -42,7 +42,7 @@ class AgentSocket:
         self.manifests = manifests
         self.limit = limit
         self.opened = 0
-        self._allowance = TokenBucket(_LINES_PER_S, _LINES_BURST)
+        self._allowance = TokenBucket(LINES_PER_S, LINES_BURST)
         # A replica may put a link in the place of anything in its folder: that is opened once.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         self._folder = os.open(path.parent, flags)

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 SOCKET_NAME = "agent.sock"
 _DOORS = "doors.json"
 
-_MOST_CONNECTIONS = 1024
+MOST_CONNECTIONS = 1024
 """Through one door. Each takes two descriptors, so it is an eighth of them where they are few."""
 
 _ACCEPT_PAUSE_S = 0.5
@@ -84,7 +84,7 @@ class Lending:
             door.stop()
 
     def _open_door(self, path: Path, manifests: frozenset[str] | None) -> None:
-        limit = min(_MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
+        limit = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
         door = AgentSocket(path, manifests, limit)
         tasks = self._tasks[door] = BackgroundTasks()
         tasks.start(self._accept(door))

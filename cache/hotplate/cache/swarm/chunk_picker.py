@@ -40,7 +40,7 @@ _WINDOW_MIN, _WINDOW_MAX = 8, 32
 leaves it soon and travels on while the next ones come: the last ones reach all nodes later by
 about their number. Many, so that the origin's link is full though each comes by a node's link that
 carries some from peers, too; and that slow connections together fill it."""
-_WINDOW_FIRST = 2
+WINDOW_FIRST = 2
 """Before any has come: while nobody has one to pass on, all links but the origin's are idle."""
 
 PASSED_S = 60.0
@@ -385,4 +385,4 @@ class Swarm:
 def _due_count(window: int, elsewhere: int) -> int:
     """How many chunks are to be on their way from the origin now: a few at first, so that soon
     there is something to pass on, and as many again as are elsewhere by now."""
-    return min(max(_WINDOW_FIRST, elsewhere), window)
+    return min(max(WINDOW_FIRST, elsewhere), window)

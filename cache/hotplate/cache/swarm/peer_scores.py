@@ -36,7 +36,7 @@ BAN_S = 3600.0
 
 SLOW_FACTOR = 8.0
 """A transfer that takes so many times the usual is given up, if only by a trickle."""
-_SLOW_MIN_S = 10.0
+SLOW_MIN_S = 10.0
 _SLOW_MAX_S = 30.0
 """Where nothing is known of what is usual: whole links may be slow."""
 _USUAL_WEIGHT = 0.1
@@ -161,4 +161,4 @@ class PeerScores:
         """How long one transfer may take, however steadily it trickles."""
         if self._usual_s is None:
             return _SLOW_MAX_S
-        return max(_SLOW_MIN_S, SLOW_FACTOR * self._usual_s)
+        return max(SLOW_MIN_S, SLOW_FACTOR * self._usual_s)

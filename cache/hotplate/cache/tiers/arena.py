@@ -83,13 +83,18 @@ class Arena:
         self._pages = HugePages()
         spare_bytes = min(spare_bytes, limit_bytes)
         memory = MappedFile("spare", limit_bytes, mount) if spare_bytes else None
-        self._spare = Prefault(memory, spare_bytes)
+        self._prefault = Prefault(memory, spare_bytes)
         self._lock = threading.Lock()
         self._used_bytes = 0
 
     @property
     def used_bytes(self) -> int:
         return self._used_bytes
+
+    @property
+    def ready_bytes(self) -> int:
+        """Memory that is made ready for the first large file, and not taken yet."""
+        return self._prefault.ready_bytes
 
     def lacks(self, size_bytes: int) -> int:
         """How many bytes must go before a blob of that size fits (0: it fits)."""
@@ -109,14 +114,14 @@ class Arena:
 
     def _memory(self, digest: str, size_bytes: int) -> MappedFile:
         """The spare one for a file that is worth it; it goes when it is in the way of others."""
-        spare = self._spare.take() if size_bytes >= LARGE_BYTES else None
-        if spare is None and self.lacks(size_bytes + self._spare.ready_bytes):
-            self._spare.close()
+        spare = self._prefault.take() if size_bytes >= LARGE_BYTES else None
+        if spare is None and self.lacks(size_bytes + self.ready_bytes):
+            self._prefault.close()
         return spare or MappedFile(digest, size_bytes, self._mount)
 
     def close(self) -> None:
         """Regions live on."""
-        self._spare.close()
+        self._prefault.close()
 
     def release(self, region: Region) -> None:
         region.close()

@@ -20,7 +20,7 @@ from hotplate.cache.tiers import private_mounts as own_mounts
 from hotplate.cache.tiers.durable_folder import PARTIAL, DurableFolder
 from hotplate.machine.free_space import FreeSpace, is_full, mib
 
-_CLOSED_TO_ROOT = "/proc/sys/vm/compact_memory"
+CLOSED_TO_ROOT = "/proc/sys/vm/compact_memory"
 """Written only. Who writes there by mistake has the kernel tidy its memory, at worst."""
 
 _LEFT = re.compile(rf"{re.escape(PARTIAL)}([0-9a-f]{{64}})-")
@@ -207,7 +207,7 @@ class DiskTier:
             os.utime(self._spare, (mtime, mtime))
             if os.access(self._spare, os.R_OK):
                 self._spare.unlink()
-                self._spare.symlink_to(_CLOSED_TO_ROOT)
+                self._spare.symlink_to(CLOSED_TO_ROOT)
             closed = self._spare.is_file() and not os.access(self._spare, os.R_OK)
             if closed:
                 os.replace(self._spare, target)
