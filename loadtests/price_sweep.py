@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hotplate.autoscaler.errors import AutoscalerError
-from hotplate.autoscaler.simulator.arrivals import Arrivals, read
+from hotplate.autoscaler.simulator.arrivals import RequestTrace, read
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
 from loadtests.harness.report import column, table_of
@@ -49,7 +49,7 @@ class Line:
 
 
 def sweep(
-    trace: Mapping[str, Arrivals],
+    trace: Mapping[str, RequestTrace],
     cold_start_s: float,
     concurrency: int = 1,
     prices: Sequence[float] = PRICES_GPU_S,

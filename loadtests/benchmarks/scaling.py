@@ -18,7 +18,7 @@ from hotplate.autoscaler.policy import Demand, Policy, Replicas
 from hotplate.autoscaler.sharing.allocation import AllocationRequest
 from hotplate.autoscaler.sharing.allocator import Allocator
 from hotplate.autoscaler.sharing.amounts import GIB, UNLIMITED, Amounts
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from loadtests.many_models import rows
 from loadtests.price_sweep import OURS, Line, sweep
 
@@ -40,10 +40,10 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Line]:
     return lines
 
 
-def many_models(models: int, days: float, seed: int = 1) -> dict[str, Arrivals]:
-    trace: dict[str, Arrivals] = {}
+def many_models(models: int, days: float, seed: int = 1) -> dict[str, RequestTrace]:
+    trace: dict[str, RequestTrace] = {}
     for arrival_s, service_s, deployment, organization in rows(models, days, seed):
-        arrivals = trace.setdefault(deployment, Arrivals(organization))
+        arrivals = trace.setdefault(deployment, RequestTrace(organization))
         arrivals.arrival_s.append(arrival_s)
         arrivals.service_s.append(service_s)
     return trace

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from loadtests.price_sweep import OURS, hours_at, mixture_at, sweep
 
 CURVE = [(1.0, 10.0), (2.0, 6.0), (6.0, 2.0)]
@@ -27,7 +27,7 @@ def test_a_mixture_of_two_takes_the_least_that_waits_no_longer(
 
 
 def test_a_sweep_compares_each_peer_at_its_wait_and_each_price_beside_a_mixture() -> None:
-    trace = {"m": Arrivals("o", [200.0 * turn for turn in range(50)], [10.0] * 50)}
+    trace = {"m": RequestTrace("o", [200.0 * turn for turn in range(50)], [10.0] * 50)}
     lines = sweep(trace, 20.0, prices=(75.0, 4800.0))
     ours = [line for line in lines if line.policy.startswith(OURS)]
     assert [line.policy for line in ours] == ["ours, price 75", "ours, price 4800"]

@@ -8,10 +8,7 @@ READMES_BY_FILE: set[str] = {
 NAMES_THAT_REPEAT_THEIR_FOLDERS: set[str] = {
     "platform/hotplate/platform/store/store.py",
 }
-CLASS_NAMES_IN_TWO_FILES: set[str] = {
-    "Arrivals",
-    "Unauthorized",
-}
+CLASS_NAMES_IN_TWO_FILES: set[str] = set()
 LARGE_CLASSES: set[str] = {
     "SimNode",
     "SlotQueue",

@@ -12,7 +12,7 @@ import pytest
 
 from hotplate.autoscaler.errors import TraceInvalid
 from hotplate.autoscaler.simulator import arrivals
-from hotplate.autoscaler.simulator.arrivals import Arrivals, read
+from hotplate.autoscaler.simulator.arrivals import RequestTrace, read
 
 HEADER = "arrival_s,service_s,deployment,organization\n"
 
@@ -23,15 +23,15 @@ def written(folder: Path, text: str, name: str = "trace.csv") -> Path:
     return path
 
 
-def read_one(path: Path) -> dict[str, Arrivals]:
+def read_one(path: Path) -> dict[str, RequestTrace]:
     return read([path], random.Random(0))
 
 
 def test_requests_are_sorted_by_deployment(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + "0,1.5,a,acme\n0.5,0,b,beta\n2,1,a,acme\n")
     assert read_one(path) == {
-        "a": Arrivals("acme", [0.0, 2.0], [1.5, 1.0]),
-        "b": Arrivals("beta", [0.5], [0.0]),
+        "a": RequestTrace("acme", [0.0, 2.0], [1.5, 1.0]),
+        "b": RequestTrace("beta", [0.5], [0.0]),
     }
 
 
@@ -48,7 +48,7 @@ def test_a_pipe_is_read_once(pack: Callable[[bytes], bytes]) -> None:
     with os.fdopen(reader), os.fdopen(writer, "wb") as file:
         file.write(pack((HEADER + "0,2,a,acme\n").encode()))
         file.close()
-        assert read_one(Path(f"/dev/fd/{reader}")) == {"a": Arrivals("acme", [0.0], [2.0])}
+        assert read_one(Path(f"/dev/fd/{reader}")) == {"a": RequestTrace("acme", [0.0], [2.0])}
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -60,7 +60,7 @@ def test_what_a_spreadsheet_writes_is_read(
     rows = ['"more","arrival_s","service_s","deployment","organization"', '"x","0","1","a,b","é"']
     path = tmp_path / "sheet.csv"
     path.write_bytes(pack((mark + end.join([*rows, "", ""])).encode()))
-    assert read_one(path) == {"a,b": Arrivals("é", [0.0], [1.0])}
+    assert read_one(path) == {"a,b": RequestTrace("é", [0.0], [1.0])}
 
 
 @pytest.mark.parametrize(

@@ -9,24 +9,25 @@ import pytest
 
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.sharing.amounts import UNLIMITED
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, STANDBY_SHARE, Setup, simulate
 from hotplate.autoscaler.simulator.simulation import Decided
 
-Trace = Mapping[str, Arrivals]
+Trace = Mapping[str, RequestTrace]
 
 
 def visits(count: int = 40, every_s: float = 2000.0) -> Trace:
     """Two models that are asleep whenever the next request comes."""
     times = [every_s * turn for turn in range(1, count + 1)]
-    return {name: Arrivals("acme", times, [5.0] * count) for name in ("m0", "m1")}
+    return {name: RequestTrace("acme", times, [5.0] * count) for name in ("m0", "m1")}
 
 
 def flood(organizations: Sequence[str], requests: int = 300) -> Trace:
     return {
-        f"{name}-m": Arrivals(name, [0.0] * requests, [60.0] * requests) for name in organizations
+        f"{name}-m": RequestTrace(name, [0.0] * requests, [60.0] * requests)
+        for name in organizations
     }
 
 
@@ -65,7 +66,7 @@ def test_one_that_is_ready_serves_one_of_two_that_start_at_once() -> None:
 def test_the_first_replicas_do_not_wait_behind_the_standbys_that_have_their_instances(
     count: int,
 ) -> None:
-    trace = {"m": Arrivals("acme", [0.0, 0.5], [1.0, 1.0])}
+    trace = {"m": RequestTrace("acme", [0.0, 0.5], [1.0, 1.0])}
     without, _ = run(trace, instances=count)
     outcome, fleets = run(trace, standby=count, instances=count)
     assert outcome.wait_s == without.wait_s
@@ -80,7 +81,7 @@ def test_the_planner_keeps_what_nine_of_ten_starts_need() -> None:
 def test_standby_and_replicas_together_are_never_more_than_there_are() -> None:
     rng = random.Random(2)
     trace = {
-        f"m{number}": Arrivals(
+        f"m{number}": RequestTrace(
             "acme", sorted(rng.uniform(0, 4000) for _ in range(100)), [30.0] * 100
         )
         for number in range(4)
@@ -137,8 +138,8 @@ def test_a_quota_is_never_exceeded_and_the_loser_is_told_why() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_what_drains_counts_in_its_quota_until_it_is_gone(name: str, standby: int) -> None:
     trace = {
-        "m0": Arrivals("acme", [0.0] * 8, [300.0] * 8),
-        "m1": Arrivals("acme", [120.0], [1.0]),
+        "m0": RequestTrace("acme", [0.0] * 8, [300.0] * 8),
+        "m1": RequestTrace("acme", [120.0], [1.0]),
     }
     setup = Setup(20.0, quotas={"acme": Quota(UNLIMITED._replace(gpus=2))}, standby=standby)
     outcome, fleets = simulate(name, trace, setup)

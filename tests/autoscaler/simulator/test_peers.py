@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hotplate.autoscaler.policy import Decision, Demand, Replicas
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import outcome
 from hotplate.autoscaler.simulator.peers import BentoCloud, Hpa, KnativeKpa, KubeAi, RayServe
@@ -47,10 +47,10 @@ class AsTheyAsk(EachTick):
         return self._rule.decide(demand, replicas, now)
 
 
-def visits(seed: int) -> Arrivals:
+def visits(seed: int) -> RequestTrace:
     """Some a second apart, some minutes, some of no length."""
     rng = random.Random(seed)
-    found, now = Arrivals("acme"), 0.0
+    found, now = RequestTrace("acme"), 0.0
     for _ in range(300):
         now += rng.choice((0.0, 1.0, 30.0, 400.0, 900.0)) * rng.random()
         found.arrival_s.append(now)
@@ -86,7 +86,7 @@ def test_leaving_out_idle_ticks_changes_nothing(rule: type[Rule], concurrency: i
 def test_a_replica_that_becomes_ready_does_not_make_a_rule_decide_before_its_tick(
     rule: type[Rule], steps: list[tuple[float, int]]
 ) -> None:
-    burst = Arrivals("acme", [0.0] * 200, [600.0] * 200)
+    burst = RequestTrace("acme", [0.0] * 200, [600.0] * 200)
     found: list[tuple[float, int]] = []
     fleet = SimulatedDeployment("m", burst, 1, rule(1))
     Simulation([fleet], Hardware(17.0), lambda it: found.append((it.at_s, it.desired))).run()

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome
 from hotplate.autoscaler.simulator.policies import POLICIES, Setup, simulate
@@ -19,12 +19,12 @@ from hotplate.autoscaler.simulator.timeline import timeline
 HOUR_S = 3600.0
 
 
-def busy_trace(seed: int = 1, deployments: int = 3, requests: int = 700) -> dict[str, Arrivals]:
+def busy_trace(seed: int = 1, deployments: int = 3, requests: int = 700) -> dict[str, RequestTrace]:
     rng = random.Random(seed)
     trace = {}
     for number in range(deployments):
         now = 0.0
-        arrivals = trace[f"model-{number}"] = Arrivals("acme")
+        arrivals = trace[f"model-{number}"] = RequestTrace("acme")
         for _ in range(requests):
             now += rng.expovariate(0.5 + number) + (rng.random() < 0.005) * 400
             arrivals.arrival_s.append(now)
@@ -32,9 +32,9 @@ def busy_trace(seed: int = 1, deployments: int = 3, requests: int = 700) -> dict
     return trace
 
 
-def one(*requests: tuple[float, float]) -> dict[str, Arrivals]:
+def one(*requests: tuple[float, float]) -> dict[str, RequestTrace]:
     """One deployment with (arrival, service) of each request."""
-    return {"m": Arrivals("acme", [at for at, _ in requests], [s for _, s in requests])}
+    return {"m": RequestTrace("acme", [at for at, _ in requests], [s for _, s in requests])}
 
 
 def seconds(outcome: Outcome) -> dict[str, float]:
@@ -99,7 +99,7 @@ def test_a_peer_keeps_its_last_replica_as_long_as_it_is_known_to(
     assert idle_s <= stopped_at - 130.0 <= idle_s + late_s
 
 
-def decisions(name: str, trace: dict[str, Arrivals], setup: Setup) -> list[Decided]:
+def decisions(name: str, trace: dict[str, RequestTrace], setup: Setup) -> list[Decided]:
     found: list[Decided] = []
     simulate(name, trace, setup, found.append)
     return found

@@ -35,7 +35,7 @@ MOST_CHARACTERS = 1_000_000
 
 
 @dataclass
-class Arrivals:
+class RequestTrace:
     """The requests of one deployment, in order; seconds."""
 
     organization: str
@@ -43,7 +43,7 @@ class Arrivals:
     service_s: list[float] = field(default_factory=list)
 
 
-def read(paths: Iterable[Path], rng: random.Random) -> dict[str, Arrivals]:
+def read(paths: Iterable[Path], rng: random.Random) -> dict[str, RequestTrace]:
     """The requests of all files together, by deployment.
 
     A deployment's organization is that of its first request. `rng` draws the arrivals of traces
@@ -59,11 +59,11 @@ def read(paths: Iterable[Path], rng: random.Random) -> dict[str, Arrivals]:
             f"the trace has more than {MOST_REQUESTS} requests; give fewer files or a part of one"
         )
     requests.sort(key=lambda request: request.arrival_s)
-    deployments: dict[str, Arrivals] = {}
+    deployments: dict[str, RequestTrace] = {}
     for request in requests:
         arrivals = deployments.get(request.deployment)
         if arrivals is None:
-            arrivals = deployments[request.deployment] = Arrivals(request.organization)
+            arrivals = deployments[request.deployment] = RequestTrace(request.organization)
         arrivals.arrival_s.append(request.arrival_s)
         arrivals.service_s.append(request.service_s)
     return deployments

@@ -8,7 +8,7 @@ from collections import deque
 from typing import NamedTuple
 
 from hotplate.autoscaler.policy import Demand, Replicas
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.scaler import Scaler
 
 MEAN_WEIGHT = 0.1
@@ -42,7 +42,7 @@ class SimulatedDeployment:
     The simulation tells it what happens, and it answers with the requests that begin.
     """
 
-    def __init__(self, name: str, arrivals: Arrivals, concurrency: int, scaler: Scaler) -> None:
+    def __init__(self, name: str, arrivals: RequestTrace, concurrency: int, scaler: Scaler) -> None:
         self.name = name
         self.arrivals = arrivals
         self.scaler = scaler

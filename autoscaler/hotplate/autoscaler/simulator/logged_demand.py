@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hotplate.autoscaler.errors import TraceInvalid
-from hotplate.autoscaler.simulator.arrivals import MOST_S, Arrivals
+from hotplate.autoscaler.simulator.arrivals import MOST_S, RequestTrace
 
 SAMPLE_S = 1.0
 """What came with a line came in this time before it."""
@@ -38,7 +38,7 @@ class Sample:
     """Requests in flight or queued."""
 
 
-def read_log(paths: Iterable[Path]) -> dict[str, Arrivals]:
+def read_log(paths: Iterable[Path]) -> dict[str, RequestTrace]:
     """The requests of each service, as `deployment` or, if it has several, `deployment/service`.
 
     Times are seconds from the first line. Raises TraceInvalid, whose message names the file, the
@@ -97,10 +97,10 @@ def _sample(entry: dict[str, Any]) -> Sample:
     )
 
 
-def _arrivals(name: str, samples: list[Sample], began: float) -> Arrivals:
+def _arrivals(name: str, samples: list[Sample], began: float) -> RequestTrace:
     if any(one.arrived for one in samples) and not any(one.service_s for one in samples):
         raise TraceInvalid(f"{name}: no request has ended in the log, so none's length is known")
-    arrivals = Arrivals(samples[0].organization)
+    arrivals = RequestTrace(samples[0].organization)
     before = 0.0
     for sample, length_s in zip(samples, _lengths_s(samples), strict=True):
         at_s = sample.at_s - began

@@ -10,7 +10,7 @@ from typing import Literal
 from hotplate.autoscaler.policy import Policy
 from hotplate.autoscaler.sharing.allocation import Quota
 from hotplate.autoscaler.simulator import peers
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.fleet import SimulatedDeployment
 from hotplate.autoscaler.simulator.outcome import Outcome, outcome
 from hotplate.autoscaler.simulator.scaler import MAX_REPLICAS, OurScaler, Scaler
@@ -80,7 +80,7 @@ POLICIES: Mapping[str, Callable[[Setup], Scaler]] = {
 
 def simulate(
     name: str,
-    trace: Mapping[str, Arrivals],
+    trace: Mapping[str, RequestTrace],
     setup: Setup,
     decided: Callable[[Decided], None] | None = None,
 ) -> tuple[Outcome, Sequence[SimulatedDeployment]]:

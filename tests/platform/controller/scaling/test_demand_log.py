@@ -11,7 +11,7 @@ import pytest
 
 from hotplate.autoscaler.errors import TraceInvalid
 from hotplate.autoscaler.policy import Replicas
-from hotplate.autoscaler.simulator.arrivals import Arrivals
+from hotplate.autoscaler.simulator.arrivals import RequestTrace
 from hotplate.autoscaler.simulator.logged_demand import read_log
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.cli import main
@@ -125,7 +125,7 @@ def test_requests_built_again_are_those_that_came(tmp_path: Path) -> None:
 def test_a_length_not_known_yet_is_the_one_known_next(tmp_path: Path) -> None:
     told = [(0.0, RouteDemand(in_flight=1)), (9.0, RouteDemand(completed=1, service_s=7.0))]
     trace = read_log([written(tmp_path / "log", *lines_of(noted(*told)))])
-    assert trace == {"chat": Arrivals("acme", [0.0], [7.0])}
+    assert trace == {"chat": RequestTrace("acme", [0.0], [7.0])}
 
 
 def test_a_length_is_the_mean_that_the_request_is_in(tmp_path: Path) -> None:
