@@ -37,7 +37,7 @@ from hotplate.cache.metrics import Metrics
 from hotplate.cache.origins.schemes import is_elsewhere
 from hotplate.cache.peers.gossip import Gossip
 from hotplate.machine.access.bearer import TokenCheck
-from hotplate.machine.access.middleware import turn_strangers_away
+from hotplate.machine.access.middleware import refuse_cross_site
 from hotplate.machine.access.own_hosts import OwnHosts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -65,7 +65,7 @@ def application(
     `metrics_token` is another one for the metrics; None = anybody may read them."""
     app = web.Application(
         middlewares=[
-            turn_strangers_away(own),
+            refuse_cross_site(own),
             _errors,
             _authorize(TokenCheck(token, metrics_token)),
         ]

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.store.blobs import BlobStore
-from hotplate.machine.access.middleware import turn_strangers_away
+from hotplate.machine.access.middleware import refuse_cross_site
 from hotplate.platform.api.bentocloud import not_implemented
 from hotplate.platform.api.bentocloud.archives.downloads import DownloadRoutes
 from hotplate.platform.api.bentocloud.archives.transfers import Transfers
@@ -57,7 +57,7 @@ def make_app(
         store.artifacts, unpacking, HubModels(blobs, settings.hubs), settings.unpack_wait_s
     )
     app = web.Application(
-        middlewares=[turn_strangers_away(settings.own), answer_errors, auth.middleware()],
+        middlewares=[refuse_cross_site(settings.own), answer_errors, auth.middleware()],
         client_max_size=settings.json_limit_bytes,
     )
     app[BODY_S] = settings.body_s

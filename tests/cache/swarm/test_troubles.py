@@ -121,12 +121,12 @@ def test_what_peers_contradict_each_other_on_comes_from_the_origin_and_the_liar_
     one, two = drain(swarm)  # a stranger is asked for one chunk
     step, other = (one, two) if one.source == "liar" else (two, one)
     assert swarm.witnesses(step, 1.0) == ["peer"]
-    swarm.words.hear("peer", step.index, ["right"], 1.0)
-    assert not swarm.words.believe(step.index, "liar", "wrong", 1.0)
+    swarm.attestations.hear("peer", step.index, ["right"], 1.0)
+    assert not swarm.attestations.believe(step.index, "liar", "wrong", 1.0)
     swarm.missed(step, Missed.DISPUTED, 1.0)
     asked = take(swarm)
     assert (asked.index, asked.source) == (step.index, ORIGIN)
-    assert swarm.words.settle(asked.index, "right", 1.0) == ({"liar"}, [])
+    assert swarm.attestations.settle(asked.index, "right", 1.0) == ({"liar"}, [])
     swarm.came(asked, 0.1, 1.0)
     swarm.came(other, 0.1, 1.0)
     assert [one.source for one in drain(swarm)] == ["peer"]

@@ -190,24 +190,24 @@ class Fetch:
     def believe(self, step: Assignment, digest: str, now: float) -> bool:
         """Whether nobody who was heard contradicts the peer that gave the chunk."""
         with self._monitor.work:
-            return self.swarm.words.believe(step.index, step.source, digest, now)
+            return self.swarm.attestations.believe(step.index, step.source, digest, now)
 
     def has_heard(self, peer: str, index: int) -> bool:
         """Whether the peer has said that chunk's digest."""
         with self._monitor.work:
-            return self.swarm.words.has_heard(peer, index)
+            return self.swarm.attestations.has_heard(peer, index)
 
     def hear(self, peer: str, index: int, answer: ChunkResponse, now: float) -> bool:
         """What a peer says of a chunk and the next ones; whether that chunk is among them."""
         with self._monitor.work:
-            words = self.swarm.words
+            said = self.swarm.attestations
             if answer.missed is Missed.LEFT:
-                words.unanswered(peer, now)
-            words.hear(peer, index, answer.digest.split(","), now)
-            return words.has_heard(peer, index)
+                said.unanswered(peer, now)
+            said.hear(peer, index, answer.digest.split(","), now)
+            return said.has_heard(peer, index)
 
     def settle(self, index: int, digest: str, now: float) -> tuple[set[str], list[int]]:
         """The origin's own bytes have that digest. The peers that lied, which are banned; and the
         chunks that were believed on their word alone."""
         with self._monitor.work:
-            return self.swarm.words.settle(index, digest, now)
+            return self.swarm.attestations.settle(index, digest, now)

@@ -49,14 +49,14 @@ class ChunkServer:
 
     def __init__(
         self,
-        shelf: ChunkSource,
+        source: ChunkSource,
         token: str,
         clock: Callable[[], float],
         metrics: Metrics,
         own: OwnHosts | None = None,
     ) -> None:
         """`own` are the names by which it is called."""
-        self._shelf = shelf
+        self._source = source
         self._own = own or OwnHosts()
         self._expected = f"Bearer {token}".encode() if token else b""
         self._clock = clock
@@ -133,9 +133,9 @@ class ChunkServer:
         digest, asker = headers.get(DIGEST, ""), headers.get(ASKER, "")
         ask = ChunkRequest(request[1], int(request[2]), digest, URGENT in headers, asker, have)
         if WORD in headers:
-            _send_head(connection, 200, {DIGEST: ",".join(self._shelf.digests(ask))})
+            _send_head(connection, 200, {DIGEST: ",".join(self._source.digests(ask))})
         else:
-            self._send(connection, ask, self._shelf.take(ask, hold_s))
+            self._send(connection, ask, self._source.take(ask, hold_s))
         return True
 
     def _send(self, connection: socket.socket, ask: ChunkRequest, offer: ChunkOffer) -> None:
@@ -148,7 +148,7 @@ class ChunkServer:
             retry_s = self._uploads.begin()
         if retry_s is not None:
             self._metrics.refusals.inc()
-            others = ",".join(self._shelf.others(ask))
+            others = ",".join(self._source.others(ask))
             again = {RETRY: f"{retry_s:.3f}", "Retry-After": "1", OTHERS: others}
             _send_head(connection, _STATUS[Missed.BUSY], extra | again)
             return
@@ -157,7 +157,7 @@ class ChunkServer:
             _send_head(connection, 200, extra | {DIGEST: offer.digest}, len(offer.data))
             connection.sendall(offer.data)
             self._metrics.peer_bytes_out.inc(len(offer.data))
-            self._shelf.gave(ask)
+            self._source.gave(ask)
         finally:
             with self._lock:
                 self._uploads.end(self._clock() - began)

@@ -45,7 +45,7 @@ class Gossip:
         self,
         members: Members,
         contents: Contents,
-        shelf: ChunkSource,
+        source: ChunkSource,
         changes: ChangeSignal,
         *,
         port: int,
@@ -57,7 +57,7 @@ class Gossip:
         """
         self._members = members
         self._contents = contents
-        self._shelf = shelf
+        self._source = source
         self._changes = changes
         self._port = port
         self._token = token
@@ -94,7 +94,7 @@ class Gossip:
             self._hear_of([_address(host, port), *map(str, data["members"])])
             self._contents.learn(peer, shares, {})
         answer = {
-            key: one for key in shares if (one := self._shelf.state_for(peer, key)) is not None
+            key: one for key in shares if (one := self._source.state_for(peer, key)) is not None
         }
         return {
             "id": self._members.me,

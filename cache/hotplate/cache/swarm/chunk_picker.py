@@ -115,7 +115,7 @@ class Swarm:
         self._moved_at: float | None = None
         self._asked: set[Assignment] = set()  # of peers, who have not answered yet
         self._hints = Hints()
-        self.words = Attestations(standing)
+        self.attestations = Attestations(standing)
         """What peers say of the digests, where they are not known."""
 
     @property
@@ -240,7 +240,7 @@ class Swarm:
         if not self.local:
             due = may.due if may.origin or may.probe else 0
             passed = sum({1 << index for index, _ in self._passed})
-            disputed = self.words.disputed if may.origin else 0
+            disputed = self.attestations.disputed if may.origin else 0
             found &= (
                 self._participants.have(may.ask)
                 | self._hints.chunks(may.ask)
@@ -267,9 +267,9 @@ class Swarm:
         """`pressing`: a reader waits for it and for few others before it."""
         if self.local and index not in self._damaged:
             return Assignment(index, HERE, "was here before", urgent)
-        if self.words.disputed >> index & 1:
+        if self.attestations.disputed >> index & 1:
             # One after the other: the first may tell who lies in all of them.
-            if not may.origin or self.words.disputed & self.claims.under_way:
+            if not may.origin or self.attestations.disputed & self.claims.under_way:
                 return None
             return Assignment(index, ORIGIN, "peers contradict each other", urgent)
         known = self._participants.holders.get(index, ())

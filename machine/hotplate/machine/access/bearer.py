@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 
-def bears(request: web.Request, *tokens: str) -> bool:
+def has_token(request: web.Request, *tokens: str) -> bool:
     """Whether it has one of them; an empty one is nobody's."""
     given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
     matches = [hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens if token]
@@ -27,8 +27,8 @@ class TokenCheck:
 
     def admits(self, request: web.Request) -> bool:
         """Whether the request is to be answered."""
-        if not self.token or bears(request, self.token):
+        if not self.token or has_token(request, self.token):
             return True
         if request.path != "/metrics":
             return False
-        return self.metrics_token is None or bears(request, self.metrics_token)
+        return self.metrics_token is None or has_token(request, self.metrics_token)

@@ -16,7 +16,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HTTP10 = (1, 0)
 
 
-def turn_strangers_away(own: OwnHosts) -> Middleware:
+def refuse_cross_site(own: OwnHosts) -> Middleware:
     """421 for a foreign `Host`, 403 for another origin's page; nothing is looked at before."""
 
     @web.middleware

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from hotplate.machine.access.bearer import TokenCheck
-from hotplate.machine.access.middleware import Handler, turn_strangers_away
+from hotplate.machine.access.middleware import Handler, refuse_cross_site
 from hotplate.machine.access.own_hosts import OwnHosts
 from hotplate.machine.address import Address
 from hotplate.serving.gateway.admin.metrics import exposition, registry_of
@@ -114,7 +114,7 @@ class Admin:
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         own = OwnHosts(self._address[0], self._gateway.limits.hosts)
-        return await turn_strangers_away(own)(request, partial(self._authorize, handler))
+        return await refuse_cross_site(own)(request, partial(self._authorize, handler))
 
     async def _authorize(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         """Asks for the token; whether the gateway lives is told to anybody, and nothing else."""
