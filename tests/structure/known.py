@@ -5,10 +5,6 @@ from __future__ import annotations
 READMES_BY_FILE: set[str] = {
     "serving",
 }
-NAMES_THAT_REPEAT_THEIR_FOLDERS: set[str] = {
-    "platform/hotplate/platform/store/store.py",
-}
-CLASS_NAMES_IN_TWO_FILES: set[str] = set()
 LARGE_CLASSES: set[str] = {
     "SimNode",
     "SlotQueue",

@@ -6,7 +6,6 @@ import ast
 import re
 from collections import defaultdict
 
-from tests.structure import known
 from tests.structure.source_tree import COMPONENTS, ROOT, named, sources, syntax
 
 _ROW = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
@@ -35,7 +34,7 @@ def test_no_two_classes_have_one_name_that_the_glossary_does_not_explain() -> No
     double = {
         name for name, files in places.items() if len(files) > 1 and _words(name) not in explained
     }
-    assert double - known.CLASS_NAMES_IN_TWO_FILES == set()
+    assert double == set()
 
 
 def test_a_word_stands_in_the_glossary_once() -> None:
