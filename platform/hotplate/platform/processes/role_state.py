@@ -15,7 +15,7 @@ ROLES = ("agent", "gateway", "control-plane")
 
 _CUT = {
     "agent": "replicas went on and no request was cut; those that are starting wait for it",
-    "gateway": "the requests that it had were cut, and can be sent again",
+    "gateway": "its requests were cut off, and can be sent again",
     "control-plane": "replicas and gateway went on and no request was cut; an upload or deploy "
     "under way can be sent again",
 }
