@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-READMES_BY_FILE: set[str] = {
-    "serving",
-}
+READMES_BY_FILE: set[str] = set()
 LARGE_CLASSES: set[str] = {
     "SimNode",
     "SlotQueue",
