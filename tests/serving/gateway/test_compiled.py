@@ -70,6 +70,31 @@ def test_what_is_compiled_is_there() -> None:
         assert compiled.source(module).is_file()
 
 
+def test_every_file_of_a_compiled_folder_is_compiled() -> None:
+    for folder in compiled.FOLDERS:
+        files = {path.stem for path in (compiled.SOURCES / folder).rglob("*.py")}
+        assert files, folder
+        assert files == {m.split(".")[1] for m in compiled.MODULES if m.startswith(f"{folder}.")}
+
+
+def test_the_bases_of_compiled_classes_are_compiled() -> None:
+    """A class with a base that is not would be as slow as that one."""
+    for module in compiled.MODULES:
+        tree = ast.parse(compiled.source(module).read_text())
+        imported = {
+            name.name: line.module or ""
+            for line in ast.walk(tree)
+            if isinstance(line, ast.ImportFrom)
+            for name in line.names
+        }
+        for node in ast.walk(tree):
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                origin = imported.get(ast.unparse(base), "")
+                if origin.startswith(f"{compiled.PACKAGE}."):
+                    below = origin.removeprefix(f"{compiled.PACKAGE}.")
+                    assert below in compiled.MODULES, f"{module}: {ast.unparse(base)}"
+
+
 def test_no_final_of_what_is_compiled_is_a_tuple_of_floats() -> None:
     """Whoever reads one of mypyc's gets a NameError, unless it is said to be a sequence."""
     for module in compiled.MODULES:
