@@ -9,6 +9,7 @@ from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
 from hotplate.serving.gateway.route_server import RouteServer
+from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 from tests.support.gateway.backends import Backend
 from tests.support.gateway.callers import Answer, Caller, until
 from tests.support.ports import free_port
@@ -20,7 +21,8 @@ class Kitchen:
     """A gateway with one route to one backend, and the callers of a test."""
 
     def __init__(self) -> None:
-        self.gateway = Gateway(LIMITS)
+        self.reports = ReportSchedule()
+        self.gateway = Gateway(LIMITS, on_change=self.reports.changed)
         self.backend = Backend()
         self.route = Route("acme/echo", "127.0.0.1", free_port())
         self._callers: list[Caller] = []

@@ -46,15 +46,16 @@ class Gateway:
         limits: Limits | None = None,
         fleet: Fleet | None = None,
         access_log: AccessLog | None = None,
+        on_change: Callable[[str, Change], None] = _nobody_listens,
     ) -> None:
-        """Without a `fleet` this gateway is the only one, and owns all deployments."""
+        """Without a `fleet` this gateway is the only one, and owns all deployments. `on_change` is
+        called with a route's name when its demand has changed."""
         self.limits = limits or Limits()
         self.fleet = fleet
         self._access_log = access_log
         self.version = 0
         """The table in force; 0 = none yet."""
-        self.on_change: Callable[[str, Change], None] = _nobody_listens
-        """Called with a route's name when its demand has changed."""
+        self._on_change = on_change
         self.tasks: TaskScheduler | None = None
         """Those that the control plane keeps; None = all are with their replicas."""
         self._servers: dict[str, RouteServer] = {}
@@ -220,7 +221,7 @@ class Gateway:
         await server.callers.listen()
 
     def _changed(self, name: str, change: Change) -> None:
-        self.on_change(name, change)
+        self._on_change(name, change)
 
     def _forget_ended(self) -> None:
         for name in [name for name, server in self._servers.items() if server.is_over]:

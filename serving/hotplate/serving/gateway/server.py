@@ -27,6 +27,7 @@ from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.sources.control_plane_link import Link
 from hotplate.serving.gateway.sources.file_watch import RoutesWatch, keys_of
 from hotplate.serving.gateway.sources.last_table import TableFile
+from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 from hotplate.serving.gateway.sources.routes_file import read
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
 from hotplate.serving.gateway.tasks.deliveries import Deliveries
@@ -101,6 +102,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    reports = ReportSchedule()
     with meeting(_keys(settings.source), _otherwise(settings.source)) as folder:
         secret = _secret(settings.source, folder)
         fleet = Fleet(folder, loop.time(), _seat(settings.source), secret)
@@ -108,6 +110,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
             shared(settings.limits, descriptors.allow_many()),
             fleet,
             None if settings.access_log is None else AccessLog(settings.access_log),
+            reports.changed,
         )
         linked = settings.source.token if isinstance(settings.source, Linked) else ""
         admin = Admin(gateway, settings.token or linked, settings.metrics_token)
@@ -118,7 +121,7 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
             return await admin.listen(settings.admin, in_turn=lambda: _replaced(settings, fleet))
         return await admin.listen(named or ANY, in_turn=fleet.look)
 
-    source = _source(settings.source, gateway, listen)
+    source = _source(settings.source, gateway, reports, listen)
     admin.source = source.describe
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -191,14 +194,23 @@ def _start_another(settings: GatewaySettings) -> None:
 
 
 def _source(
-    source: Linked | Path, gateway: Gateway, move_admin: Callable[[str], Awaitable[object]]
+    source: Linked | Path,
+    gateway: Gateway,
+    reports: ReportSchedule,
+    move_admin: Callable[[str], Awaitable[object]],
 ) -> Source:
     if isinstance(source, Path):
         return RoutesWatch(gateway, source, move_admin)
     client = ControlPlaneClient(url=source.control_plane, token=source.token)
     deliveries = Deliveries(client, source.state_dir / "tasks")
     gateway.tasks = TaskScheduler(gateway.server, client, deliveries)
-    return Link(gateway, TableFile(source.state_dir), url=source.control_plane, token=source.token)
+    return Link(
+        gateway,
+        TableFile(source.state_dir),
+        reports,
+        url=source.control_plane,
+        token=source.token,
+    )
 
 
 def shared(limits: Limits, descriptors_most: int) -> Limits:

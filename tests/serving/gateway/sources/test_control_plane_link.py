@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, RouteDemand, RouteTable
-from hotplate.serving.gateway.sources.control_plane_link import BATCH_S, Link
+from hotplate.serving.gateway.sources.control_plane_link import Link
 from hotplate.serving.gateway.sources.last_table import TableFile
+from hotplate.serving.gateway.sources.report_schedule import BATCH_S
 from tests.support.gateway.backends import Backend
 from tests.support.gateway.callers import until
 from tests.support.gateway.control_planes import TOKEN, ControlPlane
@@ -33,12 +34,12 @@ async def file(tmp_path: Path) -> TableFile:
 @pytest.fixture
 def no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is reported is reported at once, or not within a test's life."""
-    monkeypatch.setattr("hotplate.serving.gateway.sources.control_plane_link.BATCH_S", 3600.0)
+    monkeypatch.setattr("hotplate.serving.gateway.sources.report_schedule.BATCH_S", 3600.0)
 
 
 @pytest.fixture
 async def link(kitchen: Kitchen, plane: ControlPlane, file: TableFile) -> AsyncIterator[Link]:
-    link = Link(kitchen.gateway, file, url=plane.url, token=TOKEN)
+    link = Link(kitchen.gateway, file, kitchen.reports, url=plane.url, token=TOKEN)
     running = asyncio.create_task(link.run())
     await until(lambda: plane.reports)
     yield link
@@ -178,11 +179,11 @@ async def test_the_gateway_serves_on_and_connects_again_when_the_control_plane_w
     await plane.send(40, replace(kitchen.route, replicas=(kitchen.replica(),)))
     await until(lambda: plane.reports[-1].version == 40)
     await plane.stop()
-    await until(lambda: not link.connected)
+    await until(lambda: not kitchen.reports.connected)
     assert (await kitchen.ask("/x")).status == 200
     await plane.start()
     await until(lambda: plane.opened == 2)
-    await until(lambda: link.connected)
+    await until(lambda: kitchen.reports.connected)
     await plane.send(1, kitchen.route)  # begun anew: its first table counts, whatever its version
     await until(lambda: plane.reports[-1].version == 1)
 

@@ -12,13 +12,12 @@ import aiohttp
 
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
-from hotplate.serving.gateway.protocol.routes import Change, DemandReport, RouteTable
+from hotplate.serving.gateway.protocol.routes import RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
+from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 
 log = logging.getLogger(__name__)
 
-BATCH_S = 0.2
-"""Changes that are not urgent are reported together after this."""
 BACKOFF_S = (0.1, 2.0)
 """First and longest pause before connecting again."""
 HEARTBEAT_S = 20.0
@@ -32,7 +31,16 @@ class Link:
     While the line is down the gateway goes on with the last table it got.
     """
 
-    def __init__(self, gateway: Gateway, file: TableFile, *, url: str, token: str) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        file: TableFile,
+        reports: ReportSchedule,
+        *,
+        url: str,
+        token: str,
+    ) -> None:
+        """`reports` is told by the gateway of each change of its demand."""
         self._gateway = gateway
         self._file = file
         self._url = url.rstrip("/") + "/internal/gateway"
@@ -40,12 +48,7 @@ class Link:
         if gateway.fleet is not None:
             self._headers[GATEWAY_FIELD] = gateway.fleet.id
             self._headers[FLEET_FIELD] = str(gateway.fleet.folder)
-        self._due = asyncio.Event()
-        self._batch: asyncio.TimerHandle | None = None
-        self._sent: DemandReport | None = None
-        """The last report of this connection; None = one is owed, whatever it says."""
-        self.connected = False
-        gateway.on_change = self.changed
+        self._reports = reports
 
     async def load(self) -> str:
         """Nothing is known yet of where operators ask."""
@@ -58,17 +61,7 @@ class Link:
             await self._gateway.apply(last)
 
     def describe(self) -> dict[str, Any]:
-        return {"connected": self.connected}
-
-    def changed(self, name: str, change: Change) -> None:
-        """A route's demand has changed: it is reported at once if that is news, else batched.
-
-        Work that begins is news only if the control plane does not know of any on that route.
-        """
-        if change is Change.DRAINED or (change is Change.BEGAN and not self._knows_demand(name)):
-            self._due.set()
-        elif self._batch is None and self.connected:
-            self._batch = asyncio.get_running_loop().call_later(BATCH_S, self._due.set)
+        return {"connected": self._reports.connected}
 
     async def run(self) -> None:
         """Connects, and connects again, until cancelled."""
@@ -88,13 +81,13 @@ class Link:
         async with session.ws_connect(
             self._url, heartbeat=HEARTBEAT_S, max_msg_size=MAX_TABLE_BYTES
         ) as socket:
-            self.connected = True
-            self._owe_report()
+            self._reports.connected = True
+            self._reports.owe()
             writer = asyncio.create_task(self._write(socket))
             try:
                 await self._read(socket)
             finally:
-                self.connected = False
+                self._reports.connected = False
                 writer.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, aiohttp.ClientError):
                     await writer
@@ -118,24 +111,11 @@ class Link:
                 first = False
                 await self._gateway.apply(table)
                 await asyncio.to_thread(self._file.save, table)
-            self._owe_report()
+            self._reports.owe()
 
     async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         while True:
-            await self._due.wait()
-            self._due.clear()
-            if self._batch is not None:
-                self._batch.cancel()
-                self._batch = None
+            await self._reports.due()
             report = self._gateway.report()
-            if report != self._sent:
-                self._sent = report
+            if self._reports.is_news(report):
                 await socket.send_json(report.to_json())
-
-    def _owe_report(self) -> None:
-        self._sent = None
-        self._due.set()
-
-    def _knows_demand(self, name: str) -> bool:
-        known = None if self._sent is None else self._sent.routes.get(name)
-        return known is not None and known.demand > 0
