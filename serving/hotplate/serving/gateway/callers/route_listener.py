@@ -75,7 +75,8 @@ class RouteListener:
     @property
     def descriptors(self) -> Sequence[int]:
         """Of the sockets that it listens on."""
-        servers = [self._server, *self._more] if self._server is not None else []
+        # uvloop has a list of sockets where asyncio's types say a tuple; compiled code checks that.
+        servers: list[Any] = [self._server, *self._more] if self._server is not None else []
         return [sock.fileno() for server in servers for sock in server.sockets]
 
     async def adopt(self, listening: socket.socket) -> bool:
