@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.support.end_to_end.census import ROLES
-from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform, until
+from tests.support.end_to_end.platform_process import DEPLOYMENT_PORTS, Platform
+from tests.support.patience import until
 
 _TCP_LISTEN = "0A"
 _SESSION = 3

@@ -22,9 +22,10 @@ from typing import Any
 from loadtests.harness.verdict import Verdict
 from tests.support.control_plane.cloud import MODEL_MANIFEST, put
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.memory import Watch
+from tests.support.patience import until
 from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import call
 

@@ -22,8 +22,9 @@ from loadtests.harness.verdict import Verdict
 from tests.support.end_to_end import census
 from tests.support.end_to_end.census import ROLES, Census
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.processor import cpu_s
 from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import Refused, call

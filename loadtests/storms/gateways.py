@@ -20,9 +20,9 @@ from pathlib import Path
 
 from loadtests.harness.verdict import Verdict
 from tests.support.gateway.backends import Backend, Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.gateway.load import Load
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 SLOTS = 2

@@ -23,9 +23,10 @@ from loadtests.systems.steady_load import steady_load
 from tests.support.deploy.fake_runtime import runs
 from tests.support.end_to_end.census import ROLES
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.end_to_end.rough_client import RoughClient
 from tests.support.memory import memory_bytes
+from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN
 from tests.support.services.calling import Refused, call, process_of
 from tests.support.services.vandals import STUBBORN, VANDAL

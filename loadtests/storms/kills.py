@@ -28,8 +28,9 @@ from loadtests.harness.verdict import Verdict
 from loadtests.systems.steady_load import Failure, SteadyLoad, steady_load
 from tests.support.control_plane.cloud import Refused, tar_of
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import call
 

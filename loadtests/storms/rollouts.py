@@ -15,8 +15,9 @@ from typing import Any
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.rolling_load import PAIR, Caller, kitchen_callers, pair_callers, under_load
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN
 
 ROLLED_S = 120.0

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from loadtests.harness.verdict import Verdict
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.platform_process import Platform, running
+from tests.support.patience import until
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
 

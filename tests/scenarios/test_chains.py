@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 from tests.support.services.bentos import IMAGE, SLEEPY
 from tests.support.services.calling import Refused, call, process_of
 

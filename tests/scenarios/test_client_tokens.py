@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("unharmed")]
 

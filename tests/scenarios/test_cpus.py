@@ -10,8 +10,9 @@ import pytest
 
 from hotplate.deploy.local.machine import detect
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import IMAGE, SLEEPY
 from tests.support.services.calling import call
 

@@ -15,8 +15,9 @@ import aiohttp
 import pytest
 
 from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.calling import Load, Refused, Tasks, call, process_of, under_load
 from tests.support.services.shapes import Shapes

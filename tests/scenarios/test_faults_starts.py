@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.replica.bentos import write_model
 from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import call

@@ -13,10 +13,11 @@ import pytest
 
 from tests.support.control_plane.cloud import MODEL_MANIFEST, Refused, tar_of
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.gateway.callers import Caller
 from tests.support.memory import memory_bytes
+from tests.support.patience import until
 from tests.support.replica.bentos import write_model
 
 pytestmark = pytest.mark.usefixtures("unharmed")

@@ -12,9 +12,10 @@ from typing import Any
 import aiohttp
 
 from hotplate.serving.gateway.fleet.membership import heir_of
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.gateway.gateway_processes import GatewayProcess
+from tests.support.patience import until
 from tests.support.services.calling import under_load
 
 CALLERS = 16

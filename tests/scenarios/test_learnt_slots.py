@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.patience import until
 from tests.support.services.calling import call
 from tests.support.services.shapes import most_at_once
 

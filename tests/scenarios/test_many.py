@@ -11,8 +11,9 @@ import pytest
 from hotplate.deploy.local.machine import detect
 from tests.support.end_to_end.census import take
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import ARENA_BYTES, Platform, until
+from tests.support.end_to_end.platform_process import ARENA_BYTES, Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN, SLEEPY
 from tests.support.services.calling import call, under_load
 

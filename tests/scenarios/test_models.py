@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.end_to_end.cold_start import ColdStart
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import READER
 from tests.support.services.calling import call
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import KITCHEN
 from tests.support.services.calling import process_of, under_load
 

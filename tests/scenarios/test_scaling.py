@@ -11,8 +11,9 @@ import pytest
 
 from hotplate.autoscaler.simulator.logged_demand import read_log
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import RoughClient
+from tests.support.patience import until
 from tests.support.services.bentos import PAIR, SLEEPY
 from tests.support.services.calling import call, under_load
 

@@ -9,7 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 from tests.support.services.calling import call
 from tests.support.services.shapes import Shapes, most_at_once
 

@@ -13,7 +13,8 @@ import pytest
 
 from hotplate.serving.replica.variables import cloud_variables
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 from tests.support.services.bentos import IMAGE
 
 pytestmark = pytest.mark.client

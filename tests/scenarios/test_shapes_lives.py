@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 from tests.support.services.calling import Tasks, process_of
 from tests.support.services.shapes import Shapes, most_at_once
 

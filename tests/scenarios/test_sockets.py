@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 from tests.support.services.bentos import SLEEPY
 from tests.support.services.sockets import DEAF, HANDSHAKE_S, NEVER_RETURN, Visitor
 

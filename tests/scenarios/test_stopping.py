@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.end_to_end.platform_process import Platform, running, until
+from tests.support.end_to_end.platform_process import Platform, running
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.calling import Tasks, call
 from tests.support.services.shapes import Shapes
 

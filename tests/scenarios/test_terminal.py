@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tests.support.end_to_end.laptop import Laptop, deployed
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 
 pytestmark = pytest.mark.client
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.security.evil import EVIL
 from tests.security.grounds import Grounds, changed, grounds, service
-from tests.support.end_to_end.platform_process import until
 from tests.support.end_to_end.rough_client import Bento, RoughClient
+from tests.support.patience import until
 from tests.support.services.calling import call
 
 PIPES = """

@@ -18,9 +18,10 @@ from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.status_json import live_json
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST
-from tests.support.control_plane.controller_world import RULES, World, config, running, until
+from tests.support.control_plane.controller_world import RULES, World, config, running
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
+from tests.support.patience import until
 
 
 @pytest.fixture

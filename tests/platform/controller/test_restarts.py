@@ -6,9 +6,10 @@ from pathlib import Path
 
 from hotplate.platform.store.records import DesiredState
 from hotplate.serving.gateway.protocol.routes import RouteDemand
-from tests.support.control_plane.controller_world import World, running, until
+from tests.support.control_plane.controller_world import World, running
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
+from tests.support.patience import until
 
 
 async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from hotplate.deploy.engine import ReplicaState
 from hotplate.platform.controller.interface import UNSEEN
-from tests.support.control_plane.controller_world import World, running, until
+from tests.support.control_plane.controller_world import World, running
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
+from tests.support.patience import until
 
 BUILDING = "its Python environment is being built"
 NO_ROOM = "needs 2 GPUs: this machine has none"

@@ -11,7 +11,7 @@ from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.platform.processes.data_dir import DataDir
 from hotplate.platform.processes.leftovers import end_builds
-from tests.support.end_to_end.platform_process import until
+from tests.support.patience import until
 
 ESCAPES = "setsid env -i sh -c 'echo up > $0; exec sleep 60' {note} & exec sleep 60"
 """A build of which a part leaves its session and its marker."""

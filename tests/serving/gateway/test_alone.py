@@ -12,8 +12,9 @@ import pytest
 from hotplate.platform.cli import main
 from hotplate.serving.gateway import compiled
 from tests.support.gateway.backends import Backend
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.gateway_processes import GatewayProcess
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 

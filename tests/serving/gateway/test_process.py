@@ -14,9 +14,9 @@ import pytest
 
 from hotplate.serving.gateway.protocol.routes import RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
-from tests.support.gateway.callers import until
 from tests.support.gateway.control_planes import TOKEN, ControlPlane
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 MAIN = """

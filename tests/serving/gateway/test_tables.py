@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import Route, RouteTable
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 async def test_requests_are_held_until_a_replica_appears(kitchen: Kitchen) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,7 +26,6 @@ from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.control_plane.fake_engine import FakeEngine
-from tests.support.patience import PATIENCE_S
 
 MANIFEST = {
     "entry_service": "Echo",
@@ -149,9 +148,3 @@ async def running(world: World) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(condition: Callable[[], Any], limit_s: float = PATIENCE_S) -> None:
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110 (several processes' worth of state is looked at)
-            await asyncio.sleep(0.005)

@@ -41,7 +41,7 @@ from tests.support.control_plane.crashes import (
     MortalDatabase,
     MortalEngine,
 )
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import until
 
 ONE_SLOT = {"traffic": {"concurrency": 1}}
 PAIR = {
@@ -143,12 +143,6 @@ class Plane:
         if found.upload_status != "success":
             return False
         return content in b"".join(archive.pack(self.blobs.get_manifest(found.files), self.blobs))
-
-
-async def until(condition: Callable[[], Awaitable[bool]], limit_s: float = PATIENCE_S) -> None:
-    async with asyncio.timeout(limit_s):
-        while not await condition():  # noqa: ASYNC110 (several processes' worth of state)
-            await asyncio.sleep(0.005)
 
 
 @dataclass

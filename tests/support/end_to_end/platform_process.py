@@ -10,22 +10,19 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 
 from tests.support.end_to_end.forks import run
 from tests.support.packages import PACKAGES
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.ports import free_range
 
-T = TypeVar("T")
-
 BIN = Path(sys.executable).parent
-POLL_S = 0.1
 DEPLOYMENT_PORTS = 60
 ARENA_BYTES = 256 << 20
 UNUSED_FILES_S = 3
@@ -272,14 +269,6 @@ async def running(
         yield platform
     finally:
         platform.destroy()
-
-
-async def until(condition: Callable[[], Awaitable[T]], timeout_s: float = PATIENCE_S) -> T:
-    """Wait until the condition is true, and give what it said; TimeoutError after `timeout_s`."""
-    async with asyncio.timeout(timeout_s):
-        while not (said := await condition()):  # noqa: ASYNC110 - they set no event of ours
-            await asyncio.sleep(POLL_S)
-    return said
 
 
 async def output_of(

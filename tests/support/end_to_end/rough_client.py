@@ -15,7 +15,8 @@ import aiohttp
 import yaml
 
 from tests.support.control_plane.cloud import MODEL_MANIFEST, Refused, answer, put, tar_of, versions
-from tests.support.end_to_end.platform_process import Platform, until
+from tests.support.end_to_end.platform_process import Platform
+from tests.support.patience import until
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,8 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-from tests.support.patience import PATIENCE_S
-
-POLL_S = 0.005
-
-
-async def until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
-    """Waits until the condition is true; fails after `timeout_s`."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - conditions of code that sets no event
-            await asyncio.sleep(POLL_S)
 
 
 @dataclass

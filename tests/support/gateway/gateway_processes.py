@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.gateway.callers import until
+from tests.support.patience import until
 
 _NUMBERS = itertools.count(1)
 

@@ -11,7 +11,8 @@ from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteT
 from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.sources.report_schedule import ReportSchedule
 from tests.support.gateway.backends import Backend
-from tests.support.gateway.callers import Answer, Caller, until
+from tests.support.gateway.callers import Answer, Caller
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 LIMITS = Limits(linger_s=0.1, ready_hold_s=0.4, hosts=("model.test",))

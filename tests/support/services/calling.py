@@ -11,8 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.end_to_end.platform_process import until
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.services.bentos import NAMESPACES, NUMBERS
 
 

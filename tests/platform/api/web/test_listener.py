@@ -21,8 +21,9 @@ from hotplate.platform.application import make_app
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import MODEL_MANIFEST, tar_of, versions
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.end_to_end.platform_process import until as eventually
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
+from tests.support.patience import until
+from tests.support.patience import until as eventually
 
 LIMITS = ConnectionLimits(connections=300, idle_s=0.3, stall_s=0.3, linger_s=0.1)
 BODY_S = 0.3

@@ -14,8 +14,7 @@ from aiohttp.test_utils import TestServer
 from hotplate.platform.controller.gateways.route_links import HEARTBEAT_S, RouteLinks
 from hotplate.serving.gateway.protocol.headers import FLEET_FIELD, GATEWAY_FIELD
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand
-from tests.support.control_plane.controller_world import until
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 
 CHAT = "acme/chat"
 

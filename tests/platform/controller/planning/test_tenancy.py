@@ -14,8 +14,9 @@ from hotplate.platform.settings import PlatformSettings
 from hotplate.platform.store.store import Store
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.control_plane.controller_world import RULES, World, running, until
+from tests.support.control_plane.controller_world import RULES, World, running
 from tests.support.control_plane.fake_engine import FakeEngine
+from tests.support.patience import until
 
 OPEN = Tenancy("unshare: Operation not permitted")
 

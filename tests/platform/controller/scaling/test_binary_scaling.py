@@ -26,10 +26,10 @@ from hotplate.platform.controller.scaling.prometheus import MOST_BYTES, Promethe
 from hotplate.platform.spec.annotations import binary_of
 from hotplate.platform.spec.label_settings import check_label_settings
 from tests.support.control_plane.cloud import Cloud, Refused
-from tests.support.control_plane.controller_world import World, config, running, until
+from tests.support.control_plane.controller_world import World, config, running
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.ports import free_port
 
 UNACKED = (

@@ -27,9 +27,10 @@ from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.support.control_plane.cloud import Cloud, Refused
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.control_plane.controller_world import MANIFEST, World, config, running, until
+from tests.support.control_plane.controller_world import MANIFEST, World, config, running
 from tests.support.control_plane.fake_engine import FakeEngine
 from tests.support.control_plane.quick_store import QuickStore
+from tests.support.patience import until
 
 
 def scaled(least: int, **more: Any) -> dict[str, Any]:

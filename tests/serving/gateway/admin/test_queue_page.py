@@ -8,8 +8,9 @@ import pytest
 from hotplate.serving.gateway.admin.metrics import exposition, registry_of
 from hotplate.serving.gateway.admin.queue_page import describe
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 TIMEOUT: Final = "X_Request_Timeout_Seconds"
 SERVICE_S = 0.05

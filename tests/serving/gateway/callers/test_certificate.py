@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.certificates import issue
 from tests.support.gateway.backends import SWITCH
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 async def caller_of(kitchen: Kitchen, trusted: Path) -> Caller:

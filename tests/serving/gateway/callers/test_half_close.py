@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 async def final(caller: Caller) -> tuple[int, bytes]:

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 
 from hotplate.serving.gateway.limits import Limits
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 LIMITS = Limits()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hotplate.serving.gateway.callers.sweep import PARTS, Sweep
-from tests.support.gateway.callers import until
+from tests.support.patience import until
 
 
 class Idle:

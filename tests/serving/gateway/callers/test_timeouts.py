@@ -13,8 +13,8 @@ from hotplate.serving.gateway.callers.timeouts import Timeouts
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.server import shared
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 LIMITS = Limits()

@@ -13,7 +13,7 @@ from hotplate.serving.gateway.fleet.slot_record import ROWS, TakenSlots, read_ta
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.queue.replica_slots import Replica
 from tests.support.gateway.backends import Backend, Connection, Request
-from tests.support.gateway.callers import until
+from tests.support.patience import until
 
 OTHERS = "chat.other.slots"
 

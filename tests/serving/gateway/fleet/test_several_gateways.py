@@ -13,10 +13,9 @@ import pytest
 from hotplate.serving.gateway.fleet.membership import Fleet, heir_of
 from tests.serving.gateway.test_alone import deployment
 from tests.support.gateway.backends import Backend, Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.gateway_processes import GatewayProcess
 from tests.support.gateway.load import Load
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.ports import free_port
 
 SERVICE_S = 0.1

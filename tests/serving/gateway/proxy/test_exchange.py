@@ -6,8 +6,8 @@ from hashlib import sha256
 import pytest
 
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 async def test_a_request_and_its_answer_pass_through(kitchen: Kitchen) -> None:

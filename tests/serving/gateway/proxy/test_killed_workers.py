@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import Replica, started, workload
 

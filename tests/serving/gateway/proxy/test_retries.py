@@ -15,8 +15,8 @@ from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.proxy.retry import SENDS
 from hotplate.serving.replica.inside.patches.handlers import STARTED
 from tests.support.gateway.backends import Backend, Connection, Handler, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 BODY = b"x" * 300_000

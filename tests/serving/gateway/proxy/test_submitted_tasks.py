@@ -8,8 +8,8 @@ import pytest
 
 from hotplate.serving.gateway.protocol.headers import ANSWER_BYTES
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 TASK = b'{"task_id": "1"}'
 PROMISE = f"{ANSWER_BYTES.decode()}: {len(TASK)}\r\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 async def test_a_tunnel_opens_after_101_and_holds_its_slot_until_closed(kitchen: Kitchen) -> None:

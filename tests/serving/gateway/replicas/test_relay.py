@@ -18,8 +18,9 @@ from hotplate.serving.gateway.all_routes import ALONE_LOOK_S, Gateway
 from hotplate.serving.gateway.fleet.membership import Fleet, file_name, heir_of
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route, RouteTable
 from tests.support.gateway.backends import SWITCH, Backend
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import LIMITS
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 NAMES = itertools.count(1)

@@ -4,8 +4,8 @@ import asyncio
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from tests.support.gateway.backends import Backend, Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 from tests.support.ports import free_port
 
 

@@ -10,8 +10,9 @@ import pytest
 from hotplate.serving.gateway.admin.metrics import exposition, registry_of
 from hotplate.serving.gateway.sockets.dead_peers import KEEPALIVE, has_hung_up, keep_taking
 from tests.support.gateway.backends import SWITCH, Connection, Request
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 ABANDON_S = 0.3
 STARTED = b"HTTP/1.1 100 Started\r\n\r\n"

@@ -13,9 +13,9 @@ from hotplate.serving.gateway.sources.control_plane_link import Link
 from hotplate.serving.gateway.sources.last_table import TableFile
 from hotplate.serving.gateway.sources.report_schedule import BATCH_S
 from tests.support.gateway.backends import Backend
-from tests.support.gateway.callers import until
 from tests.support.gateway.control_planes import TOKEN, ControlPlane
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from hotplate.serving.gateway.tasks.deliveries import Deliveries
 from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
 from tests.serving.gateway.tasks.task_keeper import Kept, TaskKeeper, closed
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import Answer, until
+from tests.support.gateway.callers import Answer
 from tests.support.gateway.kitchen import Kitchen
+from tests.support.patience import until
 
 
 @dataclass

@@ -11,8 +11,8 @@ from hotplate.serving.gateway.admin.metrics import exposition, registry_of
 from hotplate.serving.gateway.all_routes import Gateway
 from hotplate.serving.gateway.telemetry.access_log import AccessLog, Entry
 from tests.support.gateway.backends import Connection, Request
-from tests.support.gateway.callers import until
 from tests.support.gateway.kitchen import LIMITS, Kitchen
+from tests.support.patience import until
 
 
 @pytest.fixture

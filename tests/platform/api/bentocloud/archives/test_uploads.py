@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -26,7 +26,7 @@ from tests.support.control_plane.cloud import (
     versions,
 )
 from tests.support.control_plane.controller_fake import FakeController
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import until
 
 BENTO = f"{versions('bento', 'echo')}/v1"
 MODEL = f"{versions('model', 'bert')}/1"
@@ -148,12 +148,6 @@ async def test_a_body_that_is_cut_off_leaves_nothing(
 def status(cloud: Cloud) -> str:
     tenant = cloud.user.organization.id
     return cloud.store.artifacts.get(tenant, Kind.BENTO, "echo", "v1").upload_status
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
 
 
 async def test_a_good_copy_outlives_a_failed_replacement(cloud: Cloud) -> None:

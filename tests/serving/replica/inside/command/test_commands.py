@@ -21,7 +21,7 @@ from aiohttp import ClientSession
 from hotplate.serving.replica.inside.command.claimed_port import ClaimedPort, claim_any
 from hotplate.serving.replica.inside.command.listen_port import moved, place_command
 from tests.support import ports
-from tests.support.gateway.callers import until
+from tests.support.patience import until
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import Replica, started, workload
 from tests.support.services import shapes

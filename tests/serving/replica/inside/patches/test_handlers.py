@@ -18,7 +18,8 @@ from hotplate.serving.replica.inside.patches.handlers import (
     HandlerWatch,
     Running,
 )
-from tests.support.gateway.callers import Caller, until
+from tests.support.gateway.callers import Caller
+from tests.support.patience import until
 from tests.support.replica.bentos import write_bento
 from tests.support.replica.replicas import Replica, started, workload
 
