@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def gateway_limits(file: Path, hosts: str = "") -> Limits:
 
     given = {"hosts": hosts_of(hosts) or None}
     limits = load(Limits, "gateway", flags=given, environ=os.environ, file=file)
-    for name, value in vars(limits).items():
+    for name, value in asdict(limits).items():  # compiled, they have no `__dict__`
         if not isinstance(value, tuple) and not 0 < value < math.inf:
             raise BadSetting(f"gateway.{name}: {value} is not a finite number above 0")
     return limits
