@@ -34,7 +34,7 @@ def replica(name: str, taken: int) -> Replica:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Foreign:
-    return Foreign(tmp_path, "chat", tmp_path / "chat.own.slots")
+    return Foreign(tmp_path, "chat", tmp_path / "chat.own.slots", abandon_s=10.0)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 An old owner that lives counts its slots down itself. One that was killed has left handlers that
 nobody waits for. Our worker says how many handlers run; those of WebSockets, whose callers went
 with the gateway, count for 10 s from then on (`abandoned.py`). Of any other server the connections
-tell that the old owner has bequeathed (`keeper.py`). Where there are none nobody can know, so its
-slots are held back for as long as a request took at most of late, from the last one on.
+tell that the old owner has bequeathed (`backup_keeper.py`). Where there are none nobody can know,
+so its slots are held back for as long as a request took at most of late, from the last one on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from hotplate.serving.gateway.fleet.backup_keeper import Keeper
 from hotplate.serving.gateway.fleet.membership import SLOTS, is_held
 from hotplate.serving.gateway.fleet.peer_queries import Handlers, ask_running
 from hotplate.serving.gateway.fleet.slot_record import Taken, key_of, read_taken
-from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import TASKS, ReplicaRoute, Route
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,8 @@ class Foreign:
         deployment: str,
         own: Path,
         keeper: Keeper | None = None,
-        abandon_s: float = Limits.abandon_s,
+        *,
+        abandon_s: float,
     ) -> None:
         """`deployment` as in file names; `own` is the file that this gateway keeps itself."""
         self.slots: Mapping[str, int] = {}

@@ -33,7 +33,11 @@ class Standing:
         """Kept from when it is owned until nothing of that time runs any more."""
         self._bequest = bequest
         self._foreign = Foreign(
-            fleet.folder, name, self._file, keeper, server.dispatcher.limits.abandon_s
+            fleet.folder,
+            name,
+            self._file,
+            keeper,
+            abandon_s=server.dispatcher.limits.abandon_s,
         )
         self._claim: Claim | None = None
         self._owner = ""
