@@ -30,8 +30,8 @@ async def test_a_token_that_is_no_longer_good_is_told_with_what_to_do(
 
 
 MISTAKES = {
-    "deployment get nope": "deployment 'nope': there is none",
-    "models pull nope:1": "model 'nope:1': there is none",
+    "deployment get nope": "deployment 'nope' does not exist in this organization",
+    "models pull nope:1": "model 'nope:1' does not exist in this organization",
     "deploy kitchen:v1 -n x --instance-type cpux.1": "no 'cpux.1'; did you mean 'cpu.1'?",
     "deploy kitchen:v1 -n x --scaling-min 3 --scaling-max 1": "min scaling values must be less",
 }

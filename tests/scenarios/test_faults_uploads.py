@@ -109,7 +109,7 @@ async def test_a_model_is_not_complete_before_each_part_is_the_one_that_was_sent
     )
     beyond = {"part_number": 4, "etag": "x"}
     assert "part 4 has not arrived" in (await complete([*done, beyond])).message
-    assert "there is none" in (await complete([])).message
+    assert "the list is empty" in (await complete([])).message
     assert (await rough.call("GET", one))["upload_status"] == "uploading"
 
     body = {"upload_id": upload_id, "parts": done}
