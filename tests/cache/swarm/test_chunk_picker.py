@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -73,14 +77,31 @@ def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
-def test_no_chunk_is_looked_at_while_all_are_with_peers_who_were_asked_for_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    swarm = swarm_of()
-    tell(swarm, "a", ALL)
-    drain(swarm)
-    monkeypatch.setattr(swarm, "_step", lambda *_, **__: pytest.fail("looked through"))
-    assert swarm.next(1.0, wanted_only=False, origin_free=True) is None
+def test_to_find_that_all_peers_were_asked_for_enough_costs_no_more_with_more_chunks() -> None:
+    costs = []
+    for count in (1000, 10_000):
+        swarm = swarm_of(count)
+        tell(swarm, "a", (1 << count) - 1)
+        drain(swarm)
+        costs.append(calls_of(partial(swarm.next, 1.0, wanted_only=False, origin_free=True)))
+    assert costs[0] == costs[1]
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many Python functions are called."""
+    calls = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
 
 
 def test_what_no_peer_has_is_found_though_they_were_asked_for_enough() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec.core import url_to_fs
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from hotplate.cache.store.blobs import BlobStore
@@ -34,9 +35,9 @@ def store(kind: str, folder: Path) -> Iterator[BlobStore]:
 
 def contents(blobs: BlobStore) -> list[str]:
     """The files in the store, as paths below its URL."""
-    storage = blobs._storage
-    found = storage._fs.find(storage._root)
-    return sorted(path.removeprefix(f"{storage._root}/") for path in found)
+    options = s3_server() if blobs.url.startswith("s3:") else {}
+    fs, root = url_to_fs(blobs.url, use_listings_cache=False, **options)
+    return sorted(path.removeprefix(f"{root}/") for path in fs.find(root))
 
 
 @functools.cache

@@ -63,7 +63,8 @@ class Gateway:
         """What this gateway is to each deployment, where there may be several."""
         self._door: Door | None = None
         self._inbox: Inbox | None = None
-        self._keeper: Keeper | None = None
+        self.keeper: Keeper | None = None
+        """What the other gateways have bequeathed to this one; None until it has joined them."""
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -89,8 +90,8 @@ class Gateway:
         await self._door.open()
         self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self.fleet.proof, self._take_socket)
         self._inbox.open()
-        self._keeper = Keeper(self.fleet)
-        self._keeper.open()
+        self.keeper = Keeper(self.fleet)
+        self.keeper.open()
         self.fleet.join()
         self._looking = asyncio.create_task(self._follow_fleet())
 
@@ -159,8 +160,8 @@ class Gateway:
             self._door.close()
         if self._inbox is not None:
             self._inbox.close()
-        if self._keeper is not None:
-            self._keeper.close()
+        if self.keeper is not None:
+            self.keeper.close()
         if self.fleet is not None:
             self.fleet.leave()
         if self._access_log is not None:
@@ -211,7 +212,7 @@ class Gateway:
             server = RouteServer(route, self.limits, changed, peers, self._access_log, bequest)
             self._servers[route.name] = server
             if fleet is not None and bequest is not None:
-                self._standings[route.name] = Standing(fleet, server, bequest, self._keeper)
+                self._standings[route.name] = Standing(fleet, server, bequest, self.keeper)
         kept = None if route.internal or self.tasks is None else self.tasks.exchange
         server.task_exchanges = kept
         if self.fleet is None:

@@ -240,7 +240,7 @@ async def test_what_another_gateway_keeps_ends_for_the_replica_when_it_ends_here
     name = file_name(pair.name)
     caller = await pair.caller(1)
     assert (await caller.ask("/x")).status == 200
-    keeper, owner = pair.first._keeper, pair.second.fleet
+    keeper, owner = pair.first.keeper, pair.second.fleet
     assert keeper is not None and owner is not None
     await until(lambda: (estate := keeper.of(owner.id, name)) and len(estate.kept) == 1)
     await pair.serve(1, replicas=())
@@ -256,7 +256,7 @@ async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) 
     (await pair.caller(0)).send("/slow")
     await until(lambda: pair.backend.running == 1)
     await pair.join()
-    keeper, fleet = pair.second._keeper, pair.first.fleet
+    keeper, fleet = pair.second.keeper, pair.first.fleet
     assert keeper is not None and fleet is not None
     await until(lambda: keeper.of(fleet.id, file_name(pair.name)) is not None)
     assert loop.time() - began < 10 * ALONE_LOOK_S
@@ -284,7 +284,7 @@ async def test_a_tunnel_ends_with_its_gateway_though_connections_outlive_it(pair
     pair.backend.never_ends("/ws", SWITCH)
     await pair.join()
     await pair.owned_by_second()
-    keeper, owner = pair.first._keeper, pair.second.fleet
+    keeper, owner = pair.first.keeper, pair.second.fleet
     assert keeper is not None and owner is not None
 
     def kept() -> int:
