@@ -51,13 +51,13 @@ class Walk:
 
     def grow(self, index: int, size: int) -> None:
         if self.waiting:
-            self._follow(self.queue.grow(pick(list(self.waiting), index), size))
+            self._follow(self.queue.waiting.grow(pick(list(self.waiting), index), size))
 
     def cancel(self, index: int) -> None:
         if self.waiting:
             ticket = pick(list(self.waiting), index)
             self._end(ticket, "left")
-            self.queue.cancel(ticket)
+            self.queue.waiting.cancel(ticket)
 
     def answer(self, index: int) -> None:
         if self.running:

@@ -130,7 +130,7 @@ class Contest:
         if call.left:
             return
         if ticket.place == WAITING:
-            self.queue.cancel(ticket)
+            self.queue.waiting.cancel(ticket)
         self._part(call)
 
     def _part(self, call: Call) -> None:

@@ -105,9 +105,9 @@ def test_a_full_queue_refuses_by_count_and_by_bytes() -> None:
     second = ticket_of("3", size=4)
     assert outcome(queue, second, 0.0) == WAITING
     assert outcome(queue, ticket_of("4", size=0), 0.0) == End.SHARE_FULL
-    assert queue.grow(second, 2).ended == ()
+    assert queue.waiting.grow(second, 2).ended == ()
     assert (queue.queued, queue.queued_bytes) == (2, 10)
-    assert list(queue.grow(second, 1).ended) == [(second, End.SHARE_FULL)]
+    assert list(queue.waiting.grow(second, 1).ended) == [(second, End.SHARE_FULL)]
     assert (queue.queued, queue.queued_bytes) == (1, 4)
 
 
@@ -120,7 +120,7 @@ def test_a_refused_caller_is_told_when_a_place_will_be_free() -> None:
     for number in range(11):
         queue.submit(ticket_of(f"waiting {number}"), 4.0)
     assert queue.queued == 10
-    assert queue.retry_after_s(4.0) == pytest.approx(10 * 4.0 / 2)
+    assert queue.estimates.retry_after_s(4.0) == pytest.approx(10 * 4.0 / 2)
 
 
 def test_a_ticket_that_was_given_back_is_first_again_and_waits_while_its_replica_is_out() -> None:
@@ -312,7 +312,7 @@ def test_who_cannot_be_answered_in_time_is_refused_as_it_comes() -> None:
     for _ in range(8):
         queue.submit(ticket_of("", timeout_s=4.0), 0.0)  # 2 run, 6 wait: 3 s of work
     assert outcome(queue, ticket_of("late", timeout_s=4.0), 0.0) == End.NO_CAPACITY
-    assert queue.retry_after_s(0.0) == pytest.approx(3.0)
+    assert queue.estimates.retry_after_s(0.0) == pytest.approx(3.0)
     assert outcome(queue, ticket_of("in time", timeout_s=4.2), 0.0) == WAITING
     # It goes before all who have more time, so they are nothing to it.
     assert outcome(queue, ticket_of("next", timeout_s=1.5), 0.0) == WAITING
@@ -336,13 +336,13 @@ def test_nothing_is_refused_for_its_time_while_nothing_is_known() -> None:
 
 def test_a_start_is_estimated_from_the_newest_cold_start() -> None:
     queue = queue_of()
-    assert queue.start_s(0, 0.0) is None
+    assert queue.estimates.start_s(0, 0.0) is None
     queue.submit(ticket_of("1", 10.0), 10.0)
     queue.set_replicas([one()], 40.0)
     queue.set_replicas([], 50.0)
     queue.submit(ticket_of("2", 60.0), 60.0)
-    assert queue.start_s(1, 75.0) == 15.0
-    assert queue.retry_after_s(75.0) == 15.0
+    assert queue.estimates.start_s(1, 75.0) == 15.0
+    assert queue.estimates.retry_after_s(75.0) == 15.0
 
 
 def test_callers_that_name_ever_new_organizations_are_forgotten() -> None:
@@ -394,7 +394,7 @@ def lines_run(what: Callable[[], None]) -> int:
 
 def test_the_ledger_has_what_is_taken_whoever_a_slot_that_comes_back_goes_to() -> None:
     queue = queue_of(one(1))
-    queue.ledger = ledger = Writer()
+    queue.granted.ledger = ledger = Writer()
     for number in range(2 * ENOUGH):  # until it is known that a request takes ten seconds
         ticket = ticket_of("usual", 10.0 * number)
         queue.submit(ticket, ticket.arrived_at)

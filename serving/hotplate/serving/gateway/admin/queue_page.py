@@ -34,8 +34,8 @@ def describe(
         "slots": queue.slots,
         "slots_from": slots_from,
         "service_s": _rounded(queue.service.mean_s) or None,
-        "retry_after_s": _rounded(max(1.0, queue.retry_after_s(now))),
-        "estimated_start_s": _rounded(queue.start_s(queue.line.count, now)),
+        "retry_after_s": _rounded(max(1.0, queue.estimates.retry_after_s(now))),
+        "estimated_start_s": _rounded(queue.estimates.start_s(queue.line.count, now)),
         "organizations": _organizations(queue),
         "waiting": [_ticket(ticket, queue, ahead, now) for ahead, ticket in waiting],
         "replicas": [
@@ -68,7 +68,7 @@ def _organizations(queue: SlotQueue[Holder]) -> Mapping[str, Any]:
 def _ticket(
     ticket: Ticket[Holder], queue: SlotQueue[Holder], ahead: int, now: float
 ) -> Mapping[str, Any]:
-    start_s = queue.start_s(ahead, now) if ticket.needs_slot or not queue.ready else 0.0
+    start_s = queue.estimates.start_s(ahead, now) if ticket.needs_slot or not queue.ready else 0.0
     return {
         "organization": ticket.organization,
         "priority": ticket.priority,

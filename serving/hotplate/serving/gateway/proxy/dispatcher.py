@@ -91,7 +91,7 @@ class Dispatcher:
         counted = self.queue.ready and not self.route.relayed
         if route.tasks_apart and not self.route.tasks_apart:
             self._part_with_tasks()
-        waiting = self.queue.clear() if turned else ()
+        waiting = self.queue.waiting.clear() if turned else ()
         self.route = route
         self.closing = False
         self.queue.set_limits(route.queue_limit, route.queue_limit_bytes, dict(route.weights))
@@ -169,7 +169,7 @@ class Dispatcher:
     def grew(self, waiter: Waiter, size_bytes: int) -> None:
         """More of a waiting request's body has come."""
         assert waiter.ticket is not None
-        self._take_up(self.queue.grow(waiter.ticket, size_bytes), self.loop.time())
+        self._take_up(self.queue.waiting.grow(waiter.ticket, size_bytes), self.loop.time())
 
     def response_began(self, waiter: Waiter) -> None:
         """It may last: its response has begun, or it has become a tunnel."""
@@ -193,7 +193,7 @@ class Dispatcher:
         if ticket is None:
             return
         if ticket.replica is None:
-            self.queue.cancel(ticket)
+            self.queue.waiting.cancel(ticket)
             self.changed(COUNTS)
         else:
             now = self.loop.time()
@@ -286,7 +286,7 @@ class Dispatcher:
                 ticket.holder.enter_anew(inf)
 
     def _refuse_waiting(self, make_error: Callable[[], GatewayError]) -> None:
-        for ticket in self.queue.clear():
+        for ticket in self.queue.waiting.clear():
             self.refused += 1
             ticket.holder.ticket = None
             ticket.holder.fail(make_error())

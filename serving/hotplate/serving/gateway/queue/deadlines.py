@@ -25,9 +25,11 @@ class Deadlines(Generic[Holder]):
         self._sweep_at = STALE_MOST
 
     def add(self, ticket: Ticket[Holder]) -> None:
-        """Watches `ticket.ends_at`; call it again when that has changed."""
-        heap = self._heap
-        ends_at, count = ticket.ends_at, len(heap)
+        """Watches `ticket.ends_at`, if it ever comes; call it again when that has changed."""
+        heap, ends_at = self._heap, ticket.ends_at
+        if ends_at == math.inf:
+            return
+        count = len(heap)
         if count and ends_at < heap[(count - 1) >> 1][0]:
             heappush(heap, (ends_at, ticket.number, ticket))
         else:  # it is later than the entry above its place, so that is where it stays

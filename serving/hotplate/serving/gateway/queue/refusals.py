@@ -48,7 +48,7 @@ def refusal(
     """The error for a ticket of the route that has ended so, in one sentence."""
     name = route.name
     unready = "" if queue.ready else no_replica(route)
-    retry_after_s = queue.retry_after_s(now)
+    retry_after_s = queue.estimates.retry_after_s(now)
     if end is End.RUNNING:
         return DeadlineExceeded(f"{name}: no answer in {ticket.timeout_s:.4g} s (timeout_s).")
     if end is End.WAITING:

@@ -55,6 +55,11 @@ class Replica:
         return self.concurrency - self.taken - self.foreign
 
     @property
+    def stalled(self) -> bool:
+        """Whether every slot of it has an answer that goes on."""
+        return not self.out and 0 < self.taken == self.answering and self.free <= 0
+
+    @property
     def open(self) -> bool:
         """Whether the table gives it requests, though it may be out for a moment."""
         return not self.draining and self.concurrency > 0
@@ -151,6 +156,13 @@ class Slots:
             replica.concurrency = adaptive.limit
             self._place(replica)
             self._sum_up()
+
+    def outgrow_stalls(self, now: float) -> None:
+        """Somebody waits: a replica that learns, and is stalled, may have more slots."""
+        for replica in list(self.learning):
+            adaptive = replica.adaptive
+            if adaptive is not None and replica.stalled and adaptive.stalled(now):
+                self.resize(replica)
 
     def passes_on(self, replica: Replica) -> bool:
         """Whether a slot of it that comes back goes to the next request at once: then it need

@@ -112,7 +112,9 @@ class TaskExchange(Exchange):
             self.fail(
                 ShareFull(
                     full,
-                    retry_after_s=self.dispatcher.queue.retry_after_s(self.context.loop.time()),
+                    retry_after_s=self.dispatcher.queue.estimates.retry_after_s(
+                        self.context.loop.time()
+                    ),
                 )
             )
             return
