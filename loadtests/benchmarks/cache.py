@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from loadtests.benchmarks.cache_stages import (
@@ -17,9 +17,9 @@ from loadtests.benchmarks.cache_stages import (
 )
 from loadtests.benchmarks.cache_stages.table import Row
 from loadtests.harness.child_process import BenchmarkFailed
+from loadtests.harness.parts import Measures, measured
 
-Measure = Callable[[Path, bool], Awaitable[Sequence[Row]]]
-_MEASURES: Mapping[str, Measure] = {
+_MEASURES: Measures[Row] = {
     "stream": stream.measure,
     "unpaced": unpaced.measure,
     "fanout": fanout.measure,
@@ -36,10 +36,8 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
     """A part that cannot be measured is a row that says why, unless nothing else was asked for."""
     rows: list[Row] = []
     for part in parts or PARTS:
-        own = folder / part
-        own.mkdir()
         try:
-            rows += await _MEASURES[part](own, quick)
+            rows += await measured(_MEASURES, part, folder, quick)
         except BenchmarkFailed as error:
             if parts:
                 raise

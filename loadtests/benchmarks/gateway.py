@@ -26,6 +26,7 @@ from loadtests.benchmarks.gateway_trials import (
     tokens,
 )
 from loadtests.benchmarks.gateway_trials.trial import ROUNDS, Trial
+from loadtests.harness.bounds import BoundedRow, verdict
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.report import column
 from loadtests.systems.proxies import (
@@ -60,11 +61,7 @@ PARTS = [trial.name for trial in TRIALS]
 
 
 @dataclass(frozen=True)
-class Row:
-    figure: str
-    bound: str = ""
-    holds: str = ""
-    """Empty where there is nothing to reach."""
+class Row(BoundedRow):
     ours: float | None = column("hotplate")
     haproxy: float | None = column("haproxy")
     haproxy_abort: float | None = column("haproxy, abortonclose")
@@ -189,6 +186,6 @@ def row_of(trial: Trial, key: str, samples: Samples) -> Row:
             values[name] = figure.of_rounds(found)
     holds = ""
     if figure.bound and OURS in values:
-        holds = "yes" if figure.holds(values[OURS], values.get(HAPROXY)) else "NO"
+        holds = verdict(figure.holds(values[OURS], values.get(HAPROXY)))
     cells = {COLUMNS[name]: value for name, value in values.items()}
     return Row(figure.what, figure.bound, holds, **cells, digits=figure.digits)

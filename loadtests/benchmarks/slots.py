@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from loadtests.benchmarks.slot_trials import at_once, batches, blocking, simulated
 from loadtests.benchmarks.slot_trials.table import Row
+from loadtests.harness.parts import Measures, measured
 
-_MEASURES: Mapping[str, Callable[[Path, bool], Awaitable[Sequence[Row]]]] = {
+_MEASURES: Measures[Row] = {
     "async": at_once.calls,
     "chats": at_once.chats,
     "batches": batches.measure,
@@ -22,7 +23,5 @@ async def measure(folder: Path, quick: bool, *parts: str) -> Sequence[Row]:
     """The parts one after the other, each with a platform of its own."""
     rows: list[Row] = []
     for part in parts or PARTS:
-        own = folder / part
-        own.mkdir()
-        rows += await _MEASURES[part](own, quick)
+        rows += await measured(_MEASURES, part, folder, quick)
     return rows

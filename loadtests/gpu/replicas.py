@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hotplate.deploy.workload import Workload
 from loadtests.gpu.finding import CheckFailed, Finding, ensure
 from loadtests.gpu.hardware import machine
 from loadtests.gpu.programs import Bento, PlainServer, Program, Programs, work, workload
+from tests.support.deploy.running import started
 
 READY_S = 80.0
 MIB = 1 << 20
@@ -38,7 +38,7 @@ def halves(folder: Path) -> Iterator[Finding]:
 
 
 async def _whole(folder: Path, program: Program, title: str) -> Finding:
-    async with _running(folder, program) as engine:
+    async with started(_engine(folder, program)) as engine:
         (replica,) = await _ready(engine, workload(1.0), 1)
         said = await asyncio.to_thread(work, replica.address)
         _look(said)
@@ -48,7 +48,7 @@ async def _whole(folder: Path, program: Program, title: str) -> Finding:
 
 
 async def _halves(folder: Path) -> list[Finding]:
-    async with _running(folder, PlainServer()) as engine:
+    async with started(_engine(folder, PlainServer())) as engine:
         (one,) = await _ready(engine, workload(0.5), 1)
         alone = await asyncio.to_thread(work, one.address)
         replicas = await _ready(engine, workload(0.5), 2)
@@ -66,16 +66,9 @@ async def _halves(folder: Path) -> list[Finding]:
     return [Finding("two replicas on halves of a GPU", figure, True, f"a third: {reason}")]
 
 
-@asynccontextmanager
-async def _running(folder: Path, program: Program) -> AsyncIterator[LocalEngine]:
+def _engine(folder: Path, program: Program) -> LocalEngine:
     settings = LocalSettings(standby=StandbySettings(StandbyMode.OFF))
-    engine = LocalEngine(host_in(folder, machine()), Programs(program), machine(), settings)
-    await engine.start()
-    try:
-        yield engine
-    finally:
-        await engine.stop_all()
-        await engine.close()
+    return LocalEngine(host_in(folder, machine()), Programs(program), machine(), settings)
 
 
 async def _ready(engine: LocalEngine, wanted: Workload, count: int) -> Sequence[Replica]:

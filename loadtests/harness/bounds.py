@@ -14,6 +14,23 @@ class Bound:
     holds: Callable[[float], bool]
 
 
+@dataclass(frozen=True)
+class BoundedRow:
+    """What a table's row begins with where some of its figures have a bound."""
+
+    figure: str
+    """With its unit."""
+    bound: str = ""
+    """What is to be reached; empty = it is shown beside the others only."""
+    holds: str = ""
+    """Empty where there is nothing to reach."""
+
+
+def verdict(holds: bool) -> str:
+    """How a row says whether its bound holds."""
+    return "yes" if holds else "NO"
+
+
 def at_most(limit: float) -> Bound:
     return Bound(f"≤ {limit:g}", lambda value: value <= limit)
 

@@ -20,7 +20,7 @@ import aiohttp
 
 from loadtests.harness.verdict import Verdict
 from loadtests.systems.steady_load import steady_load
-from tests.support.deploy.fake_runtime import runs
+from tests.support.deploy.running import runs
 from tests.support.end_to_end.census import ROLES
 from tests.support.end_to_end.laptop import Laptop
 from tests.support.end_to_end.platform_process import Platform, running

@@ -38,6 +38,8 @@ HAPROXY_ABORT = "haproxy, abortonclose"
 BENTOML = "bentoml serve"
 RAY = "ray serve"
 RAY_HAPROXY = "ray serve, haproxy"
+HEAVY = (BENTOML, RAY, RAY_HAPROXY)
+"""Whole serving systems, which are slow to start."""
 ROUTES = "routes.toml"
 SLOW_START_S = 120.0
 

@@ -8,7 +8,7 @@ import pytest
 
 from hotplate.deploy.process.logfile import MAX_BYTES
 from hotplate.deploy.sandbox.isolation import Isolation
-from tests.support.deploy.fake_runtime import outside, pid_of, runs
+from tests.support.deploy.running import outside, pid_of, runs
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until

@@ -13,32 +13,24 @@ from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
 from tests.support.replica.bentos import write_model
-from tests.support.services.bentos import IMAGE
+from tests.support.services.bentos import ECHO, IMAGE
 from tests.support.services.calling import call
 
 pytestmark = pytest.mark.usefixtures("unharmed")
 
 SOURCE = "src/service.py"
 REQUIREMENTS = "env/python/requirements.txt"
-SERVICE = """
-
-@bentoml.service(image=image)
-class Kitchen:
-    @bentoml.api
-    def echo(self, text: str) -> str:
-        return text
-"""
 IMPORT_RAISES = (
     IMAGE
     + """
 if os.environ.get("BENTOML_CONTAINERIZED"):
     raise RuntimeError("the recipes are missing")
 """
-    + SERVICE
+    + ECHO
 )
 CONSTRUCTION_RAISES = (
     IMAGE
-    + SERVICE
+    + ECHO
     + """
     def __init__(self) -> None:
         raise ValueError("the oven is cold")
@@ -46,7 +38,7 @@ CONSTRUCTION_RAISES = (
 )
 CRASHES_LATER = (
     IMAGE
-    + SERVICE
+    + ECHO
     + """
     def __init__(self) -> None:
         import threading
@@ -55,7 +47,7 @@ CRASHES_LATER = (
 )
 READS_ITS_MODEL = (
     IMAGE
-    + SERVICE
+    + ECHO
     + """
     flour = bentoml.models.BentoModel("flour:v1")
 

@@ -9,35 +9,27 @@ import pytest
 
 from tests.support.end_to_end.laptop import Laptop, deployed
 from tests.support.end_to_end.platform_process import Platform
-from tests.support.services.bentos import IMAGE
+from tests.support.services.bentos import ECHO, IMAGE
 
 pytestmark = [pytest.mark.client, pytest.mark.usefixtures("kitchen")]
 
-SERVICE = """
-
-@bentoml.service(image=image)
-class Kitchen:
-    @bentoml.api
-    def echo(self, text: str) -> str:
-        return text
-"""
 BUILT_SLOWLY = (
     IMAGE
     + """
 image.run("echo 'the dough is kneaded: käse 🧀'; sleep 4; echo 'it has risen'")
 """
-    + SERVICE
+    + ECHO
 )
 CANNOT_BE_BUILT = (
     IMAGE
     + """
 image.run("echo 'the oven is looked at'; sleep 4; echo 'the oven is cold'; exit 3")
 """
-    + SERVICE
+    + ECHO
 )
 CANNOT_START = (
     IMAGE
-    + SERVICE
+    + ECHO
     + """
     def __init__(self) -> None:
         raise ValueError("the oven is cold")

@@ -104,6 +104,22 @@ class Runtime(Protocol):
         """What else it has said of itself there; None if nothing."""
 
 
+@dataclass(frozen=True)
+class BuildCommand:
+    """How one program of a build is to be run."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    """Exactly what it has."""
+    cwd: Path
+    log: Path
+    """Its output is appended there."""
+    own: Path
+    """Its build's alone, to read and write; `own / "tmp"` is its /tmp."""
+    reads: Sequence[Path] = ()
+    writes: Sequence[Path] = ()
+
+
 class BuildStep(Protocol):
     """One program of a build with all that it has started."""
 
@@ -137,19 +153,5 @@ class BuildRunner(Protocol):
         """Make a folder that builds have written, with all that is in it, the platform's own.
         Raises OSError."""
 
-    async def start(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        log: Path,
-        *,
-        own: Path,
-        reads: Sequence[Path],
-        writes: Sequence[Path],
-    ) -> BuildStep:
-        """Start a program that sees `reads`, and `own` and `writes` to write, with exactly `env`.
-
-        `own` is its build's alone; `own / "tmp"` is its /tmp. Its output is appended to `log`.
-        Raises OSError where it cannot be started.
-        """
+    async def start(self, command: BuildCommand) -> BuildStep:
+        """Raises OSError where it cannot be started."""

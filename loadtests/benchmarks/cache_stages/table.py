@@ -6,17 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loadtests.harness.bounds import Bound
+from loadtests.harness.bounds import Bound, BoundedRow, verdict
 from loadtests.harness.report import column
 
 
 @dataclass(frozen=True)
-class Row:
-    figure: str
-    """With its unit."""
-    bound: str = ""
-    """What is to be reached; empty = it is shown beside the others only."""
-    holds: str = ""
+class Row(BoundedRow):
     ours: float | None = column("hotplate")
     ours_load: float | None = column("hotplate load_file")
     raw: float | None = column("raw")
@@ -34,6 +29,6 @@ def row(
     """`values` by the names of `Row`'s columns; the bound is for ours."""
     holds = ""
     if bound is not None:
-        holds = "yes" if "ours" in values and bound.holds(values["ours"]) else "NO"
+        holds = verdict("ours" in values and bound.holds(values["ours"]))
     cells: dict[str, Any] = dict(values)
     return Row(figure, bound.text if bound else "", holds, **cells, digits=digits)

@@ -8,16 +8,7 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import saturate
-from loadtests.systems.proxies import (
-    AIOHTTP,
-    BENTOML,
-    DIRECT,
-    HAPROXY,
-    OURS,
-    RAY,
-    RAY_HAPROXY,
-    Front,
-)
+from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HEAVY, OURS, Front
 
 CONNECTIONS = 64
 """Four times the slots, so that the queue is in use."""
@@ -50,6 +41,6 @@ TRIAL = Trial(
         "requests": Figure("requests/s on one core", 0),
         "failed": Figure("of them failed", 0, "0", lambda ours, _: ours == 0, max),
     },
-    heavy=(BENTOML, RAY, RAY_HAPROXY),
+    heavy=HEAVY,
     pinned=True,
 )

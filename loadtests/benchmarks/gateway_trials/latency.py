@@ -8,16 +8,7 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import clients
-from loadtests.systems.proxies import (
-    AIOHTTP,
-    BENTOML,
-    DIRECT,
-    HAPROXY,
-    OURS,
-    RAY,
-    RAY_HAPROXY,
-    Front,
-)
+from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HEAVY, OURS, Front
 
 CLIENTS = 4
 WORK_S = 0.01
@@ -44,6 +35,6 @@ TRIAL = Trial(
             "added to 10 ms: p99 ms", 2, "≤ 1", lambda ours, _: ours <= 1, above_direct=True
         ),
     },
-    heavy=(BENTOML, RAY, RAY_HAPROXY),
+    heavy=HEAVY,
     pinned=True,
 )

@@ -9,20 +9,9 @@ from pathlib import Path
 from loadtests.benchmarks.gateway_trials.trial import Figure, Trial
 from loadtests.harness.route_plan import Plan
 from loadtests.systems.load import clients
-from loadtests.systems.proxies import (
-    AIOHTTP,
-    BENTOML,
-    DIRECT,
-    HAPROXY,
-    HAPROXY_ABORT,
-    OURS,
-    RAY,
-    RAY_HAPROXY,
-    Front,
-)
+from loadtests.systems.proxies import AIOHTTP, DIRECT, HAPROXY, HAPROXY_ABORT, HEAVY, OURS, Front
 
 FRONTS = (DIRECT, OURS, HAPROXY, HAPROXY_ABORT, AIOHTTP)
-HEAVY = (BENTOML, RAY, RAY_HAPROXY)
 CLIENTS = 200
 SLOTS = 2
 WORK_S = 0.05

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.benchmarks.slot_trials.pairs import project
-from loadtests.benchmarks.slot_trials.table import Row, verdict
-from loadtests.harness.bounds import at_least, at_most
+from loadtests.benchmarks.slot_trials.table import Row
+from loadtests.harness.bounds import at_least, at_most, verdict
 from loadtests.harness.child_process import BenchmarkFailed
 from loadtests.harness.installation import Installation, deploy, installation
 from loadtests.harness.report import median
@@ -58,10 +58,21 @@ async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     fixed: dict[str, Any] = {f"fixed_{number}": median(rates[number]) for number in NUMBERS}
     figure = f"{CLIENTS} clients, a loop blocked for 0.1 s, up to 4 replicas"
     return [
-        Row(f"{figure}: most slots, from 30 s on", two.text, verdict(two, most), most, digits=0),
+        Row(
+            f"{figure}: most slots, from 30 s on",
+            two.text,
+            verdict(two.holds(most)),
+            most,
+            digits=0,
+        ),
         Row("the same: at 2 or less from then on, s, the slowest", ours=low_s, digits=1),
         Row("the same: answers/s", ours=median(rates[LEARNT]), **fixed, digits=1),
-        Row("the same: x the best number of its round", nearly.text, verdict(nearly, share), share),
+        Row(
+            "the same: x the best number of its round",
+            nearly.text,
+            verdict(nearly.holds(share)),
+            share,
+        ),
     ]
 
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loadtests.harness.bounds import Bound
+from loadtests.harness.bounds import Bound, BoundedRow, verdict
 from loadtests.harness.report import column, median
 
 
 @dataclass(frozen=True)
-class Row:
-    figure: str
-    """With its unit."""
-    bound: str = ""
-    """What is to be reached; empty = it is shown beside the others only."""
-    holds: str = ""
+class Row(BoundedRow):
     ours: float | None = column("hotplate")
     peer: float | None = column("bentoml serve")
     of_peer: float | None = column("x bentoml serve, median of pairs")
@@ -33,10 +28,6 @@ Pairs = Sequence[tuple[float, float]]
 """What ours gave, and what the peer did right before or after it."""
 
 
-def verdict(bound: Bound, value: float) -> str:
-    return "yes" if bound.holds(value) else "NO"
-
-
 def beside(
     figure: str, pairs: Pairs, of_peer: Bound | None = None, ours: Bound | None = None
 ) -> Row:
@@ -45,7 +36,7 @@ def beside(
     quotient = median(own / peer for own, peer in pairs)
     text, holds = "", ""
     if of_peer is not None:
-        text, holds = f"{of_peer.text} x bentoml serve", verdict(of_peer, quotient)
+        text, holds = f"{of_peer.text} x bentoml serve", verdict(of_peer.holds(quotient))
     elif ours is not None:
-        text, holds = ours.text, verdict(ours, mine)
+        text, holds = ours.text, verdict(ours.holds(mine))
     return Row(figure, text, holds, ours=mine, peer=peers, of_peer=quotient)

@@ -15,7 +15,7 @@ from hotplate.autoscaler.simulator.policies import POLICIES, Setup
 from hotplate.autoscaler.simulator.side_by_side import parted, processes_for, run_side_by_side
 from hotplate.autoscaler.simulator.simulation import Simulation
 from tests.autoscaler.simulator.test_simulation import busy_trace
-from tests.support.deploy.fake_runtime import zombies
+from tests.support.deploy.running import zombies
 
 SETUP = Setup(20.0)
 

@@ -15,16 +15,8 @@ from hotplate.deploy.local.engine import LocalEngine
 from hotplate.deploy.local.host import host_in
 from hotplate.deploy.process.detached import Process
 from tests.deploy.local.test_engine import running
-from tests.support.deploy.fake_runtime import (
-    MACHINE,
-    QUICK,
-    FakeRuntime,
-    pid_of,
-    runs,
-    states,
-    until,
-    workload,
-)
+from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
+from tests.support.deploy.running import pid_of, runs, states, until
 
 S = ReplicaState
 

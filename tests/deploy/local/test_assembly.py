@@ -7,7 +7,8 @@ from pathlib import Path
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.local.assembly import AssemblySettings, assemble
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
-from tests.support.deploy.fake_runtime import FakeRuntime, states, until, workload
+from tests.support.deploy.fake_runtime import FakeRuntime, workload
+from tests.support.deploy.running import states, until
 
 GIB = 1 << 30
 

@@ -25,17 +25,8 @@ from hotplate.deploy.local.records import ENDED_LOGS_KEPT
 from hotplate.deploy.local.settings import LocalSettings
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.workload import Resources
-from tests.support.deploy.fake_runtime import (
-    MACHINE,
-    QUICK,
-    FakeRuntime,
-    pid_of,
-    runs,
-    states,
-    until,
-    workload,
-    zombies,
-)
+from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
+from tests.support.deploy.running import pid_of, runs, started, states, until, zombies
 from tests.support.patience import PATIENCE_S
 
 S = ReplicaState
@@ -52,12 +43,8 @@ async def running(
     engine = LocalEngine(
         host_in(directory, machine), runtime or FakeRuntime(), machine, settings, random.Random(1)
     )
-    await engine.start()
-    try:
+    async with started(engine):
         yield engine
-    finally:
-        await engine.stop_all()
-        await engine.close()
     assert engine.replicas() == []
     assert os.listdir(directory / "replicas") == []
     assert not zombies()

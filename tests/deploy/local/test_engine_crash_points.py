@@ -21,15 +21,8 @@ from hotplate.deploy.local.records import Record, Records
 from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.process_scope import REPLICA_DIR
 from hotplate.deploy.workload import Workload
-from tests.support.deploy.fake_runtime import (
-    MACHINE,
-    QUICK,
-    FakeRuntime,
-    states,
-    until,
-    workload,
-    zombies,
-)
+from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
+from tests.support.deploy.running import states, until, zombies
 from tests.support.patience import PATIENCE_S
 
 S = ReplicaState

@@ -11,7 +11,8 @@ import pytest
 from hotplate.deploy.engine import ReplicaState
 from hotplate.deploy.errors import PrepareFailed
 from tests.deploy.local.test_engine import running
-from tests.support.deploy.fake_runtime import FakeRuntime, pid_of, states, until, workload
+from tests.support.deploy.fake_runtime import FakeRuntime, workload
+from tests.support.deploy.running import pid_of, states, until
 from tests.support.patience import until as eventually
 from tests.support.small_disk import MIB, fill, small_disk
 

@@ -14,7 +14,7 @@ import pytest
 
 from hotplate.deploy.errors import SpawnFailed
 from hotplate.deploy.process.detached import Process
-from tests.support.deploy.fake_runtime import runs, zombies
+from tests.support.deploy.running import runs, zombies
 from tests.support.patience import PATIENCE_S
 
 

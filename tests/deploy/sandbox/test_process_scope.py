@@ -21,16 +21,8 @@ from hotplate.deploy.sandbox.cgroups import PIDS_MAX, Cgroup, Cgroups, group_nam
 from hotplate.deploy.sandbox.process_scope import over_capacity
 from hotplate.deploy.sandbox.resource_limits import MEMORY_PAUSE_S, SHORTEST_PAUSE_S, UsagePace
 from hotplate.deploy.workload import Resources
-from tests.support.deploy.fake_runtime import (
-    MACHINE,
-    QUICK,
-    FakeRuntime,
-    pid_of,
-    runs,
-    states,
-    until,
-    workload,
-)
+from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
+from tests.support.deploy.running import pid_of, runs, started, states, until
 from tests.support.patience import PATIENCE_S
 from tests.support.processor import cpu_s
 
@@ -58,12 +50,8 @@ def enclosing(
 @asynccontextmanager
 async def running(directory: Path, cgroups: Cgroups) -> AsyncIterator[LocalEngine]:
     engine = LocalEngine(host_in(directory, MACHINE, cgroups=cgroups), FakeRuntime(), MACHINE, CALM)
-    await engine.start()
-    try:
+    async with started(engine):
         yield engine
-    finally:
-        await engine.stop_all()
-        await engine.close()
     assert not any(folder.exists() for folder in cgroups.folders("any"))
     assert not any(folder.parent.exists() for folder in cgroups.folders("any"))
 

@@ -16,6 +16,7 @@ from hotplate.deploy.errors import UnknownReplica
 from hotplate.deploy.workload import Workload, WorkloadKey
 from hotplate.platform.controller.loading import Loader
 from hotplate.platform.controller.status_json import live_json
+from hotplate.platform.store.records import Deployment
 from hotplate.serving.gateway.protocol.routes import RouteDemand
 from tests.support.control_plane.cloud import MANIFEST
 from tests.support.control_plane.controller_world import RULES, World, config, running
@@ -66,13 +67,19 @@ async def test_replicas_follow_demand_up_and_down_and_drain_first(world: World) 
     await until(lambda: not world.engine.found)
 
 
-async def test_a_rollout_switches_only_when_the_new_revision_answers(world: World) -> None:
+async def rolling_out(world: World) -> tuple[Deployment, list[str]]:
+    """A deployment whose second revision is starting, and the replicas of its first."""
     made = world.deploy(least=1)
     await until(lambda: world.status(made) == "running" and world.gateway.routed())
     old = world.gateway.routed()
     world.engine.ready_at_once = False
     world.update(made, "v2")
     await until(lambda: len(world.engine.of(2)) == 1)
+    return made, old
+
+
+async def test_a_rollout_switches_only_when_the_new_revision_answers(world: World) -> None:
+    made, old = await rolling_out(world)
     assert world.status(made) == "deploying"
     assert world.gateway.routed() == old
     world.engine.become(world.engine.of(2)[0].id, ReplicaState.READY)
@@ -82,12 +89,7 @@ async def test_a_rollout_switches_only_when_the_new_revision_answers(world: Worl
 
 
 async def test_a_revision_that_cannot_start_fails_and_the_old_one_serves_on(world: World) -> None:
-    made = world.deploy(least=1)
-    await until(lambda: world.status(made) == "running" and world.gateway.routed())
-    old = world.gateway.routed()
-    world.engine.ready_at_once = False
-    world.update(made, "v2")
-    await until(lambda: len(world.engine.of(2)) == 1)
+    made, old = await rolling_out(world)
     world.engine.become(world.engine.of(2)[0].id, ReplicaState.FAILED, "no such package: nope")
     await world.controller.outcome(made.id, 5)
     found = world.store.deployments.get(made.id)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from hotplate.deploy.process.procfs import runs
+from hotplate.deploy.runtime import BuildCommand
 from hotplate.deploy.sandbox.builds import Builds
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
@@ -40,7 +41,7 @@ async def test_builds_that_nobody_waits_for_are_ended_with_what_hides_from_us(
     note = own / "note"
     command = ["/bin/sh", "-c", ESCAPES.format(note=note)]
     log = tmp_path / "log"
-    step = await builds.start(command, dict(os.environ), own, log, own=own, reads=[], writes=[])
+    step = await builds.start(BuildCommand(command, dict(os.environ), own, log, own))
 
     async def escaped() -> bool:
         return note.exists()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.support.gateway.control_planes import ControlPlane
 from tests.support.gateway.kitchen import Kitchen
 from tests.support.patience import PATIENCE_S
 
@@ -57,3 +58,11 @@ async def kitchen() -> AsyncIterator[Kitchen]:
     yield kitchen
     async with asyncio.timeout(TEST_S):
         await kitchen.close()
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[ControlPlane]:
+    plane = ControlPlane()
+    await plane.start()
+    yield plane
+    await plane.stop()

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from hotplate.serving.gateway.protocol.routes import RouteTable
 from hotplate.serving.gateway.sources.last_table import TableFile
@@ -26,14 +25,6 @@ from hotplate.serving.gateway.server import GatewaySettings, Linked, run
 settings = GatewaySettings(Linked(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
 run(settings, lambda port: print(port, flush=True))
 """
-
-
-@pytest.fixture
-async def plane() -> AsyncIterator[ControlPlane]:
-    plane = ControlPlane()
-    await plane.start()
-    yield plane
-    await plane.stop()
 
 
 class Process:

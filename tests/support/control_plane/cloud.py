@@ -50,28 +50,47 @@ class Refused(Exception):
         self.message: str = error["message"]
 
 
-class Cloud:
-    """One user of one organization."""
+class ApiSession:
+    """One user's requests, each as it is written in a test."""
 
-    def __init__(self, server: BaseTestServer, store: Store, organization: str = "acme") -> None:
-        self.server = server
-        self.store = store
-        self.user = store.identities.ensure_user(organization, "ada", "ada@example.com")
-        self.token = store.identities.add_token(self.user.id, "laptop")
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
 
     async def __aenter__(self) -> Self:
-        self.http = ClientSession(
-            self.server.make_url("/"), headers={"X-YATAI-API-TOKEN": self.token}
-        )
+        self.http = ClientSession(self.url, headers={"X-YATAI-API-TOKEN": self.token})
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.http.close()
 
     async def call(self, method: str, path: str, body: object = None, data: object = None) -> Any:
-        """The JSON answer; anything but 200 is Refused, as for the client."""
+        """The JSON answer. Raises Refused for anything but 200, as the client does."""
         async with self.http.request(method, path, json=body, data=data) as response:
             return await answer(response)
+
+    async def send_parts(self, one: str, parts: list[bytes]) -> tuple[str, list[dict[str, Any]]]:
+        """The upload's id and the list of parts for its completion."""
+        await self.call("PATCH", f"{one}/start_upload")
+        upload_id = (await self.call("PATCH", f"{one}/start_multipart_upload"))["upload_id"]
+        done = []
+        for number, part in enumerate(parts, 1):
+            body = {"upload_id": upload_id, "part_number": number}
+            signed = await self.call("PATCH", f"{one}/presign_multipart_upload_url", body)
+            etag = await put(signed["presigned_upload_url"], part)
+            done.append({"part_number": number, "etag": etag})
+        return upload_id, done
+
+
+class Cloud(ApiSession):
+    """One user of one organization."""
+
+    def __init__(self, server: BaseTestServer, store: Store, organization: str = "acme") -> None:
+        self.server = server
+        self.store = store
+        self.user = store.identities.ensure_user(organization, "ada", "ada@example.com")
+        token = store.identities.add_token(self.user.id, "laptop")
+        super().__init__(str(server.make_url("/")), token)
 
     async def register(
         self, kind: str, name: str, version: str, manifest: Mapping[str, Any] | None = None
@@ -108,17 +127,6 @@ class Cloud:
         body = {"upload_id": upload_id, "parts": done}
         await self.call("PATCH", f"{one}/complete_multipart_upload", body)
         return await self.call("PATCH", f"{one}/finish_upload", {"status": "success", "reason": ""})
-
-    async def send_parts(self, one: str, parts: list[bytes]) -> tuple[str, list[dict[str, Any]]]:
-        await self.call("PATCH", f"{one}/start_upload")
-        upload_id = (await self.call("PATCH", f"{one}/start_multipart_upload"))["upload_id"]
-        done = []
-        for number, part in enumerate(parts, 1):
-            body = {"upload_id": upload_id, "part_number": number}
-            signed = await self.call("PATCH", f"{one}/presign_multipart_upload_url", body)
-            etag = await put(signed["presigned_upload_url"], part)
-            done.append({"part_number": number, "etag": etag})
-        return upload_id, done
 
     async def deploy(self, name: str | None = "echo", **fields: Any) -> Any:
         body = {"name": name, "bento": "echo:v1", "dev": False, **fields}

@@ -1,17 +1,15 @@
-"""A runtime whose replicas are `replica_server.py`, and what the engine's tests share."""
+"""A runtime whose replicas are `replica_server.py`, and an engine's settings beside it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hotplate.deploy.engine import Engine, Replica, ReplicaState
 from hotplate.deploy.local.machine import Gpu, Machine
 from hotplate.deploy.local.probing import ProbeSettings
 from hotplate.deploy.local.settings import LocalSettings
@@ -19,7 +17,6 @@ from hotplate.deploy.phases import Phase
 from hotplate.deploy.process.backoff import BackoffSettings
 from hotplate.deploy.runtime import Command, Recorder, Warm
 from hotplate.deploy.workload import Workload, WorkloadKey
-from tests.support.patience import PATIENCE_S
 
 NEEDED = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(__file__).parents[3]))
 """What its programs read, where homes are hidden."""
@@ -102,63 +99,3 @@ def workload(name: str = "a", **given: Any) -> Workload:
         config=given,
         **known,
     )
-
-
-async def until(
-    engine: Engine, condition: Callable[[Sequence[Replica]], bool], timeout_s: float = PATIENCE_S
-) -> Sequence[Replica]:
-    """The replicas, as soon as `condition` holds for them."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not condition(engine.replicas()):
-                await engine.changed()
-    except TimeoutError:
-        raise AssertionError(f"still {engine.replicas()}") from None
-    return engine.replicas()
-
-
-def states(*wanted: ReplicaState) -> Callable[[Sequence[Replica]], bool]:
-    """Whether the replicas have exactly these states, in any order."""
-    return lambda replicas: sorted(each.state for each in replicas) == sorted(wanted)
-
-
-def pid_of(directory: Path, replica: str) -> int:
-    pid = json.loads((directory / "replicas" / replica / "state.json").read_text())["pid"]
-    assert isinstance(pid, int)
-    return pid
-
-
-def outside(inside: Collection[int], beside: int) -> list[int]:
-    """What these process ids, of the namespace of the process `beside`, are here."""
-    namespace = os.stat(f"/proc/{beside}/ns/pid")
-    found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            if os.path.samestat(os.stat(status.with_name("ns") / "pid"), namespace):
-                numbers = status.read_text().partition("NSpid:")[2].splitlines()[0].split()
-                found += [int(numbers[0])] if int(numbers[-1]) in inside else []
-        except OSError:
-            continue
-    return found
-
-
-def runs(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def zombies() -> list[int]:
-    """Children of this process that nobody has reaped."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            pid, _, rest = stat.read_text().partition(" ")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        state, parent = rest.rpartition(")")[2].split()[:2]
-        if state == "Z" and int(parent) == os.getpid():
-            found.append(int(pid))
-    return found

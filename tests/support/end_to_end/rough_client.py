@@ -9,12 +9,18 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import aiohttp
 import yaml
 
-from tests.support.control_plane.cloud import MODEL_MANIFEST, Refused, answer, put, tar_of, versions
+from tests.support.control_plane.cloud import (
+    MODEL_MANIFEST,
+    ApiSession,
+    Refused,
+    put,
+    tar_of,
+    versions,
+)
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.patience import until
 
@@ -73,24 +79,12 @@ class Bento:
         return buffer.getvalue()
 
 
-class RoughClient:
-    """One user's requests, each as it is written in a test."""
+class RoughClient(ApiSession):
+    """One user's requests to a platform, and what it is waited for there."""
 
     def __init__(self, platform: Platform) -> None:
+        super().__init__(platform.url, platform.token)
         self._platform = platform
-
-    async def __aenter__(self) -> Self:
-        headers = {"X-YATAI-API-TOKEN": self._platform.token}
-        self.http = aiohttp.ClientSession(self._platform.url, headers=headers)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.http.close()
-
-    async def call(self, method: str, path: str, body: object = None, data: object = None) -> Any:
-        """The JSON answer. Raises Refused for anything but 200."""
-        async with self.http.request(method, path, json=body, data=data) as response:
-            return await answer(response)
 
     async def refusal(
         self, method: str, path: str, body: object = None, data: object = None
@@ -127,18 +121,6 @@ class RoughClient:
         await put(presigned["presigned_upload_url"], tar_of(_contents(folder)))
         await self.call("PATCH", f"{one}/finish_upload", {"status": "success", "reason": ""})
         return f"{about['name']}:{about['version']}"
-
-    async def send_parts(self, one: str, parts: list[bytes]) -> tuple[str, list[dict[str, Any]]]:
-        """The upload's id and the list of parts for its completion."""
-        await self.call("PATCH", f"{one}/start_upload")
-        upload_id = (await self.call("PATCH", f"{one}/start_multipart_upload"))["upload_id"]
-        done = []
-        for number, part in enumerate(parts, 1):
-            body = {"upload_id": upload_id, "part_number": number}
-            signed = await self.call("PATCH", f"{one}/presign_multipart_upload_url", body)
-            etag = await put(signed["presigned_upload_url"], part)
-            done.append({"part_number": number, "etag": etag})
-        return upload_id, done
 
     async def deploy(self, name: str, bento: str, **services: Any) -> Any:
         body = {"name": name, "bento": bento, "services": services}

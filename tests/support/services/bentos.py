@@ -41,6 +41,16 @@ def me() -> int:
     return (started << {NAMESPACES} | namespace) << {NUMBERS} | os.getpid()
 """
 
+ECHO = """
+
+@bentoml.service(image=image)
+class Kitchen:
+    @bentoml.api
+    def echo(self, text: str) -> str:
+        return text
+"""
+"""A service to come after `IMAGE`; its methods may go on."""
+
 KITCHEN = (
     IMAGE
     + '''

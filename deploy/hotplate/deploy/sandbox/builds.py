@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hotplate.deploy.errors import DeployError
 from hotplate.deploy.process.detached import Process
+from hotplate.deploy.runtime import BuildCommand
 from hotplate.deploy.sandbox import resource_limits as guard
 from hotplate.deploy.sandbox.cgroups import Cgroups, end_groups
 from hotplate.deploy.sandbox.isolation import Isolation
@@ -82,25 +82,23 @@ class Builds:
     async def take(self, folder: Path) -> None:
         await self._isolation.take(folder)
 
-    async def start(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        log: Path,
-        *,
-        own: Path,
-        reads: Sequence[Path],
-        writes: Sequence[Path],
-    ) -> BuildProgram:
+    async def start(self, command: BuildCommand) -> BuildProgram:
         """As `BuildRunner` has it."""
+        own = command.own
         name = f"{own.name}-{os.getpid()}-{next(self._numbers)}"
         scope = await self._cgroups.make(name, own, Resources(memory_bytes=self.memory_bytes))
-        view = VisibleFiles(tuple(map(str, reads)), tuple(map(str, writes)), own=str(own))
+        reads, writes = tuple(map(str, command.reads)), tuple(map(str, command.writes))
         # By this variable they are found where there are no control groups, and by our successor.
-        marked = {**env, REPLICA_DIR: str(own)}
+        marked = {**command.env, REPLICA_DIR: str(own)}
         try:
-            process = await self._isolation.spawn(argv, marked, cwd, log, view=view, scope=scope)
+            process = await self._isolation.spawn(
+                command.argv,
+                marked,
+                command.cwd,
+                command.log,
+                view=VisibleFiles(reads, writes, own=str(own)),
+                scope=scope,
+            )
         except DeployError as error:
             scope.remove()
             raise OSError(str(error)) from error

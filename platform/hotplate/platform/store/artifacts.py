@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from hotplate.platform.errors import NotFound
@@ -64,10 +64,8 @@ class Artifacts(StorePart):
         query = (
             select(ArtifactRow)
             .join(ArtifactRow.repository)
-            .where(RepositoryRow.organization_id == organization_id, RepositoryRow.kind == kind)
+            .where(*_of(organization_id, kind, name))
         )
-        if name:
-            query = query.where(RepositoryRow.name == name)
         with self._database.session() as session:
             total = session.scalar(select(func.count()).select_from(query.subquery()))
             rows = session.scalars(query.order_by(ArtifactRow.id.desc()).offset(start).limit(count))
@@ -80,11 +78,7 @@ class Artifacts(StorePart):
         query = (
             select(ArtifactRow)
             .join(ArtifactRow.repository)
-            .where(
-                RepositoryRow.organization_id == organization_id,
-                RepositoryRow.kind == kind,
-                RepositoryRow.name == name,
-            )
+            .where(*_of(organization_id, kind, name))
         )
         if uploaded:
             query = query.where(ArtifactRow.files != "")
@@ -183,14 +177,14 @@ def artifact_record(row: ArtifactRow) -> Artifact:
     )
 
 
+def _of(organization_id: int, kind: Kind, name: str) -> list[ColumnElement[bool]]:
+    """What a repository is found by. `name` empty = every repository."""
+    found = [RepositoryRow.organization_id == organization_id, RepositoryRow.kind == kind]
+    return [*found, RepositoryRow.name == name] if name else found
+
+
 def _repository_row(session: Session, organization_id: int, kind: Kind, name: str) -> RepositoryRow:
-    row = session.scalar(
-        select(RepositoryRow).where(
-            RepositoryRow.organization_id == organization_id,
-            RepositoryRow.kind == kind,
-            RepositoryRow.name == name,
-        )
-    )
+    row = session.scalar(select(RepositoryRow).where(*_of(organization_id, kind, name)))
     if row is None:
         raise NotFound(f"{kind} repository {name!r} does not exist in this organization")
     return row
@@ -202,12 +196,7 @@ def _artifact_row(
     row = session.scalar(
         select(ArtifactRow)
         .join(ArtifactRow.repository)
-        .where(
-            RepositoryRow.organization_id == organization_id,
-            RepositoryRow.kind == kind,
-            RepositoryRow.name == name,
-            ArtifactRow.version == version,
-        )
+        .where(*_of(organization_id, kind, name), ArtifactRow.version == version)
     )
     if row is None:
         raise NotFound(f"{kind} {f'{name}:{version}'!r} does not exist in this organization")

@@ -14,7 +14,7 @@ from hotplate.deploy.local.standby.pool import StandbyPool
 from hotplate.deploy.runtime import Warm
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.sandbox.isolation import Isolation
-from tests.support.deploy.fake_runtime import runs
+from tests.support.deploy.running import runs
 from tests.support.patience import PATIENCE_S
 
 DEAF = "trap '' TERM; echo $$ > pid.draft; mv pid.draft pid; exec sleep 600"

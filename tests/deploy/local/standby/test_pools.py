@@ -24,16 +24,8 @@ from hotplate.deploy.process.detached import Process
 from hotplate.deploy.sandbox.cgroups import Cgroups
 from hotplate.deploy.standbys import StandbyMode, StandbySettings, StandbyView
 from hotplate.deploy.workload import Resources
-from tests.support.deploy.fake_runtime import (
-    MACHINE,
-    QUICK,
-    FakeRuntime,
-    pid_of,
-    runs,
-    states,
-    until,
-    workload,
-)
+from tests.support.deploy.fake_runtime import MACHINE, QUICK, FakeRuntime, workload
+from tests.support.deploy.running import pid_of, runs, started, states, until
 from tests.support.patience import PATIENCE_S
 
 S = ReplicaState
@@ -52,12 +44,8 @@ async def running(
     engine = LocalEngine(
         host_in(directory, machine, cgroups=cgroups), runtime, machine, settings, random.Random(1)
     )
-    await engine.start()
-    try:
+    async with started(engine):
         yield engine
-    finally:
-        await engine.stop_all()
-        await engine.close()
     assert os.listdir(directory / "replicas") == []
     assert os.listdir(directory / "standbys") == []
 

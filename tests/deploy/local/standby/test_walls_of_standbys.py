@@ -17,16 +17,8 @@ from hotplate.deploy.process.procfs import is_first, marked, session_members, st
 from hotplate.deploy.sandbox.isolation import Isolation
 from hotplate.deploy.standbys import StandbyMode, StandbySettings
 from tests.deploy.local.standby.test_pools import idle_standby, pool, ready, warm
-from tests.support.deploy.fake_runtime import (
-    MACHINE,
-    QUICK,
-    pid_of,
-    runs,
-    states,
-    until,
-    workload,
-    zombies,
-)
+from tests.support.deploy.fake_runtime import MACHINE, QUICK, workload
+from tests.support.deploy.running import pid_of, runs, started, states, until, zombies
 from tests.support.patience import until as eventually
 
 S = ReplicaState
@@ -44,8 +36,7 @@ async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_pa
     engine = LocalEngine(
         host_in(root, MACHINE, isolation=isolation), runtime, MACHINE, settings, random.Random(1)
     )
-    await engine.start()
-    try:
+    async with started(engine):
         for count, name in enumerate("ab", start=1):
             await engine.scale(workload(name, lists=str(root / "replicas")), 1)
             await until(engine, states(*[S.READY] * count))
@@ -56,9 +47,6 @@ async def test_replicas_and_those_that_were_standbys_see_no_other_replica(tmp_pa
             assert json.loads((work / "listed").read_text()) == [each.id]
         works = [root / "replicas" / each.id / "work/seen.json" for each in replicas]
         assert ["WAS" in json.loads(work.read_text()) for work in works] == [False, True]
-    finally:
-        await engine.stop_all()
-        await engine.close()
 
 
 def at_the_door(directory: Path) -> tuple[int, int]:
@@ -79,9 +67,8 @@ async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_p
     engine = LocalEngine(
         host_in(tmp_path, MACHINE, isolation=isolation), warm(), MACHINE, settings, random.Random(1)
     )
-    await engine.start()
     used = []
-    try:
+    async with started(engine):
         await engine.scale(workload("a"), 1)
         for count in (2, 3):
             await pool(engine, ready(1))
@@ -96,8 +83,5 @@ async def test_who_waits_at_a_standbys_door_is_a_child_that_leaves_nothing(tmp_p
         assert set(used) < replicas, "both standbys have become replicas"
         await pool(engine, ready(1))  # this one ends with its mount helper
         used.append(at_the_door(tmp_path)[0])
-    finally:
-        await engine.stop_all()
-        await engine.close()
     assert zombies() == []
     assert [session_members(pid) for pid in used] == [[], [], []]

@@ -4,6 +4,7 @@ import asyncio
 
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from tests.support.gateway.backends import Backend, Connection, Request
+from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
 from tests.support.patience import until
 from tests.support.ports import free_port
@@ -227,9 +228,9 @@ async def test_a_connection_that_the_replica_closed_while_idle_is_not_used(
     assert kitchen.backend.connections == 10
 
 
-async def test_a_read_is_sent_again_when_a_used_connection_ends_under_it(
-    kitchen: Kitchen,
-) -> None:
+async def caller_of_flaky(kitchen: Kitchen) -> Caller:
+    """A caller of a replica whose connection ends under its second request."""
+
     async def first_only(request: Request, connection: Connection) -> None:
         if len(kitchen.backend.requests) == 2:
             connection.writer.transport.abort()
@@ -238,21 +239,19 @@ async def test_a_read_is_sent_again_when_a_used_connection_ends_under_it(
 
     kitchen.backend.on("/flaky", first_only)
     await kitchen.wake()
-    caller = await kitchen.caller()
+    return await kitchen.caller()
+
+
+async def test_a_read_is_sent_again_when_a_used_connection_ends_under_it(
+    kitchen: Kitchen,
+) -> None:
+    caller = await caller_of_flaky(kitchen)
     assert [(await caller.ask("/flaky")).body for _ in range(2)] == [b"fine", b"fine"]
     assert len(kitchen.backend.requests) == 3
 
 
 async def test_a_write_is_never_sent_twice(kitchen: Kitchen) -> None:
-    async def first_only(request: Request, connection: Connection) -> None:
-        if len(kitchen.backend.requests) == 2:
-            connection.writer.transport.abort()
-        else:
-            connection.answer(b"fine")
-
-    kitchen.backend.on("/flaky", first_only)
-    await kitchen.wake()
-    caller = await kitchen.caller()
+    caller = await caller_of_flaky(kitchen)
     statuses = [(await caller.ask("/flaky", method="POST", body=b"x")).status for _ in range(2)]
     assert statuses == [200, 502]
     assert len(kitchen.backend.requests) == 2

@@ -19,14 +19,6 @@ from tests.support.patience import until
 
 
 @pytest.fixture
-async def plane() -> AsyncIterator[ControlPlane]:
-    plane = ControlPlane()
-    await plane.start()
-    yield plane
-    await plane.stop()
-
-
-@pytest.fixture
 async def file(tmp_path: Path) -> TableFile:
     return TableFile(tmp_path / "state")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hotplate.deploy.runtime import BuildCommand
 from hotplate.machine.free_space import FreeSpace
 from hotplate.serving.replica.environments.build import Build, BuildContext
 from hotplate.serving.replica.environments.folder import EnvironmentFolder
@@ -45,17 +45,7 @@ class SlowBuilds:
     async def take(self, folder: Path) -> None:
         pass
 
-    async def start(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        log: Path,
-        *,
-        own: Path,
-        reads: Sequence[Path],
-        writes: Sequence[Path],
-    ) -> SlowStep:
+    async def start(self, command: BuildCommand) -> SlowStep:
         self.begun.set()
         return self.step
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotplate.cache.errors import NoSpace
-from hotplate.deploy.runtime import BuildRunner, BuildStep
+from hotplate.deploy.runtime import BuildCommand, BuildRunner, BuildStep
 from hotplate.machine import foreign_folder
 from hotplate.machine.background import until_done
 from hotplate.machine.free_space import FreeSpace
@@ -154,7 +154,7 @@ class Build:
         self._check_room()
         self._write(f"$ {' '.join(argv)}\n")
         start = self._log_bytes()
-        step = await self._context.builds.start(
+        command = BuildCommand(
             ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *argv],  # replicas are other users
             self._env,
             cwd,
@@ -163,6 +163,7 @@ class Build:
             reads=self._reads(),
             writes=[self._packages],
         )
+        step = await self._context.builds.start(command)
         try:
             status = await self._ended(step)
         except BaseException:  # also when interrupted: nothing of it is left, and raised again
