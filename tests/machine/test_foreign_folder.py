@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -302,3 +303,33 @@ def test_what_is_given_to_a_user_is_what_lies_there_and_has_no_other_name(
     with ForeignFolder.open(folder) as theirs:
         theirs.give(0, linked=True)
     assert {path.lstat().st_uid for path in (folder, *folder.rglob("*"))} == {0}
+
+
+def test_what_vanishes_while_it_is_given_is_left_out(tmp_path: Path) -> None:
+    """As a build's temporary folders do while another build of its organization begins."""
+    stop = threading.Event()
+    vanished = 0
+
+    def come_and_go() -> None:
+        nonlocal vanished
+        while not stop.is_set():
+            for number in range(50):
+                (tmp_path / f"{number}" / "below").mkdir(parents=True)
+                (tmp_path / f"{number}" / "file").touch()
+            remove_all(tmp_path)
+            vanished += 50
+
+    def remove_all(folder: Path) -> None:
+        for number in range(50):
+            shutil.rmtree(folder / f"{number}")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(300):
+            with ForeignFolder.open(tmp_path) as folder:
+                folder.give(os.geteuid(), linked=True)
+    finally:
+        stop.set()
+        thread.join()
+    assert vanished > 0

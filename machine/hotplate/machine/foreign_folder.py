@@ -163,6 +163,7 @@ class ForeignFolder:
         """Make it, and all that is in it, that user's and group's; `linked` = files that have other
         names, too: elsewhere those may be somebody else's.
 
+        What vanishes meanwhile is left out: programs may be at work in there.
         Raises OSError where there are more than `DEPTH` folders below each other.
         """
         self._give(owner, linked, DEPTH)
@@ -174,14 +175,18 @@ class ForeignFolder:
         with os.scandir(self._fd) as entries:
             for entry in entries:
                 self._check_time()
-                if entry.is_dir(follow_symlinks=False):
-                    with self.folder(entry.name) as folder:
-                        folder._give(owner, linked, depth - 1)
-                    continue
-                about = entry.stat(follow_symlinks=False)
-                shared = stat.S_ISREG(about.st_mode) and about.st_nlink > 1
-                if about.st_uid != owner and (linked or not shared):
-                    os.chown(entry.name, owner, owner, dir_fd=self._fd, follow_symlinks=False)
+                with contextlib.suppress(FileNotFoundError):
+                    self._give_entry(entry, owner, linked, depth)
+
+    def _give_entry(self, entry: os.DirEntry[str], owner: int, linked: bool, depth: int) -> None:
+        if entry.is_dir(follow_symlinks=False):
+            with self.folder(entry.name) as folder:
+                folder._give(owner, linked, depth - 1)
+            return
+        about = entry.stat(follow_symlinks=False)
+        shared = stat.S_ISREG(about.st_mode) and about.st_nlink > 1
+        if about.st_uid != owner and (linked or not shared):
+            os.chown(entry.name, owner, owner, dir_fd=self._fd, follow_symlinks=False)
 
     def _files(self, below: str, counts: list[int], depth: int) -> Iterator[tuple[str, int]]:
         if depth < 0:
