@@ -111,7 +111,7 @@ class Programs:
     async def keep(self, directory: str, *, ended: bool) -> None:
         """Nothing is kept."""
 
-    async def told(self, directory: str) -> None:
+    async def self_report(self, directory: str) -> None:
         """They say nothing of themselves."""
 
     async def phases(self, directory: str) -> Sequence[Phase]:

@@ -53,7 +53,7 @@ class Replica:
     address: str = ""
     """unix: and the path of its socket, once its process has been started; host:port of one that
     an older engine has started."""
-    told: Mapping[str, Any] | None = None
+    self_report: Mapping[str, Any] | None = None
     """What its process has said of itself, once it was ready, as its runtime reads it."""
     resources: Resources = field(default_factory=Resources)
     """What it holds, or waits for."""

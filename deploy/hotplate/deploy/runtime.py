@@ -100,7 +100,7 @@ class Runtime(Protocol):
     async def phases(self, directory: str) -> Sequence[Phase]:
         """The phases that the process itself has noted in its directory so far."""
 
-    async def told(self, directory: str) -> Mapping[str, Any] | None:
+    async def self_report(self, directory: str) -> Mapping[str, Any] | None:
         """What else it has said of itself there; None if nothing."""
 
 

@@ -57,7 +57,7 @@ async def test_a_wanted_replica_becomes_ready_with_all_its_phases(tmp_path: Path
         (replica,) = await until(engine, states(S.READY))
 
         assert replica.id.startswith("a-1-echo-")
-        assert replica.told == {"answers": "anything"}
+        assert replica.self_report == {"answers": "anything"}
         assert replica.ready_at is not None
         assert replica.ready_at - replica.created_at > 0.1
         assert [phase.name for phase in replica.phases] == [

@@ -143,7 +143,7 @@ async def test_where_slots_are_from_is_written_as_soon_as_somebody_is_told(
     decided: Decided,
 ) -> None:
     told = {"concurrency": None, "learns": "async methods", "batch": 0, "only_tasks": False}
-    replicas = [replace(replica("a"), told=told)]
+    replicas = [replace(replica("a"), self_report=told)]
     for at, label in enumerate(["", "6", ""]):
         news = decided.state.slots.follow([service(1, least=1)], replicas, [], label)
         await decided.at(float(at), RouteDemand())

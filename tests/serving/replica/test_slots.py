@@ -83,9 +83,9 @@ def test_what_was_learnt_goes_on_and_batches_are_the_least() -> None:
 
 
 def test_it_says_where_the_number_is_from() -> None:
-    said = slots({}, False, told=ASYNC).told()
+    said = slots({}, False, told=ASYNC).text()
     assert said == "32 slots, learnt (async methods; traffic.concurrency is not set)"
-    assert slots({}, False, told=SYNC).told() == (
+    assert slots({}, False, told=SYNC).text() == (
         "1 slot, threads (sync methods, 1 x 1 threads; traffic.concurrency is not set)"
     )
 

@@ -76,7 +76,7 @@ class FakeRuntime:
         if ended:
             self.kept.append(sorted(os.listdir(directory)))
 
-    async def told(self, directory: str) -> Mapping[str, Any] | None:
+    async def self_report(self, directory: str) -> Mapping[str, Any] | None:
         return {"answers": "anything"} if _up_at(directory) else None
 
     async def phases(self, directory: str) -> Sequence[Phase]:

@@ -92,7 +92,7 @@ class Attempt:
         self._scope: ProcessScope | None = None
         self._own: Sequence[Phase] = ()
         """The phases of which its process has told."""
-        self.told: Mapping[str, Any] | None = None
+        self.self_report: Mapping[str, Any] | None = None
         """What else it has said of itself, once it was ready."""
         self.ended_itself = False
         """Whether it was not killed, as far as is known."""
@@ -121,12 +121,12 @@ class Attempt:
         own = believable(self._own, self.spawned_at, unix_now())
         return merge(self._noted.phases(), own, self.ready_at)
 
-    async def hear(self) -> None:
+    async def read_reports(self) -> None:
         """Read what its process says of itself in its folder; of use once it has one."""
         work = str(self._context.host.records.work(self._replica))
         self._own = await self._context.runtime.phases(work)
         if self.ready_at is not None:
-            self.told = await self._context.runtime.told(work)
+            self.self_report = await self._context.runtime.self_report(work)
 
     async def run(self, gpus: tuple[int, ...], report: Report) -> str:
         """Prepare and start a process unless one was adopted, follow it, return why it ended.
@@ -291,7 +291,7 @@ class Attempt:
             finally:
                 hearing.cancel()
             self.ready_at = unix_now()
-            await self.hear()
+            await self.read_reports()
             self._cold_start = self.phases()
             report(ReplicaState.READY, "")
         async for health in probe.health():
@@ -308,7 +308,7 @@ class Attempt:
 
     async def _keep_hearing(self) -> None:
         while True:
-            await self.hear()
+            await self.read_reports()
             await asyncio.sleep(HEAR_S)
 
     async def _guard(self, process: Process) -> None:

@@ -87,7 +87,7 @@ class LocalReplica:
     async def resume(self) -> None:
         """Go on with the process that was adopted."""
         assert self.place is not None
-        await self._attempt.hear()
+        await self._attempt.read_reports()
         self._follow(self.place)
 
     def view(self) -> Replica:
@@ -98,7 +98,7 @@ class LocalReplica:
             state=self.state,
             reason=self._reason,
             address=self._attempt.address if self._attempt.process else "",
-            told=self._attempt.told,
+            self_report=self._attempt.self_report,
             resources=self.workload.resources,
             restarts=self._restarts,
             created_at=self.created_at,

@@ -178,7 +178,7 @@ class Reconciler:
                 floor=floor,
                 price_gpu_s=settings.price,
             )
-            recommendation = replace(recommendation, slots=state.slots.of(service).told())
+            recommendation = replace(recommendation, slots=state.slots.of(service).text())
             recommended.append(self._switched(state, service, recommendation, own, now))
             state.look_by(recommended[-1].decision.next_at)
         return recommended, Observed(

@@ -26,7 +26,7 @@ def live_json(state: DeploymentState, replicas: Sequence[Replica]) -> dict[str, 
                 "min_replicas": policy.min_replicas,
                 "max_replicas": policy.max_replicas,
                 "concurrency": slots.number,
-                "slots": slots.told(),
+                "slots": slots.text(),
             }
             if binary is not None and service.workload.entry:
                 about |= {"min_replicas": 0, "max_replicas": binary.policy.replicas}

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from hotplate.serving.gateway.fleet.backup_keeper import Keeper
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.fleet.handover import Inbox, hand_over
 from hotplate.serving.gateway.fleet.membership import Fleet
 from hotplate.serving.gateway.limits import Limits
-from hotplate.serving.gateway.owner.ownership import Standing
-from hotplate.serving.gateway.owner.peer_listener import Door
+from hotplate.serving.gateway.owner.ownership import Ownership
+from hotplate.serving.gateway.owner.peer_listener import PeerListener
 from hotplate.serving.gateway.protocol.routes import Change, DemandReport, Route, RouteTable
 from hotplate.serving.gateway.route_server import RouteServer
 from hotplate.serving.gateway.tasks.scheduler import TaskScheduler
@@ -26,7 +26,7 @@ LOOK_S = 0.1
 
 ALONE_LOOK_S = 0.25
 """The same where there are none: most gateways are alone, and looking is most of what an idle one
-does. Who has just come may own a deployment next: until it is seen, nothing is bequeathed to it."""
+does. Who has just come may own a deployment next: until it is seen, nothing is backed up there."""
 
 IDLE_S = 1.0
 """A caller's connection that is idle for this long is closed by a gateway that retires."""
@@ -59,12 +59,12 @@ class Gateway:
         self.tasks: TaskScheduler | None = None
         """Those that the control plane keeps; None = all are with their replicas."""
         self._servers: dict[str, RouteServer] = {}
-        self._standings: dict[str, Standing] = {}
+        self._ownerships: dict[str, Ownership] = {}
         """What this gateway is to each deployment, where there may be several."""
-        self._door: Door | None = None
+        self._peer_listener: PeerListener | None = None
         self._inbox: Inbox | None = None
-        self.keeper: Keeper | None = None
-        """What the other gateways have bequeathed to this one; None until it has joined them."""
+        self.keeper: BackupKeeper | None = None
+        """What the other gateways have backed up here; None until it has joined them."""
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -78,19 +78,21 @@ class Gateway:
 
     def owner(self, name: str) -> str:
         """Which gateway has the deployment's queue and slots; empty = none at this moment."""
-        standing = self._standings.get(name)
-        return standing.owner if standing is not None else ""
+        ownership = self._ownerships.get(name)
+        return ownership.owner if ownership is not None else ""
 
     async def join(self, operator: Callable[[], asyncio.Protocol]) -> None:
         """Takes its place among the gateways of the fleet, which may ask it by way of `operator`
         what operators ask. Raises OSError."""
         assert self.fleet is not None
         self.fleet.folder.mkdir(mode=0o700, exist_ok=True)
-        self._door = Door(self.fleet.socket, self.fleet.proof, self.server, operator)
-        await self._door.open()
+        self._peer_listener = PeerListener(
+            self.fleet.socket, self.fleet.proof, self.server, operator
+        )
+        await self._peer_listener.open()
         self._inbox = Inbox(self.fleet.hand_of(self.fleet.id), self.fleet.proof, self._take_socket)
         self._inbox.open()
-        self.keeper = Keeper(self.fleet)
+        self.keeper = BackupKeeper(self.fleet)
         self.keeper.open()
         self.fleet.join()
         self._looking = asyncio.create_task(self._follow_fleet())
@@ -106,8 +108,8 @@ class Gateway:
         for name, server in self._servers.items():
             if name not in named and not server.closing:
                 server.stop(f"{name} is not served any more.")
-                if name in self._standings:
-                    self._standings[name].end()
+                if name in self._ownerships:
+                    self._ownerships[name].end()
         self._forget_ended()
         if self.fleet is not None:
             self.fleet.serve(named)
@@ -154,10 +156,10 @@ class Gateway:
                 server.abandon()
         if self._looking is not None:
             self._looking.cancel()
-        for standing in self._standings.values():
-            standing.close()
-        if self._door is not None:
-            self._door.close()
+        for ownership in self._ownerships.values():
+            ownership.close()
+        if self._peer_listener is not None:
+            self._peer_listener.close()
         if self._inbox is not None:
             self._inbox.close()
         if self.keeper is not None:
@@ -173,14 +175,14 @@ class Gateway:
         if not fleet.staying:
             return
         fleet.retire()
-        inherited = [server for server in self.servers if fleet.heir(server.route.name)]
+        inherited = [server for server in self.servers if fleet.rightful_owner(server.route.name)]
         listening = [(s.route.name, fd) for s in inherited for fd in s.callers.listener.descriptors]
-        heir = fleet.staying[-1]
-        log.info("gateway %s takes over: %d listening sockets", heir, len(listening))
-        await asyncio.to_thread(hand_over, fleet.hand_of(heir), fleet.proof, listening)
+        successor = fleet.staying[-1]
+        log.info("gateway %s takes over: %d listening sockets", successor, len(listening))
+        await asyncio.to_thread(hand_over, fleet.hand_of(successor), fleet.proof, listening)
         for server in inherited:
             server.callers.retire(IDLE_S)
-            self._standings[server.route.name].look()
+            self._ownerships[server.route.name].look()
 
     async def _ended(self) -> None:
         """Waits until nothing runs and no caller is left."""
@@ -200,25 +202,25 @@ class Gateway:
         while True:
             await asyncio.sleep(LOOK_S if self.fleet.peers else ALONE_LOOK_S)
             self.fleet.look()
-            for standing in self._standings.values():
-                standing.look()
+            for ownership in self._ownerships.values():
+                ownership.look()
 
     async def _serve(self, route: Route) -> None:
         server = self._servers.get(route.name)
         if server is None:
             fleet, changed = self.fleet, partial(self._changed, route.name)
             peers = None if fleet is None else fleet.look
-            bequest = None if fleet is None else Bequest(fleet, route.name)
-            server = RouteServer(route, self.limits, changed, peers, self._access_log, bequest)
+            backup = None if fleet is None else ConnectionBackup(fleet, route.name)
+            server = RouteServer(route, self.limits, changed, peers, self._access_log, backup)
             self._servers[route.name] = server
-            if fleet is not None and bequest is not None:
-                self._standings[route.name] = Standing(fleet, server, bequest, self.keeper)
+            if fleet is not None and backup is not None:
+                self._ownerships[route.name] = Ownership(fleet, server, backup, self.keeper)
         kept = None if route.internal or self.tasks is None else self.tasks.exchange
         server.task_exchanges = kept
         if self.fleet is None:
             server.follow(route)
         else:
-            self._standings[route.name].follow(route)
+            self._ownerships[route.name].follow(route)
         await server.callers.listen()
 
     def _changed(self, name: str, change: Change) -> None:
@@ -227,5 +229,5 @@ class Gateway:
     def _forget_ended(self) -> None:
         for name in [name for name, server in self._servers.items() if server.is_over]:
             del self._servers[name]
-            if name in self._standings:
-                self._standings.pop(name).close()
+            if name in self._ownerships:
+                self._ownerships.pop(name).close()

@@ -21,7 +21,7 @@ from hotplate.serving.gateway.callers.connections import CallerConnections
 from hotplate.serving.gateway.callers.host import Host
 from hotplate.serving.gateway.callers.route_listener import Peers
 from hotplate.serving.gateway.errors import DeadlineExceeded, GatewayError, RouteClosed
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.multipart import watch_of
 from hotplate.serving.gateway.http1.request_head import RequestHead
@@ -50,11 +50,11 @@ class RouteServer(Host):
         changed: Callable[[Change], None],
         peers: Peers | None = None,
         access_log: AccessLog | None = None,
-        bequest: Bequest | None = None,
+        backup: ConnectionBackup | None = None,
     ) -> None:
-        """`peers`: gateways that may listen where it does; `bequest`: for the next owner."""
+        """`peers`: gateways that may listen where it does; `backup`: for the next owner."""
         self.dispatcher = dispatcher = Dispatcher(
-            route, limits, watcher=self, changed=changed, bequest=bequest
+            route, limits, watcher=self, changed=changed, backup=backup
         )
         self.queue = dispatcher.queue
         self.counters = dispatcher.counters

@@ -135,7 +135,7 @@ class BentoRuntime(Runtime):
         said = await _said(directory, journal.FILE_NAME, journal.MOST_BYTES)
         return [Phase(each.name, each.start, each.end) for each in journal.phases_in(said)]
 
-    async def told(self, directory: str) -> Mapping[str, Any] | None:
+    async def self_report(self, directory: str) -> Mapping[str, Any] | None:
         """What the process there has said of its service's methods; None if nothing.
 
         What else it has said once it was ready is kept for the standbys of its environment.

@@ -36,15 +36,15 @@ class SlotCount:
         return self.source == LEARNT
 
     @property
-    def source_told(self) -> str:
+    def source_text(self) -> str:
         """`learnt (async methods; traffic.concurrency is not set)`."""
         return f"{self.source} ({self.why})"
 
-    def told(self) -> str:
+    def text(self) -> str:
         """`32 slots, learnt (async methods; traffic.concurrency is not set)`."""
         counted = "1 slot" if self.number == 1 else f"{self.number} slots"
         tasks = f"; tasks have {self.tasks} of their own" if self.tasks else ""
-        return f"{counted}, {self.source_told}{tasks}"
+        return f"{counted}, {self.source_text}{tasks}"
 
 
 def slots(

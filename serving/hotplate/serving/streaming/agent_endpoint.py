@@ -24,7 +24,7 @@ class AgentEndpoint(NamedTuple):
     token: str
 
 
-def find_door(url: str) -> AgentEndpoint:
+def find_endpoint(url: str) -> AgentEndpoint:
     """The Unix socket of the agent that `HOTPLATE_AGENT` names, and its token.
 
     Raises OSError with a sentence that begins with `url`, which is what somebody asked for.

@@ -171,10 +171,12 @@ def _open_url(url: str, only_wanted: bool) -> StreamSource:
     if sys.byteorder != "little":
         raise OSError(f"{url}: only machines with the file's byte order can stream it")
     from hotplate.cache.reader import open_url  # as above
-    from hotplate.serving.streaming.agent_endpoint import find_door
+    from hotplate.serving.streaming.agent_endpoint import find_endpoint
 
-    door = find_door(url)
-    return StreamSource(url, lambda: open_url(door.socket_path, url, door.token, only_wanted))
+    endpoint = find_endpoint(url)
+    return StreamSource(
+        url, lambda: open_url(endpoint.socket_path, url, endpoint.token, only_wanted)
+    )
 
 
 def streamed_path(path: Any) -> str | None:

@@ -19,7 +19,7 @@ def of(revision: int = 1, *, tasks: bool = False) -> Service:
 
 
 def there(name: str, told: dict[str, Any] | None = None) -> Any:
-    return replace(replica(name), told=told)
+    return replace(replica(name), self_report=told)
 
 
 def test_nobody_is_told_before_a_replica_has_said_what_it_has() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.fleet.inherited_slots import MARGIN, MARGIN_S, Foreign
+from hotplate.serving.gateway.fleet.inherited_slots import MARGIN, MARGIN_S, InheritedSlots
 from hotplate.serving.gateway.fleet.slot_record import ROWS, TakenSlots, read_taken
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.queue.replica_slots import Replica
@@ -33,8 +33,8 @@ def replica(name: str, taken: int) -> Replica:
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Foreign:
-    return Foreign(tmp_path, "chat", tmp_path / "chat.own.slots", abandon_s=10.0)
+def foreign(tmp_path: Path) -> InheritedSlots:
+    return InheritedSlots(tmp_path, "chat", tmp_path / "chat.own.slots", abandon_s=10.0)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_file_outlives_its_gateway_and_grows_with_its_replicas(
 
 
 def test_a_living_gateways_slots_count_until_it_gives_them_back(
-    foreign: Foreign, others: TakenSlots
+    foreign: InheritedSlots, others: TakenSlots
 ) -> None:
     others.take(replica("r1", 3), now=10.0)
     assert foreign.look(route(), now=10_000.0)
@@ -78,7 +78,7 @@ def test_a_living_gateways_slots_count_until_it_gives_them_back(
 
 
 def test_a_killed_gateways_slots_are_held_back_for_the_slowest_service_time(
-    foreign: Foreign, others: TakenSlots, tmp_path: Path
+    foreign: InheritedSlots, others: TakenSlots, tmp_path: Path
 ) -> None:
     others.take(replica("r1", 1), now=10.0)
     others.give(replica("r1", 0), service_s=2.0)
@@ -94,7 +94,7 @@ def test_a_killed_gateways_slots_are_held_back_for_the_slowest_service_time(
 
 @pytest.mark.parametrize(("now", "held"), [(49.9, {"r1": 1}), (50.1, {}), (19.0, {})])
 def test_where_nothing_was_learnt_it_is_the_time_limit_and_a_reboot_ends_all(
-    foreign: Foreign, others: TakenSlots, now: float, held: dict[str, int]
+    foreign: InheritedSlots, others: TakenSlots, now: float, held: dict[str, int]
 ) -> None:
     others.take(replica("r1", 1), now=20.0)
     others.close(remove=False)
@@ -126,7 +126,7 @@ async def worker() -> AsyncIterator[Worker]:
 
 
 async def test_a_worker_of_ours_says_when_a_killed_gateways_handlers_have_ended(
-    foreign: Foreign, others: TakenSlots, worker: Worker
+    foreign: InheritedSlots, others: TakenSlots, worker: Worker
 ) -> None:
     loop = asyncio.get_running_loop()
     others.take(replica("r2", 3), now=loop.time() - 1000.0)
@@ -152,7 +152,7 @@ async def test_a_killed_gateways_websockets_are_not_waited_for_for_ever(
     tmp_path: Path, others: TakenSlots, worker: Worker
 ) -> None:
     """Their callers went with it, and their handlers may not notice."""
-    foreign = Foreign(tmp_path, "chat", tmp_path / "chat.own.slots", abandon_s=0.2)
+    foreign = InheritedSlots(tmp_path, "chat", tmp_path / "chat.own.slots", abandon_s=0.2)
     loop = asyncio.get_running_loop()
     others.take(replica("r2", 3), now=loop.time() - 1000.0)
     others.close(remove=False)

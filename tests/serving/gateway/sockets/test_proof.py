@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.fleet.handover import Inbox, hand_over
 from hotplate.serving.gateway.fleet.membership import Fleet
 from hotplate.serving.gateway.fleet.peer_queries import ask_gateway
-from hotplate.serving.gateway.owner.peer_listener import Door
+from hotplate.serving.gateway.owner.peer_listener import PeerListener
 from hotplate.serving.gateway.sockets.packets import PacketListener
 from hotplate.serving.gateway.sockets.proof import NUMBER_BYTES, Asker, Listening, Proof
 from tests.support.patience import PATIENCE_S
@@ -75,7 +75,7 @@ def test_who_has_no_secret_is_no_gateway_and_owns_nothing(pair: tuple[Fleet, Fle
         fleet.serve(f"default/{number}" for number in range(50))
     assert ours.look() == []
     assert theirs.look() == []
-    assert {ours.heir(f"default/{number}") for number in range(50)} == {ours.id}
+    assert {ours.rightful_owner(f"default/{number}") for number in range(50)} == {ours.id}
 
 
 def test_what_another_gateway_has_written_cannot_be_given_out_as_ones_own(
@@ -111,8 +111,8 @@ async def test_no_stranger_passes_the_door_and_nothing_is_asked_of_a_strange_one
         return asyncio.Protocol()
 
     path = tmp_path / "a.sock"
-    door = Door(path, OURS, lambda name: None, operator)
-    await door.open()
+    listener = PeerListener(path, OURS, lambda name: None, operator)
+    await listener.open()
     for said in (b"\nGET /healthz HTTP/1.1\r\n\r\n" * 4, b"default/victim\n" * 8):
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(said)
@@ -123,7 +123,7 @@ async def test_no_stranger_passes_the_door_and_nothing_is_asked_of_a_strange_one
     with pytest.raises(PermissionError, match="no gateway of ours"):
         await ask_gateway(path, THEIRS, "/healthz")
     assert served == []
-    door.close()
+    listener.close()
 
 
 async def test_no_listening_socket_and_no_connection_is_given_to_a_stranger(
@@ -151,7 +151,7 @@ async def test_no_listening_socket_and_no_connection_is_given_to_a_stranger(
     inbox.close()
 
 
-async def test_nothing_is_bequeathed_to_a_stranger(
+async def test_nothing_is_backed_up_to_a_stranger(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, heir = Fleet(tmp_path, 1.0, secret="ours"), Fleet(tmp_path, 2.0, secret="ours")
@@ -162,14 +162,14 @@ async def test_nothing_is_bequeathed_to_a_stranger(
         fleet.join()
         fleet.serve(["chat"])
     ours.look()
-    bequest = Bequest(ours, "chat")
+    backup = ConnectionBackup(ours, "chat")
     with socket.socket() as connection:
-        bequest.opened("r1", connection.fileno())
+        backup.opened("r1", connection.fileno())
         async with asyncio.timeout(PATIENCE_S):
-            while "nothing is bequeathed" not in caplog.text:  # noqa: ASYNC110 (nobody is told)
+            while "no connections are backed up" not in caplog.text:  # noqa: ASYNC110 (nobody is told)
                 await asyncio.sleep(0)
     assert came == []
-    bequest.close(in_order=True)
+    backup.close(in_order=True)
     keeps.close()
     heir.leave()
     ours.leave()

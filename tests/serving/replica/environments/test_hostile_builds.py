@@ -234,7 +234,7 @@ async def test_a_replica_notes_its_modules_in_its_own_folder_and_the_platform_ke
     runtime, folder, kept = await prepared(tmp_path)
     assert "bentoml" in json.loads(kept.read_text())
     (folder / "modules.json").write_text('["numpy", "not a name"]')
-    await runtime.told(str(folder))
+    await runtime.self_report(str(folder))
     assert json.loads(kept.read_text()) == ["numpy"]
     assert kept.stat().st_mode & 0o777 == 0o644
 
@@ -244,5 +244,5 @@ async def test_a_pipe_or_a_link_in_place_of_its_modules_is_passed_over(tmp_path:
     before = kept.read_text()
     os.mkfifo(folder / "modules.json")
     async with asyncio.timeout(5):
-        await runtime.told(str(folder))
+        await runtime.self_report(str(folder))
     assert kept.read_text() == before

@@ -76,5 +76,5 @@ async def test_a_file_that_is_none_is_nothing_said(
     runtime = runtime_of(tmp_path, Agent({}))
     async with asyncio.timeout(10):
         assert list(await runtime.phases(str(work))) == []
-        assert await runtime.told(str(work)) is None
+        assert await runtime.self_report(str(work)) is None
     await runtime.close()

@@ -65,7 +65,8 @@ class SlotCounts:
         for service in services:
             key = service.workload.key
             own = [replica for replica in replicas if replica.key == key]
-            if (told := next((r.told for r in own if r.told is not None), None)) is not None:
+            reports = (replica.self_report for replica in own)
+            if (told := next((one for one in reports if one is not None), None)) is not None:
                 self._told[key] = told
             if known := [self._learnt[r.id] for r in own if r.id in self._learnt]:
                 self._numbers[key] = round(median(known))
@@ -73,7 +74,7 @@ class SlotCounts:
             if key in self._told and self._said.get(key) != found.why:
                 self._said[key] = found.why
                 self._unkept.add(key)
-                news.append(f"service '{key.service}': {found.told()}")
+                news.append(f"service '{key.service}': {found.text()}")
         return news
 
     def recall(self, service: Service, memory: Mapping[str, Any] | None) -> None:

@@ -19,7 +19,7 @@ UNWRITTEN_MAX = 500
 
 
 @dataclass
-class _Heard:
+class _LastDemand:
     """Of one service, the last time."""
 
     completed: int
@@ -33,7 +33,7 @@ class DemandLog:
     """Of one deployment. Times are wall seconds, for people and for other machines."""
 
     unwritten: list[DemandRecord] = field(default_factory=list)
-    _heard: dict[WorkloadKey, _Heard] = field(default_factory=dict)
+    _heard: dict[WorkloadKey, _LastDemand] = field(default_factory=dict)
 
     def note(
         self, key: WorkloadKey, demand: RouteDemand | None, there: Replicas, wall: float
@@ -63,7 +63,7 @@ class DemandLog:
                 record = replace(record, arrived=arrived + self.unwritten.pop(last).arrived)
                 since = heard.since
         self.unwritten.append(record)
-        self._heard[key] = _Heard(demand.completed, demand.demand, since)
+        self._heard[key] = _LastDemand(demand.completed, demand.demand, since)
 
     def _last(self, key: WorkloadKey) -> int | None:
         """Where the last record of a service is, if it is unwritten yet."""
@@ -87,7 +87,7 @@ class DemandLog:
         return records
 
 
-def _arrived(demand: RouteDemand, heard: _Heard | None) -> int:
+def _arrived(demand: RouteDemand, heard: _LastDemand | None) -> int:
     """Requests that came since: what has ended more, and what is there more.
 
     A gateway that counts from the beginning again has been started again.

@@ -1,4 +1,4 @@
-"""Keeps what other gateways bequeath (`bequest.py`): their connections to servers not of ours.
+"""Keeps other gateways' connections to servers that are not our workers (`connection_backup.py`).
 
 While the other one lives nothing is read here: the connections are its own. Once it was killed,
 what comes on them tells when the handlers have ended that it has left behind.
@@ -26,7 +26,7 @@ UNCLAIMED_S = 5.0
 """What nobody has asked for since is of no use: another gateway owns the deployment."""
 
 
-class Kept:
+class KeptConnection:
     """One connection."""
 
     def __init__(self, replica: str, sock: socket.socket) -> None:
@@ -36,14 +36,14 @@ class Kept:
         """Known once its gateway is dead."""
 
 
-class Estate:
-    """What one gateway has bequeathed of one deployment."""
+class Backup:
+    """The connections that one gateway has to one deployment, kept for when it is killed."""
 
     def __init__(self, line: socket.socket) -> None:
         self.line = line
         self.name = ("", "")
         """The gateway's id and the deployment's file name; empty = it has said nothing yet."""
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, KeptConnection] = {}
         self.asked_at = 0.0
         self._loop = asyncio.get_running_loop()
 
@@ -54,7 +54,9 @@ class Estate:
             self.name = said["gateway"], said["deployment"]
         elif descriptors:
             number, _, replica = packet[1:].partition(b" ")
-            self.kept[int(number)] = Kept(replica.decode(), socket.socket(fileno=descriptors[0]))
+            self.kept[int(number)] = KeptConnection(
+                replica.decode(), socket.socket(fileno=descriptors[0])
+            )
         elif packet.startswith(CLOSED):
             kept = self.kept.pop(int(packet[1:]), None)
             if kept is not None:
@@ -87,7 +89,7 @@ class Estate:
         )
         return max(0, min(count - answered, is_open)), max(0, count - len(mine))
 
-    def _read(self, kept: Kept, orphan: Orphan) -> None:
+    def _read(self, kept: KeptConnection, orphan: Orphan) -> None:
         try:
             data = kept.sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -98,20 +100,20 @@ class Estate:
         if orphan.ended:
             self._end(kept)
 
-    def _end(self, kept: Kept) -> None:
+    def _end(self, kept: KeptConnection) -> None:
         if kept.sock.fileno() >= 0:
             self._loop.remove_reader(kept.sock)
             kept.sock.close()
 
 
-class Keeper:
-    """All that others have bequeathed to this gateway."""
+class BackupKeeper:
+    """All that the other gateways have backed up here."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._loop = asyncio.get_running_loop()
         self._listener = PacketListener(fleet.keep_of(fleet.id), fleet.proof, self._came)
-        self._estates: list[Estate] = []
+        self._backups: list[Backup] = []
 
     def open(self) -> None:
         """Listens. Raises OSError."""
@@ -119,67 +121,67 @@ class Keeper:
 
     def close(self) -> None:
         self._listener.close()
-        for estate in list(self._estates):
-            self._drop(estate)
+        for backup in list(self._backups):
+            self._drop(backup)
 
-    def of(self, gateway: str, deployment: str) -> Estate | None:
-        """What that gateway has bequeathed; None = nothing."""
+    def of(self, gateway: str, deployment: str) -> Backup | None:
+        """What that gateway has backed up; None = nothing."""
         return next(self._named((gateway, deployment)), None)
 
     def settled(self, gateway: str, deployment: str) -> None:
         """Nothing that it had runs any more."""
-        for estate in list(self._named((gateway, deployment))):
-            self._drop(estate)
+        for backup in list(self._named((gateway, deployment))):
+            self._drop(backup)
 
     # Inside
 
-    def _named(self, name: tuple[str, str]) -> Iterator[Estate]:
-        return (estate for estate in self._estates if estate.name == name)
+    def _named(self, name: tuple[str, str]) -> Iterator[Backup]:
+        return (backup for backup in self._backups if backup.name == name)
 
     def _came(self, line: socket.socket) -> None:
-        estate = Estate(line)
-        self._estates.append(estate)
-        self._loop.add_reader(line, self._hear, estate)
+        backup = Backup(line)
+        self._backups.append(backup)
+        self._loop.add_reader(line, self._hear, backup)
 
-    def _hear(self, estate: Estate) -> None:
+    def _hear(self, backup: Backup) -> None:
         try:
-            packet, descriptors, _, _ = socket.recv_fds(estate.line, PACKET_BYTES, 1)
+            packet, descriptors, _, _ = socket.recv_fds(backup.line, PACKET_BYTES, 1)
         except BlockingIOError:
             return
         except OSError:
             packet, descriptors = b"", []
         if not packet:
-            self._stop_hearing(estate)
-            self._look(estate, self._loop.time() + PARTED_S)
-        elif not estate.hear(packet, descriptors):
-            self._drop(estate)
+            self._stop_hearing(backup)
+            self._look(backup, self._loop.time() + PARTED_S)
+        elif not backup.hear(packet, descriptors):
+            self._drop(backup)
 
-    def _look(self, estate: Estate, until: float) -> None:
+    def _look(self, backup: Backup, until: float) -> None:
         """Its line has ended: was its gateway killed?"""
-        if estate not in self._estates:
+        if backup not in self._backups:
             return
-        if not self._fleet.lives(estate.name[0]):
-            estate.come_into()
-            estate.asked_at = self._loop.time()
-            self._loop.call_later(UNCLAIMED_S, self._drop_unclaimed, estate)
+        if not self._fleet.lives(backup.name[0]):
+            backup.come_into()
+            backup.asked_at = self._loop.time()
+            self._loop.call_later(UNCLAIMED_S, self._drop_unclaimed, backup)
         elif self._loop.time() < until:
-            self._loop.call_later(LOOK_S, partial(self._look, estate, until))
+            self._loop.call_later(LOOK_S, partial(self._look, backup, until))
         else:
-            self._drop(estate)
+            self._drop(backup)
 
-    def _drop_unclaimed(self, estate: Estate) -> None:
-        if self._loop.time() - estate.asked_at >= UNCLAIMED_S:
-            self._drop(estate)
-        elif estate in self._estates:
-            self._loop.call_later(UNCLAIMED_S, self._drop_unclaimed, estate)
+    def _drop_unclaimed(self, backup: Backup) -> None:
+        if self._loop.time() - backup.asked_at >= UNCLAIMED_S:
+            self._drop(backup)
+        elif backup in self._backups:
+            self._loop.call_later(UNCLAIMED_S, self._drop_unclaimed, backup)
 
-    def _drop(self, estate: Estate) -> None:
-        if estate in self._estates:
-            self._estates.remove(estate)
-            self._stop_hearing(estate)
-            estate.drop()
+    def _drop(self, backup: Backup) -> None:
+        if backup in self._backups:
+            self._backups.remove(backup)
+            self._stop_hearing(backup)
+            backup.drop()
 
-    def _stop_hearing(self, estate: Estate) -> None:
-        if estate.line.fileno() >= 0:
-            self._loop.remove_reader(estate.line)
-            estate.line.close()
+    def _stop_hearing(self, backup: Backup) -> None:
+        if backup.line.fileno() >= 0:
+            self._loop.remove_reader(backup.line)
+            backup.line.close()

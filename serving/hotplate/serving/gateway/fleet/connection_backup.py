@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 OPENED, CLOSED, FAREWELL = b"+", b"-", b"."
 
 
-class Bequest:
+class ConnectionBackup:
     """Of one deployment."""
 
     def __init__(self, fleet: Fleet, deployment: str) -> None:
         self._fleet = fleet
         self._deployment = deployment
-        self._heir = ""
+        self._next_owner = ""
         self._line: socket.socket | None = None
         self._meeting: socket.socket | None = None
         """Becomes the line once both sides have shown that they are gateways of ours."""
@@ -58,11 +58,15 @@ class Bequest:
 
     def follow(self) -> None:
         """The gateways may be others."""
-        heir = self._fleet.next_heir(self._deployment) if self._connections else self._heir
-        if heir != self._heir or (heir and self._line is None and self._meeting is None):
+        next_owner = (
+            self._fleet.next_owner(self._deployment) if self._connections else self._next_owner
+        )
+        if next_owner != self._next_owner or (
+            next_owner and self._line is None and self._meeting is None
+        ):
             self._part()
-            self._heir = heir
-            if heir:
+            self._next_owner = next_owner
+            if next_owner:
                 self._begin()
 
     def close(self, *, in_order: bool) -> None:
@@ -76,14 +80,14 @@ class Bequest:
     def _begin(self) -> None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.setblocking(False)
-        keep = self._fleet.keep_of(self._heir)
+        keep = self._fleet.keep_of(self._next_owner)
         asker = Asker(self._fleet.proof, keep.name)
         try:
             line.connect(str(keep))
             check_user(line)
             line.send(asker.first)
         except OSError as error:
-            log.debug("gateway %s keeps no connections: %s", self._heir, error)
+            log.debug("gateway %s keeps no connections: %s", self._next_owner, error)
             line.close()
             return
         self._meeting = line
@@ -97,7 +101,7 @@ class Bequest:
             return
         except OSError as error:
             if isinstance(error, PermissionError):
-                log.warning("nothing is bequeathed: %s", error)
+                log.warning("no connections are backed up: %s", error)
             self._part()
             return
         asyncio.get_running_loop().remove_reader(line)

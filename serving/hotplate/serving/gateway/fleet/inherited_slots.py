@@ -3,7 +3,7 @@
 An old owner that lives counts its slots down itself. One that was killed has left handlers that
 nobody waits for. Our worker says how many handlers run; those of WebSockets, whose callers went
 with the gateway, count for 10 s from then on (`abandoned.py`). Of any other server the connections
-tell that the old owner has bequeathed (`backup_keeper.py`). Where there are none nobody can know,
+tell that the old owner has backed up (`backup_keeper.py`). Where there are none nobody can know,
 so its slots are held back for as long as a request took at most of late, from the last one on.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hotplate.serving.gateway.fleet.backup_keeper import Keeper
+from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
 from hotplate.serving.gateway.fleet.membership import SLOTS, is_held
 from hotplate.serving.gateway.fleet.peer_queries import Handlers, ask_running
 from hotplate.serving.gateway.fleet.slot_record import Taken, key_of, read_taken
@@ -32,7 +32,7 @@ MARGIN_S = 0.05
 """A handler may take this times the slowest of late, and this more."""
 
 
-class Foreign:
+class InheritedSlots:
     """Counts them for one deployment. `changed` is called when `slots` has become another."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Foreign:
         folder: Path,
         deployment: str,
         own: Path,
-        keeper: Keeper | None = None,
+        keeper: BackupKeeper | None = None,
         *,
         abandon_s: float,
     ) -> None:
@@ -123,9 +123,9 @@ class Foreign:
         left: dict[str, int] = {}
         quiet_s = taken.slowest_s * MARGIN + MARGIN_S if taken.slowest_s else route.timeout_s
         killed_at = self._killed_at.setdefault(killed, now) if killed else now
-        estate = None
+        backup = None
         if killed and self._keeper is not None:
-            estate = self._keeper.of(killed, self._deployment)
+            backup = self._keeper.of(killed, self._deployment)
         for replica in route.replicas:
             count, at = taken.slots.get(key_of(replica.id), (0, 0.0))
             if killed and count:
@@ -137,9 +137,9 @@ class Foreign:
                     count = min(count, running) if fresh else replica.concurrency
                 else:
                     told = 0
-                    if estate is not None:
+                    if backup is not None:
                         most_s = max(quiet_s, route.timeout_s)
-                        told, count = estate.left(replica.id, count, now, quiet_s, most_s)
+                        told, count = backup.left(replica.id, count, now, quiet_s, most_s)
                     recent = now - quiet_s < at <= now  # a time to come is of before a reboot
                     count = told + count if recent else told
             if count:

@@ -35,7 +35,7 @@ RETIRES = "retires"
 """Stands in a gateway's file in place of what it serves."""
 
 
-class Claim:
+class OwnerLock:
     """A deployment that is owned, until it is released or the process ends."""
 
     def __init__(self, descriptor: int) -> None:
@@ -163,20 +163,21 @@ class Fleet:
         at_ns = self.folder.stat().st_mtime_ns
         return -1 if settled and at_ns >= now_ns else at_ns
 
-    def heir(self, deployment: str) -> str:
+    def rightful_owner(self, deployment: str) -> str:
         """Which gateway should own it, of those that serve it; empty = none does."""
         name = file_name(deployment)
         members = [member for member, served in self._serving.items() if name in served]
         if name in self._own:
             members.append(self.id)
-        return heir_of(deployment, members)
+        return chosen_owner(deployment, members)
 
-    def next_heir(self, deployment: str) -> str:
+    def next_owner(self, deployment: str) -> str:
         """The same if this gateway were gone."""
         name = file_name(deployment)
-        return heir_of(deployment, [m for m, served in self._serving.items() if name in served])
+        members = [member for member, served in self._serving.items() if name in served]
+        return chosen_owner(deployment, members)
 
-    def claim(self, deployment: str) -> Claim | None:
+    def lock_owner(self, deployment: str) -> OwnerLock | None:
         """Ownership, if nobody has it."""
         path = self.folder / (file_name(deployment) + OWNER)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -190,7 +191,7 @@ class Fleet:
             return None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, self.id.encode(), 0)
-        return Claim(descriptor)
+        return OwnerLock(descriptor)
 
     def owner(self, deployment: str) -> str:
         """Which gateway says that it owns it; it may have ended. Empty = none does."""
@@ -254,7 +255,7 @@ def file_name(text: str) -> str:
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def heir_of(deployment: str, gateways: Iterable[str]) -> str:
+def chosen_owner(deployment: str, gateways: Iterable[str]) -> str:
     """Which of them is to own it (rendezvous hashing); empty = there are none."""
 
     def weight(gateway: str) -> bytes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from hotplate.serving.gateway.fleet.backup_keeper import Keeper
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
-from hotplate.serving.gateway.fleet.inherited_slots import Foreign
-from hotplate.serving.gateway.fleet.membership import SLOTS, Claim, Fleet, file_name
+from hotplate.serving.gateway.fleet.backup_keeper import BackupKeeper
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
+from hotplate.serving.gateway.fleet.inherited_slots import InheritedSlots
+from hotplate.serving.gateway.fleet.membership import SLOTS, Fleet, OwnerLock, file_name
 from hotplate.serving.gateway.fleet.slot_record import TakenSlots
 from hotplate.serving.gateway.owner.forwarded_route import forwarded_route
 from hotplate.serving.gateway.protocol.routes import Route
@@ -17,13 +17,17 @@ from hotplate.serving.gateway.route_server import RouteServer
 log = logging.getLogger(__name__)
 
 
-class Standing:
+class Ownership:
     """Puts the deployment's route in force as it is for its owner, or for the others."""
 
     def __init__(
-        self, fleet: Fleet, server: RouteServer, bequest: Bequest, keeper: Keeper | None
+        self,
+        fleet: Fleet,
+        server: RouteServer,
+        backup: ConnectionBackup,
+        keeper: BackupKeeper | None,
     ) -> None:
-        """`bequest` is of the server's connections, `keeper` of what others have bequeathed."""
+        """`backup` is of the server's connections, `keeper` has those of other gateways."""
         self._fleet = fleet
         self._server = server
         self._route = server.route
@@ -31,15 +35,15 @@ class Standing:
         self._file = fleet.folder / f"{name}.{fleet.id}{SLOTS}"
         self._taken: TakenSlots | None = None
         """Kept from when it is owned until nothing of that time runs any more."""
-        self._bequest = bequest
-        self._foreign = Foreign(
+        self._backup = backup
+        self._inherited = InheritedSlots(
             fleet.folder,
             name,
             self._file,
             keeper,
             abandon_s=server.dispatcher.limits.abandon_s,
         )
-        self._claim: Claim | None = None
+        self._lock: OwnerLock | None = None
         self._owner = ""
         """Who owns it if this gateway does not; empty = nobody does."""
         self._settled_at = -1
@@ -47,7 +51,7 @@ class Standing:
 
     @property
     def owned(self) -> bool:
-        return self._claim is not None
+        return self._lock is not None
 
     @property
     def owner(self) -> str:
@@ -62,7 +66,7 @@ class Standing:
 
     def look(self) -> None:
         """Follows what has become of the other gateways."""
-        self._bequest.follow()
+        self._backup.follow()
         if not self._server.closing and self._settled_at != self._fleet.changes:
             self._settle()
         if self._taken is not None and not self.owned and not self._server.queue.in_flight:
@@ -75,16 +79,16 @@ class Standing:
 
         Nothing is granted from here on; what runs keeps its slots.
         """
-        if self._claim is not None:
-            self._foreign.stop()
-            self._claim.release()
-            self._claim = None
+        if self._lock is not None:
+            self._inherited.stop()
+            self._lock.release()
+            self._lock = None
 
     def close(self) -> None:
         """The process parts with it for good; what may run still stays written down."""
         self.end()
         nothing_runs = not self._server.queue.in_flight
-        self._bequest.close(in_order=nothing_runs)
+        self._backup.close(in_order=nothing_runs)
         if self._taken is not None:
             self._taken.close(remove=nothing_runs)
 
@@ -93,21 +97,21 @@ class Standing:
     def _settle(self) -> bool:
         """Owns it or not, as it should be; whether that has put the route in force."""
         changed = self._own_or_not()
-        settled = self.owner != "" and self.owner == self._fleet.heir(self._route.name)
+        settled = self.owner != "" and self.owner == self._fleet.rightful_owner(self._route.name)
         self._settled_at = self._fleet.changes if settled else -1
         return changed
 
     def _own_or_not(self) -> bool:
         fleet, name = self._fleet, self._route.name
-        mine = fleet.heir(name) == fleet.id
-        if self._claim is not None:
+        mine = fleet.rightful_owner(name) == fleet.id
+        if self._lock is not None:
             if not mine:
-                log.info("%s: goes to gateway %s", name, fleet.heir(name))
+                log.info("%s: goes to gateway %s", name, fleet.rightful_owner(name))
                 self._give_up()
             return not mine
-        claim = fleet.claim(name) if mine else None
-        if claim is not None:
-            self._take(claim)
+        lock = fleet.lock_owner(name) if mine else None
+        if lock is not None:
+            self._take(lock)
             return True
         owner = fleet.owner(name)
         if owner == self._owner:
@@ -116,12 +120,12 @@ class Standing:
         self._put_in_force()
         return True
 
-    def _take(self, claim: Claim) -> None:
-        self._claim = claim
+    def _take(self, lock: OwnerLock) -> None:
+        self._lock = lock
         if self._taken is None:
             self._taken = TakenSlots(self._file)
             self._server.queue.granted.ledger = self._taken
-        self._foreign.watch(lambda: self._route, self._taken_of, self._put_in_force)
+        self._inherited.watch(lambda: self._route, self._taken_of, self._put_in_force)
         self._put_in_force()
 
     def _taken_of(self, replica_id: str) -> int:
@@ -130,18 +134,18 @@ class Standing:
 
     def _give_up(self) -> None:
         """Grants nothing more, then lets another gateway own it."""
-        assert self._claim is not None
-        claim, self._claim = self._claim, None
-        self._foreign.stop()
+        assert self._lock is not None
+        lock, self._lock = self._lock, None
+        self._inherited.stop()
         self._owner = ""
         self._put_in_force()
-        claim.release()
+        lock.release()
 
     def _put_in_force(self) -> None:
-        if self._claim is None:
+        if self._lock is None:
             socket = self._fleet.socket_of(self._owner) if self._owner else None
             self._server.follow(forwarded_route(self._route, socket))
             return
-        foreign = self._foreign.slots
+        foreign = self._inherited.slots
         replicas = [replace(r, foreign=foreign.get(r.id, 0)) for r in self._route.replicas]
         self._server.follow(replace(self._route, replicas=tuple(replicas)))

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 NAME_BYTES = 4096
 
 
-class Door:
+class PeerListener:
     """A socket in the file system, for this user only."""
 
     def __init__(

@@ -19,13 +19,13 @@ from math import inf
 from typing import Final
 
 from hotplate.serving.gateway.errors import GatewayError, RouteClosed, RouteRefused
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import Change, Route
 from hotplate.serving.gateway.proxy.alarm import Alarm
 from hotplate.serving.gateway.queue.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.refusals import RefusalNews, refusal
+from hotplate.serving.gateway.queue.refusals import RefusalLog, refusal
 from hotplate.serving.gateway.queue.ticket import ENDED, WAITING, Ticket
 from hotplate.serving.gateway.replicas.call import Waiter
 from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
@@ -57,10 +57,10 @@ class Dispatcher:
         *,
         watcher: SlotWatcher,
         changed: Callable[[Change], None],
-        bequest: Bequest | None,
+        backup: ConnectionBackup | None,
     ) -> None:
         """`changed` is called when there is another demand than when it was last read. The
-        `bequest` is for the next owner, if there may be one."""
+        `backup` is for the next owner, if there may be one."""
         self.route = route
         """The orders in force."""
         self.limits = limits
@@ -79,8 +79,8 @@ class Dispatcher:
         self._notified = False
         """The demand has changed since it was read, and that was said."""
         self._watcher = watcher
-        self._news = RefusalNews()
-        self._pools = ConnectionPools(limits, self.replica_changed, bequest)
+        self._refusal_log = RefusalLog()
+        self._pools = ConnectionPools(limits, self.replica_changed, backup)
         self._deadlines = Alarm(self._ring)
 
     # The route
@@ -259,8 +259,8 @@ class Dispatcher:
             if end is End.PUSHED_OUT:
                 self.counters.pushed_out += 1
             error = refusal(self.route, self.queue, ticket, end, now)
-            if news := self._news.tell(error, now):
-                log.warning(news)
+            if line := self._refusal_log.line(error, now):
+                log.warning(line)
             ticket.holder.fail(error)
 
     def _send(self, ticket: Ticket[Waiter], now: float) -> None:

@@ -20,7 +20,7 @@ SAID_S = 10.0
 """How often at most the log says that a route refuses requests."""
 
 
-class RefusalNews:
+class RefusalLog:
     """What an operator is told of a route that refuses: the first case at once, then sums."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class RefusalNews:
         self._counts: Counter[str] = Counter()
         """By error code, since the last sentence."""
 
-    def tell(self, error: GatewayError, now: float) -> str:
+    def line(self, error: GatewayError, now: float) -> str:
         """The sentence for the log; empty = not yet again."""
         self._counts[error.code] += 1
         if now - self._said_at < SAID_S:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from hotplate.machine.unix_address import unix_path
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.http1.head_cache import HeadCache
 from hotplate.serving.gateway.http1.response_head import ResponseHead
 from hotplate.serving.gateway.limits import Limits
@@ -27,10 +27,10 @@ class ConnectionPool(ConnectionOwner):
         ready_path: str,
         limits: Limits,
         told: Callable[[ConnectionPool], None],
-        bequest: Bequest | None = None,
+        backup: ConnectionBackup | None = None,
     ) -> None:
         """`told` is called as the replica goes out, or for another reason, or comes in again.
-        Its connections are in the `bequest`, if there is one."""
+        Its connections are in the `backup`, if there is one."""
         self.relays = False
         self.id = replica.id
         self.address = replica.address
@@ -45,8 +45,8 @@ class ConnectionPool(ConnectionOwner):
         self._limits = limits
         self._idle: list[Upstream] = []
         self.heads: HeadCache[ResponseHead] = HeadCache()
-        self._bequest = bequest
-        self._bequeathed: dict[Upstream, int] = {}
+        self._backup = backup
+        self._backed_up: dict[Upstream, int] = {}
         """The connections' numbers there."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -88,8 +88,8 @@ class ConnectionPool(ConnectionOwner):
     def leave_out(self, upstream: Upstream) -> None:
         """The connection is a tunnel now, and ends with this gateway: its server is to see at once
         that the caller has gone, for no answer will tell the handler's end."""
-        if self._bequest is not None and upstream in self._bequeathed:
-            self._bequest.closed(self._bequeathed.pop(upstream))
+        if self._backup is not None and upstream in self._backed_up:
+            self._backup.closed(self._backed_up.pop(upstream))
 
     def forget(self, upstream: Upstream) -> None:
         self.leave_out(upstream)
@@ -154,8 +154,8 @@ class ConnectionPool(ConnectionOwner):
         upstream = Upstream(self)
         await connect(lambda: as_protocol(upstream), self.address)
         descriptor = upstream.descriptor
-        if self._bequest is not None and descriptor >= 0:
-            self._bequeathed[upstream] = self._bequest.opened(self.id, descriptor)
+        if self._backup is not None and descriptor >= 0:
+            self._backed_up[upstream] = self._backup.opened(self.id, descriptor)
         return upstream
 
     async def _dial(self) -> Streams:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from hotplate.serving.gateway.fleet.connection_backup import Bequest
+from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute, Route
 from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
@@ -15,13 +15,16 @@ class ConnectionPools:
     """One pool per replica, by its id."""
 
     def __init__(
-        self, limits: Limits, told: Callable[[ConnectionPool], None], bequest: Bequest | None = None
+        self,
+        limits: Limits,
+        told: Callable[[ConnectionPool], None],
+        backup: ConnectionBackup | None = None,
     ) -> None:
         """`told` is called when a replica goes out, or comes in again. Connections to servers that
-        are not our workers are in the `bequest`."""
+        are not our workers are in the `backup`."""
         self._limits = limits
         self._told = told
-        self._bequest = bequest
+        self._backup = backup
         self._pools: dict[str, ConnectionPool] = {}
 
     def of(self, replica_id: str) -> ConnectionPool:
@@ -50,8 +53,8 @@ class ConnectionPools:
 
     def _new(self, route: Route, replica: ReplicaRoute) -> ConnectionPool:
         if route.relayed:
-            assert self._bequest is not None, "it has others to pass requests on to"
-            proof = self._bequest.proof
+            assert self._backup is not None, "it has others to pass requests on to"
+            proof = self._backup.proof
             return RelayPool(replica, route.name, self._limits, self._told, proof)
-        bequest = None if replica.worker else self._bequest
-        return ConnectionPool(replica, route.ready_path, self._limits, self._told, bequest)
+        backup = None if replica.worker else self._backup
+        return ConnectionPool(replica, route.ready_path, self._limits, self._told, backup)
