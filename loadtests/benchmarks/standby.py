@@ -10,8 +10,15 @@ from typing import Any
 
 import aiohttp
 
-from loadtests.harness.child_process import BIN, ROOT, BenchmarkFailed, output_of
-from loadtests.harness.installation import TOKEN, Installation, deploy, installation, until
+from loadtests.harness.child_process import ROOT, BenchmarkFailed
+from loadtests.harness.installation import (
+    TOKEN,
+    Installation,
+    deploy,
+    installation,
+    save_model,
+    until,
+)
 from loadtests.harness.report import column, median
 
 PROJECT = ROOT / "examples" / "embedder"
@@ -46,13 +53,7 @@ class Sample:
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     samples: dict[str, list[Sample]] = {COLD: [], WARM: []}
     async with installation(folder) as here:
-        await output_of(
-            *(BIN / "python", PROJECT / "save_model.py"),
-            log=here.home / "model.log",
-            environ=here.environ,
-            folder=here.home,
-            timeout_s=60.0,
-        )
+        await save_model(here, PROJECT)
         await _standbys(here, {"calm_s": 0.0, "memory_share": 0.9})
         url, _ = await deploy(here, PROJECT, NAME, {"Embedder": {"scaling": SLEEPY}})
         for pair in range(1 if quick else PAIRS):

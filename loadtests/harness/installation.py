@@ -117,6 +117,17 @@ async def installation(folder: Path) -> AsyncIterator[Installation]:
         yield here
 
 
+async def save_model(here: Installation, example: Path) -> None:
+    """Save the model of an example that has one."""
+    await output_of(
+        *(BIN / "python", example / "save_model.py"),
+        log=here.home / "model.log",
+        environ=here.environ,
+        folder=here.home,
+        timeout_s=60.0,
+    )
+
+
 async def deploy(
     here: Installation,
     project: Path,

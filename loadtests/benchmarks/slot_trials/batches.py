@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from loadtests.benchmarks.slot_trials.pairs import pairs
 from loadtests.benchmarks.slot_trials.table import Row, beside
 from loadtests.harness.bounds import Bound, at_least
-from loadtests.harness.child_process import BIN, ROOT, BenchmarkFailed, output_of
-from loadtests.harness.installation import installation
+from loadtests.harness.child_process import ROOT, BenchmarkFailed
+from loadtests.harness.installation import installation, save_model
 from loadtests.systems.load import closed_loop
 
 EXAMPLE = ROOT / "examples" / "embedder"
@@ -45,13 +45,7 @@ class Sample:
 async def measure(folder: Path, quick: bool) -> Sequence[Row]:
     source = project_of(folder / "embedder")
     async with installation(folder) as here:
-        await output_of(
-            *(BIN / "python", EXAMPLE / "save_model.py"),
-            log=here.home / "model.log",
-            environ=here.environ,
-            folder=here.home,
-            timeout_s=60.0,
-        )
+        await save_model(here, EXAMPLE)
         sample = partial(_sample, here.home, 2.0 if quick else SECONDS)
         found = await pairs(here, source, {"Embedder": ONE}, sample, 1 if quick else PAIRS)
     rates = [(own.answers_per_s, peer.answers_per_s) for own, peer in found]

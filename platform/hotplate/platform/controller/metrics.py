@@ -16,26 +16,22 @@ class ControllerMetrics:
     """Cold starts, crashes and replica counts, by `organization/deployment` and service."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.cold_start = Histogram(
+        self.cold_start = _seconds(
+            registry,
             "hotplate_controller_cold_start_seconds",
             "From wanted to ready, per replica",
-            ["deployment", "service"],
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self.phase = Histogram(
+        self.phase = _seconds(
+            registry,
             "hotplate_controller_cold_start_phase_seconds",
             "Length of each phase of a cold start; phases overlap",
-            ["deployment", "service", "phase"],
-            buckets=_SECONDS,
-            registry=registry,
+            "phase",
         )
-        self.share = Histogram(
+        self.share = _seconds(
+            registry,
             "hotplate_controller_cold_start_share_seconds",
             "How long a cold start waited for each phase; the shares add up to the whole",
-            ["deployment", "service", "phase"],
-            buckets=_SECONDS,
-            registry=registry,
+            "phase",
         )
         self.crashes = Counter(
             "hotplate_controller_replica_crashes",
@@ -83,6 +79,11 @@ class ControllerMetrics:
         self.replicas.clear()
         for replica in replicas:
             self.replicas.labels(_name(replica), replica.key.service, replica.state.value).inc()
+
+
+def _seconds(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Histogram:
+    labelled = ["deployment", "service", *labels]
+    return Histogram(name, text, labelled, buckets=_SECONDS, registry=registry)
 
 
 def _name(replica: Replica) -> str:

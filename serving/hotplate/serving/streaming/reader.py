@@ -10,7 +10,6 @@ Other readers of such a file, and programs that are started, wait until it is wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 from safetensors import SafetensorError
@@ -73,12 +72,7 @@ class StreamedFile:
     def __enter__(self) -> StreamedFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._header = self._lease = None
         if self._staging is not None:
             self._staging.close()

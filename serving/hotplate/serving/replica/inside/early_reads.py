@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 LATE = frozenset(
@@ -69,12 +68,7 @@ class EarlyReads:
         kind.__getitem__ = noted
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         environ: Any = type(os.environ)
         environ.__getitem__ = self._stock
 
