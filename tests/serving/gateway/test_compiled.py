@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -74,7 +75,21 @@ def test_every_file_of_a_compiled_folder_is_compiled() -> None:
     for folder in compiled.FOLDERS:
         files = {path.stem for path in (compiled.SOURCES / folder).rglob("*.py")}
         assert files, folder
-        assert files == {m.split(".")[1] for m in compiled.MODULES if m.startswith(f"{folder}.")}
+        listed = [*compiled.MODULES, *compiled.APART]
+        assert files == {m.split(".")[1] for m in listed if m.startswith(f"{folder}.")}
+
+
+def test_the_command_of_a_gateway_imports_nothing_compiled_before_it_asks_for_the_build() -> None:
+    """Else it runs as plain Python, however well it is compiled, and only its log says so."""
+    code = """
+import sys
+from hotplate.platform import cli
+from hotplate.platform.commands.roles import gateway
+from hotplate.serving.gateway import compiled
+print(*(m for m in compiled.MODULES if f"{compiled.PACKAGE}.{m}" in sys.modules))
+"""
+    imported = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert imported.split() == []
 
 
 def test_the_bases_of_compiled_classes_are_compiled() -> None:

@@ -41,10 +41,15 @@ FILES = (
     "tasks.execution",
 )
 """What shares classes with them elsewhere."""
+APART = frozenset({"protocol.priority"})
+"""A constant that the store reads too: `hotplate gateway` has imported it before `use`."""
 MODULES = tuple(
     sorted(
-        [f"{folder}.{path.stem}" for folder in FOLDERS for path in (SOURCES / folder).glob("*.py")]
-        + list(FILES)
+        {
+            f"{folder}.{path.stem}"
+            for folder in FOLDERS
+            for path in (SOURCES / folder).glob("*.py")
+        }.union(FILES).difference(APART)
     )
 )
 """By their names below the package."""
