@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from hotplate.deploy.sandbox.resource_limits import until_excess
 from hotplate.deploy.sandbox.visible_files import VisibleFiles
 
 ORDINARY_USER = 54_322
+MISSING, READ_ONLY = "No such file or directory", "Read-only file system"
+FORBIDDEN, REFUSED = "Permission denied", "Operation not permitted"
 CHECKOUT = Path(__file__).parents[3]
 AS_USER = CHECKOUT / "tests/support/as_user.py"
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -127,6 +129,11 @@ class Place:
         """All of it to its user."""
         for path in (self.root, *self.root.rglob("*")):
             os.chown(path, self.user, self.user, follow_symlinks=False)
+
+
+def open_to(here: Place, *walls: str) -> Place:
+    """The same place without these walls."""
+    return replace(here, without=walls)
 
 
 @contextmanager
