@@ -218,12 +218,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         stack.callback(server.close)
         await runner.setup()
         assert runner.server is not None  # set up
-        answering = partial(
-            QuietConnection,
-            runner.server,
-            loop=loop,
-            access_log=None,  # type: ignore[arg-type]  # its documented way to have none
-        )
+        answering = partial(QuietConnection, runner.server, loop=loop)
         stack.push_async_callback(view.close)
         await view.start()
         door = Port(listener, server, answering)

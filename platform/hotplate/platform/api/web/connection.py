@@ -44,7 +44,6 @@ class ApiConnection(QuietConnection):
             keepalive_timeout=limits.idle_s,
             lingering_time=limits.linger_s,
             auto_decompress=False,
-            access_log=None,  # type: ignore[arg-type]  # its documented way to have none
         )
         self._limits = limits
         self._refused = False
