@@ -1,4 +1,7 @@
-"""A route, as far as its callers' connections mind."""
+"""A route, as far as its callers' connections mind. `RouteServer` implements it.
+
+`replicas/call.py` says why it is no protocol.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whoever asked, as far as what moves the request minds. The caller's connection is one."""
+"""Whoever asked, as far as what moves the request minds. The caller's connection implements it.
+
+`replicas/call.py` says why it is no protocol.
+"""
 
 from __future__ import annotations
 

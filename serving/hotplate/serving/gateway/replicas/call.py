@@ -1,7 +1,8 @@
 """What waits for a slot of a replica, and what a connection to one serves.
 
 Declared here and implemented above: a connection knows no more of a request than this. They are
-plain classes, because calls of a `Protocol` are slow once this is compiled.
+plain classes whose methods raise NotImplementedError, because calls of a `Protocol` are slow once
+this is compiled.
 """
 
 from __future__ import annotations
