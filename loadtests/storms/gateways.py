@@ -142,10 +142,6 @@ async def _backend() -> AsyncIterator[Backend]:
         await asyncio.sleep(random.uniform(*SERVICE_S) * (10 if long else 1))
         connection.answer(b"done")
 
-    backend = Backend()
-    backend.on("/work", work)
-    await backend.start()
-    try:
+    async with Backend() as backend:
+        backend.on("/work", work)
         yield backend
-    finally:
-        await backend.stop()

@@ -43,11 +43,8 @@ class Callers:
 
 @pytest.fixture
 async def backend() -> AsyncIterator[Backend]:
-    backend = Backend()
-    await backend.start()
-    yield backend
-    backend.gate.set()
-    await backend.stop()
+    async with Backend() as backend:
+        yield backend
 
 
 def deployment(name: str, port: int, *backends: Backend, concurrency: int = 1) -> str:

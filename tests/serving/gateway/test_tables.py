@@ -35,13 +35,11 @@ async def test_a_removed_route_refuses_what_waits_and_finishes_what_runs(kitchen
 
 async def test_a_route_that_comes_back_still_knows_its_slots(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    running = await kitchen.caller()
-    running.send("/slow")
+    running = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     await kitchen.gateway.apply(RouteTable(9))
     await kitchen.serve()
-    caller = await kitchen.caller()
-    caller.send("/x")
+    caller = await kitchen.send("/x")
     await until(lambda: kitchen.server.queue.queued == 1)
     assert kitchen.server.queue.in_flight == 1
     kitchen.backend.gate.set()
@@ -77,8 +75,7 @@ async def test_routes_may_exchange_their_ports(kitchen: Kitchen) -> None:
 
 
 async def test_a_moved_route_keeps_its_callers_and_its_queue(kitchen: Kitchen) -> None:
-    caller = await kitchen.caller()
-    caller.send("/x")
+    caller = await kitchen.send("/x")
     await until(lambda: kitchen.server.queue.queued == 1)
     old = kitchen.route.port
     await kitchen.serve(port=free_port())
@@ -91,8 +88,7 @@ async def test_a_moved_route_keeps_its_callers_and_its_queue(kitchen: Kitchen) -
 
 async def test_a_new_table_disturbs_nothing_that_runs(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     for limit in range(3):
         await kitchen.serve(queue_limit=100 + limit)
@@ -103,8 +99,7 @@ async def test_a_new_table_disturbs_nothing_that_runs(kitchen: Kitchen) -> None:
 
 async def test_a_gateway_that_stops_finishes_what_runs_within_its_grace(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     closing = asyncio.create_task(kitchen.gateway.close(5))
     await until(lambda: kitchen.server.closing)
@@ -117,8 +112,7 @@ async def test_a_gateway_that_stops_finishes_what_runs_within_its_grace(kitchen:
 
 async def test_a_gateway_that_stops_cuts_what_outlasts_its_grace(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     await kitchen.gateway.close(0.1)
     assert await caller.ended()

@@ -34,8 +34,7 @@ async def test_a_request_that_no_replica_came_for_is_a_503_with_retry_after(
 
 async def test_a_caller_is_told_what_is_waited_for(kitchen: Kitchen) -> None:
     await kitchen.serve(hold_limit_s=0.1)
-    caller = await kitchen.caller()
-    caller.send("/x", method="POST")
+    caller = await kitchen.send("/x", method="POST")
     await until(partial(_queued, kitchen, 1))
     await kitchen.serve(hold_limit_s=0.1, waits_for='1 of 2: "64 GPUs"\nare not there')
     said = (await caller.answer()).error["message"]
@@ -57,8 +56,7 @@ async def test_a_full_queue_says_that_nothing_is_ready_and_why(kitchen: Kitchen)
 
 
 async def test_readyz_wakes_and_is_held_until_a_replica_is_ready(kitchen: Kitchen) -> None:
-    caller = await kitchen.caller()
-    caller.send("/readyz")
+    caller = await kitchen.send("/readyz")
     await until(lambda: kitchen.gateway.report().routes[kitchen.route.name].demand == 1)
     await kitchen.wake()
     assert (await caller.answer()).body == b"ok /readyz"
@@ -81,8 +79,7 @@ async def test_what_is_no_call_does_not_wait_behind_busy_slots(
     ready_path = "/v1/readyz" if target.startswith("/v1") else "/readyz"
     await kitchen.serve(schema='{"of": "the manifest"}', ready_path=ready_path)
     await kitchen.wake()
-    busy = await kitchen.caller()
-    busy.send("/slow")
+    busy = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     assert (await kitchen.ask(target)).body == f"ok {target}".encode()
     assert kitchen.server.queue.in_flight == 1
@@ -135,8 +132,7 @@ async def test_a_time_limit_in_the_queue_is_a_504(kitchen: Kitchen) -> None:
 
 async def test_the_time_limit_starts_when_a_replica_is_ready(kitchen: Kitchen) -> None:
     await kitchen.serve(timeout_s=0.15)
-    caller = await kitchen.caller()
-    caller.send("/x")
+    caller = await kitchen.send("/x")
     await asyncio.sleep(0.3)
     await kitchen.wake()
     assert (await caller.answer()).status == 200
@@ -162,18 +158,9 @@ async def test_a_time_limit_while_running_is_a_504_and_the_slot_stays_taken(
 async def test_an_answer_that_has_begun_may_last_longer_than_the_time_limit(
     kitchen: Kitchen,
 ) -> None:
-    async def endless(request: Request, connection: Connection) -> None:
-        connection.begin_chunks()
-        connection.chunk(b"piece")
-        await kitchen.backend.gate.wait()
-        connection.chunk(b"rest")
-        connection.writer.write(b"0\r\n\r\n")
-
-    kitchen.backend.on("/endless", endless)
     await kitchen.serve(timeout_s=0.15)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/endless")
+    caller = await kitchen.send("/stream")
     await caller.head()
     assert await caller.chunk() == b"piece"
     await asyncio.sleep(0.3)
@@ -194,8 +181,7 @@ async def test_a_tunnel_outlives_the_time_limit(kitchen: Kitchen) -> None:
     kitchen.backend.on("/ws", parrot)
     await kitchen.serve(timeout_s=0.1)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/ws", connection="Upgrade", upgrade="websocket")
+    caller = await kitchen.send("/ws", connection="Upgrade", upgrade="websocket")
     await caller.head()
     await asyncio.sleep(0.25)
     caller.send_raw(b"still here")

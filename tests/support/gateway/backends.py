@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from hotplate.machine.unix_address import address_of, listen
 from tests.support.ports import free_port
@@ -63,8 +64,9 @@ Handler = Callable[[Request, Connection], Awaitable[None]]
 class Backend:
     """Counts the handlers that are running. It never notices that a caller has left.
 
-    `/echo` answers the body, `/slow` answers when `gate` is set, and `on` adds more. A path in
-    `raw` gets its request before the body was read.
+    `/echo` answers the body, `/slow` answers when `gate` is set. `/stream` sends one piece, and
+    the rest when `gate` is set; `/half` closes its connection then. `on` adds more. A path in `raw`
+    gets its request before the body was read.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -79,7 +81,12 @@ class Backend:
         """Connections accepted so far."""
         self.requests: list[Request] = []
         self.gate = asyncio.Event()
-        self._handlers: dict[str, Handler] = {"/echo": _echo, "/slow": self._slow}
+        self._handlers: dict[str, Handler] = {
+            "/echo": _echo,
+            "/slow": self._slow,
+            "/stream": self._stream,
+            "/half": self.half,
+        }
         self.raw: set[str] = set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,6 +115,14 @@ class Backend:
             connection.writer.close()
 
         self.on(path, handler)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.gate.set()
+        await self.stop()
 
     async def start(self) -> None:
         """Starts, or starts again on the same port."""
@@ -161,6 +176,20 @@ class Backend:
     async def _slow(self, request: Request, connection: Connection) -> None:
         await self.gate.wait()
         connection.answer(b"slow")
+
+    async def _stream(self, request: Request, connection: Connection) -> None:
+        connection.begin_chunks()
+        connection.chunk(b"piece")
+        await self.gate.wait()
+        connection.chunk(b"rest")
+        connection.writer.write(b"0\r\n\r\n")
+
+    async def half(self, request: Request, connection: Connection) -> None:
+        connection.begin_chunks()
+        connection.chunk(b"half")
+        await connection.writer.drain()
+        await self.gate.wait()
+        connection.writer.transport.abort()
 
 
 async def _ok(request: Request, connection: Connection) -> None:

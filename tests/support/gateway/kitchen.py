@@ -62,6 +62,12 @@ class Kitchen:
         """A caller of the route, or of another one's port."""
         return self.keep(await Caller.to(port or self.route.port))
 
+    async def send(self, target: str, **request: Any) -> Caller:
+        """A caller of the route that has sent this request."""
+        caller = await self.caller()
+        caller.send(target, **request)
+        return caller
+
     def keep(self, caller: Caller) -> Caller:
         """The caller leaves at the end, if it has not."""
         self._callers.append(caller)

@@ -44,7 +44,7 @@ async def waiting(kitchen: Kitchen, count: int, **headers: Any) -> list[Caller]:
 
 async def occupy(kitchen: Kitchen) -> None:
     """Takes the only slot, until the backend's gate is opened."""
-    (await kitchen.caller()).send("/slow")
+    await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
 
 
@@ -69,8 +69,7 @@ async def test_a_time_that_is_none_is_refused_in_a_sentence(kitchen: Kitchen, va
 
 
 async def test_a_caller_s_own_time_starts_when_a_replica_is_ready(kitchen: Kitchen) -> None:
-    caller = await kitchen.caller()
-    caller.send("/x", x_request_timeout_seconds="0.2")
+    caller = await kitchen.send("/x", x_request_timeout_seconds="0.2")
     await asyncio.sleep(0.3)
     await kitchen.wake()
     assert (await caller.answer()).status == 200
@@ -123,7 +122,7 @@ async def test_organizations_take_turns_and_urgent_requests_go_first(kitchen: Ki
     ]
     for target, headers in sent:
         before = kitchen.server.queue.queued
-        (await kitchen.caller()).send(target, **headers)
+        await kitchen.send(target, **headers)
         await until(lambda: kitchen.server.queue.queued == before + 1)  # noqa: B023
     text = exposition(registry_of(lambda: kitchen.gateway.servers)).decode()
     gauge = "hotplate_gateway_organization_queued_requests"
@@ -143,7 +142,7 @@ async def test_what_callers_say_of_their_priority_counts_only_where_the_route_sa
     await occupy(kitchen)
     for target, priority in (("/usual", "u=3"), ("/urgent", "u=0")):
         before = kitchen.server.queue.queued
-        (await kitchen.caller()).send(target, priority=priority)
+        await kitchen.send(target, priority=priority)
         await until(lambda: kitchen.server.queue.queued == before + 1)  # noqa: B023
     kitchen.backend.gate.set()
     await until(lambda: len(kitchen.backend.requests) == 3)
@@ -161,8 +160,7 @@ async def test_a_full_queue_takes_a_place_from_who_has_most(
     answer = await kitchen.ask("/x", x_organization="greedy")
     assert (answer.status, answer.error["code"]) == (429, "share_full")
     assert "organization 'greedy'" in answer.error["message"]
-    small = await kitchen.caller()
-    small.send("/x", x_organization="small")
+    small = await kitchen.send("/x", x_organization="small")
     answer = await greedy[1].answer()
     assert (answer.status, answer.error["code"]) == (429, "share_full")
     assert int(answer.headers["retry-after"]) >= 1
@@ -180,8 +178,7 @@ async def test_the_queue_s_page_tells_who_waits_and_when_each_will_start(kitchen
         return describe(kitchen.route.name, "", kitchen.server.queue, loop.time())
 
     await kitchen.serve(organization_header="x-organization", priority_header=True)
-    held = await kitchen.caller()
-    held.send("/x")
+    held = await kitchen.send("/x")
     await until(lambda: kitchen.server.queue.queued == 1)
     assert (page()["estimated_start_s"], page()["slots"]) == (None, 0)
     await kitchen.wake()

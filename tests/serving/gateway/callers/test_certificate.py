@@ -36,8 +36,7 @@ async def test_a_route_with_a_certificate_is_called_by_https(
         answer = await caller.ask("/echo", method="POST", body=body)
         assert (answer.status, answer.body) == (200, body)
     assert kitchen.backend.requests[-1].headers["x-forwarded-proto"] == "https"
-    plain = await kitchen.caller()
-    plain.send("/x")
+    plain = await kitchen.send("/x")
     assert await plain.ended()
     caller.send("/slow")
     await until(lambda: kitchen.backend.running == 1)

@@ -37,8 +37,7 @@ async def test_a_caller_that_has_closed_its_half_gets_its_answer(
 
 async def test_a_stream_goes_on_to_its_end_for_a_closed_half(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/a")
+    caller = await kitchen.send("/a")
     caller.send("/b")
     caller.send("/slow")
     caller.send_raw(b"POST /never HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
@@ -53,8 +52,7 @@ async def test_a_stream_goes_on_to_its_end_for_a_closed_half(kitchen: Kitchen) -
 
 async def test_where_nothing_is_won_by_knowing_nobody_is_asked(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     caller.writer.write_eof()
     await until(lambda: kitchen.backend.running)
     await asyncio.sleep(0.15)  # past when it would have been asked
@@ -67,8 +65,7 @@ async def test_one_that_closed_frees_its_place_at_the_first_look_though_both_sen
 ) -> None:
     monkeypatch.setattr("hotplate.serving.gateway.callers.half_close.LOOKS_S", (0.02, 3600.0))
     for _ in range(5):
-        caller = await kitchen.caller()
-        caller.send("/x")
+        caller = await kitchen.send("/x")
         await until(lambda: kitchen.server.queue.queued == 1)
         caller.writer.close()
         await until(lambda: kitchen.server.queue.queued == 0)
@@ -80,8 +77,7 @@ async def test_one_that_closed_its_half_first_and_the_rest_later_is_found_out(
 ) -> None:
     monkeypatch.setattr("hotplate.serving.gateway.callers.half_close.LOOKS_S", ())
     monkeypatch.setattr("hotplate.serving.gateway.callers.half_close.ASKS_S", 0.05)
-    caller = await kitchen.caller()
-    caller.send("/x")
+    caller = await kitchen.send("/x")
     caller.writer.write_eof()
     await until(lambda: kitchen.server.queue.queued == 1)
     await asyncio.sleep(0.2)

@@ -124,8 +124,7 @@ async def test_a_refused_body_that_was_sent_ahead_is_answered_in_its_turn(
 ) -> None:
     await kitchen.serve(body_limit_bytes=10)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     caller.send_raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
     await until(lambda: kitchen.backend.running == 1)
     kitchen.backend.gate.set()
@@ -197,8 +196,7 @@ async def test_no_token_at_all_opens_a_route_with_an_empty_list(kitchen: Kitchen
 
 
 async def test_a_route_that_refuses_says_why_to_those_who_wait_too(kitchen: Kitchen) -> None:
-    waiting = await kitchen.caller()
-    waiting.send("/x")
+    waiting = await kitchen.send("/x")
     await until(lambda: kitchen.server.queue.queued == 1)
     await kitchen.serve(refuse="The deployment was terminated; start it again.")
     for answer in (await waiting.answer(), await kitchen.ask("/x")):

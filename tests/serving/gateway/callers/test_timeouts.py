@@ -312,8 +312,7 @@ async def test_requests_without_end_from_a_caller_that_reads_nothing_are_not_ans
 
 async def test_more_requests_ahead_than_anybody_sends_are_refused(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     caller.send_raw(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
     await until(lambda: kitchen.backend.running == 1)
     kitchen.backend.gate.set()

@@ -119,10 +119,8 @@ class Worker(Backend):
 
 @pytest.fixture
 async def worker() -> AsyncIterator[Worker]:
-    worker = Worker()
-    await worker.start()
-    yield worker
-    await worker.stop()
+    async with Worker() as worker:
+        yield worker
 
 
 async def test_a_worker_of_ours_says_when_a_killed_gateways_handlers_have_ended(

@@ -43,11 +43,8 @@ class Slow(Backend):
 
 @pytest.fixture
 async def backend() -> AsyncIterator[Slow]:
-    backend = Slow()
-    await backend.start()
-    yield backend
-    backend.gate.set()
-    await backend.stop()
+    async with Slow() as backend:
+        yield backend
 
 
 async def owner_of(*gateways: GatewayProcess) -> tuple[GatewayProcess, GatewayProcess]:

@@ -184,8 +184,7 @@ async def test_a_stream_is_passed_on_piece_by_piece(kitchen: Kitchen) -> None:
 
     kitchen.backend.on("/tokens", tokens)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/tokens", method="POST", body=b"")
+    caller = await kitchen.send("/tokens", method="POST", body=b"")
     status, headers = await caller.head()
     assert (status, headers["content-type"]) == (200, "text/event-stream")
     for piece in (b"data: a\n\n", b"data: b\n\n"):
@@ -272,8 +271,7 @@ async def test_a_caller_that_reads_nothing_slows_the_replica_down(kitchen: Kitch
 
     kitchen.backend.on("/flood", flood)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/flood")
+    caller = await kitchen.send("/flood")
     await caller.head()
     held = -1
     while held != sent:

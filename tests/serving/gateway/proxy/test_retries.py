@@ -25,10 +25,8 @@ BODY = b"x" * 300_000
 @pytest.fixture
 async def second() -> AsyncIterator[Backend]:
     """Another replica's server; the first is the kitchen's."""
-    backend = Backend()
-    await backend.start()
-    yield backend
-    await backend.stop()
+    async with Backend() as backend:
+        yield backend
 
 
 async def die(request: Request, connection: Connection) -> None:
@@ -166,16 +164,8 @@ async def test_that_a_handler_begins_is_not_passed_on_in_whatever_pieces_it_come
 async def test_an_answer_that_has_begun_is_cut_and_never_repeated(
     kitchen: Kitchen, second: Backend
 ) -> None:
-    async def half(request: Request, connection: Connection) -> None:
-        connection.begin_chunks()
-        connection.chunk(b"half")
-        await connection.writer.drain()
-        await kitchen.backend.gate.wait()
-        connection.writer.transport.abort()
-
-    await two(kitchen, second, half, worker=True)
-    caller = await kitchen.caller()
-    caller.send("/x")
+    await two(kitchen, second, kitchen.backend.half, worker=True)
+    caller = await kitchen.send("/x")
     await caller.head()
     assert await caller.chunk() == b"half"
     kitchen.backend.gate.set()
@@ -233,8 +223,7 @@ async def test_a_request_waits_while_all_replicas_are_out_and_its_time_is_kept(
     answer = await kitchen.ask("/x", method="POST", body=b"x")
     assert answer.status == 504
     await kitchen.serve(timeout_s=5)
-    caller = await kitchen.caller()
-    caller.send("/x", method="POST", body=b"x")
+    caller = await kitchen.send("/x", method="POST", body=b"x")
     await until(lambda: kitchen.server.queue.queued == 1)
     assert ["takes no connection" in r.out for r in kitchen.server.queue.replicas] == [True]
     await late.start()
@@ -286,8 +275,7 @@ async def test_a_worker_is_told_that_a_caller_left_and_its_slot_lasts_until_it_h
 
     kitchen.backend.on("/stream", stream)
     await kitchen.serve(replicas=(kitchen.replica(worker=True),))
-    caller = await kitchen.caller()
-    caller.send("/stream", method="POST", body=b"x")
+    caller = await kitchen.send("/stream", method="POST", body=b"x")
     await caller.head()
     caller.leave()
     await left.wait()
@@ -316,8 +304,7 @@ async def test_another_replica_at_the_address_is_not_out_for_the_one_before(
 ) -> None:
     dead = ReplicaRoute("r1", f"127.0.0.1:{free_port()}")
     await kitchen.serve(replicas=(dead,))
-    caller = await kitchen.caller()
-    caller.send("/x")
+    caller = await kitchen.send("/x")
     await until(lambda: [r for r in kitchen.server.queue.replicas if r.out])
     await kitchen.serve(replicas=(replace(dead, address=second.address),))
     assert (await caller.answer()).status == 200

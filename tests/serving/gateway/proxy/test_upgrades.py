@@ -19,8 +19,9 @@ async def test_a_tunnel_opens_after_101_and_holds_its_slot_until_closed(kitchen:
 
     kitchen.backend.on("/ws", parrot)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/ws", connection="Upgrade", upgrade="websocket", sec_websocket_key="k")
+    caller = await kitchen.send(
+        "/ws", connection="Upgrade", upgrade="websocket", sec_websocket_key="k"
+    )
     status, headers = await caller.head()
     assert (status, headers["upgrade"], headers["connection"]) == (101, "websocket", "upgrade")
     assert await caller.reader.readexactly(5) == b"hello"

@@ -51,8 +51,7 @@ async def test_callers_that_come_and_go_at_random_never_exceed_the_slots(
     kitchen.backend.on("/work", work)
 
     async def visit(number: int) -> None:
-        caller = await kitchen.caller()
-        caller.send("/work", method="POST", body=b"x" * number)
+        caller = await kitchen.send("/work", method="POST", body=b"x" * number)
         if number % 3 == 0:
             await caller.answer()
         else:
@@ -67,20 +66,11 @@ async def test_callers_that_come_and_go_at_random_never_exceed_the_slots(
 async def test_a_slot_comes_back_when_the_stream_of_a_caller_that_left_has_ended(
     kitchen: Kitchen,
 ) -> None:
-    async def stream(request: Request, connection: Connection) -> None:
-        connection.begin_chunks()
-        connection.chunk(b"first")
-        await kitchen.backend.gate.wait()
-        connection.writer.write(b"0\r\n\r\n")
-
-    kitchen.backend.on("/stream", stream)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/stream")
+    caller = await kitchen.send("/stream")
     await caller.head()
     caller.leave()
-    other = await kitchen.caller()
-    other.send("/next")
+    other = await kitchen.send("/next")
     await until(lambda: kitchen.server.queue.queued == 1)
     assert kitchen.server.queue.in_flight == 1
     kitchen.backend.gate.set()
@@ -106,12 +96,10 @@ async def test_a_draining_replica_finishes_what_it_has_and_gets_nothing_new(
     kitchen: Kitchen,
 ) -> None:
     await kitchen.wake(concurrency=2)
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     await kitchen.serve(replicas=(kitchen.replica(2, draining=True),))
-    waiting = await kitchen.caller()
-    waiting.send("/x")
+    waiting = await kitchen.send("/x")
     await until(lambda: kitchen.server.queue.queued == 1)
     assert kitchen.gateway.report().routes[kitchen.route.name].busy == {"r1": 1}
     kitchen.backend.gate.set()
@@ -123,8 +111,7 @@ async def test_a_draining_replica_finishes_what_it_has_and_gets_nothing_new(
 
 async def test_a_replica_that_left_the_table_finishes_what_it_has(kitchen: Kitchen) -> None:
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     await until(lambda: kitchen.backend.running == 1)
     await kitchen.sleep()
     assert kitchen.gateway.report().routes[kitchen.route.name].busy == {"r1": 1}
@@ -134,18 +121,14 @@ async def test_a_replica_that_left_the_table_finishes_what_it_has(kitchen: Kitch
 
 
 async def test_requests_spread_over_the_replicas_with_most_free_slots(kitchen: Kitchen) -> None:
-    second = Backend()
-    await second.start()
-    await kitchen.serve(replicas=(kitchen.replica(2), ReplicaRoute("r2", second.address, 2)))
-    callers = [await kitchen.caller() for _ in range(5)]
-    for caller in callers:
-        caller.send("/slow")
-    await until(lambda: kitchen.backend.running == second.running == 2)
-    assert kitchen.server.queue.queued == 1
-    second.gate.set()
-    kitchen.backend.gate.set()
-    assert [(await caller.answer()).body for caller in callers] == [b"slow"] * 5
-    await second.stop()
+    async with Backend() as second:
+        await kitchen.serve(replicas=(kitchen.replica(2), ReplicaRoute("r2", second.address, 2)))
+        callers = [await kitchen.send("/slow") for _ in range(5)]
+        await until(lambda: kitchen.backend.running == second.running == 2)
+        assert kitchen.server.queue.queued == 1
+        second.gate.set()
+        kitchen.backend.gate.set()
+        assert [(await caller.answer()).body for caller in callers] == [b"slow"] * 5
 
 
 async def test_a_refused_connection_puts_the_request_first_in_line_again(
@@ -164,8 +147,7 @@ async def test_a_refused_connection_puts_the_request_first_in_line_again(
 async def test_a_replica_that_refused_is_tried_again_after_a_moment(kitchen: Kitchen) -> None:
     late = Backend()
     await kitchen.serve(replicas=(ReplicaRoute("late", late.address),))
-    caller = await kitchen.caller()
-    caller.send("/x")
+    caller = await kitchen.send("/x")
     await until(lambda: [r for r in kitchen.server.queue.replicas if r.out])
     await late.start()
     assert (await caller.answer()).status == 200
@@ -187,16 +169,8 @@ async def test_a_replica_that_dies_with_a_request_is_answered_for_with_502(
 
 
 async def test_a_stream_that_breaks_off_does_not_look_complete(kitchen: Kitchen) -> None:
-    async def half(request: Request, connection: Connection) -> None:
-        connection.begin_chunks()
-        connection.chunk(b"half")
-        await kitchen.backend.gate.wait()
-        connection.writer.close()
-
-    kitchen.backend.on("/half", half)
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/half")
+    caller = await kitchen.send("/half")
     await caller.head()
     assert await caller.chunk() == b"half"
     kitchen.backend.gate.set()

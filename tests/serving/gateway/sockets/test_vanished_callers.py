@@ -20,8 +20,7 @@ STARTED = b"HTTP/1.1 100 Started\r\n\r\n"
 
 async def asked(kitchen: Kitchen) -> Caller:
     """A caller that has asked for a WebSocket."""
-    caller = await kitchen.caller()
-    caller.send("/ws", connection="Upgrade", upgrade="websocket")
+    caller = await kitchen.send("/ws", connection="Upgrade", upgrade="websocket")
     return caller
 
 

@@ -72,8 +72,7 @@ async def test_who_is_out_and_what_was_refused_are_reported_as_they_change(
     replica = ReplicaRoute("late", late.address)
     await plane.send(7, replace(kitchen.route, replicas=(replica,), queue_limit=1))
     await until(lambda: plane.reports[-1].version == 7)
-    waits = await kitchen.caller()
-    waits.send("/x")
+    waits = await kitchen.send("/x")
     await until(lambda: "takes no connection" in said().out.get("late", ""))
     assert (await kitchen.ask("/x")).status == 429
     await until(lambda: said().refusals == {"share_full": 1})
@@ -100,7 +99,7 @@ async def test_nonsense_is_ignored(kitchen: Kitchen, plane: ControlPlane, link: 
 async def test_demand_that_begins_is_reported_at_once(
     kitchen: Kitchen, plane: ControlPlane
 ) -> None:
-    (await kitchen.caller()).send("/x")
+    await kitchen.send("/x")
     await until(lambda: (last := plane.last(kitchen.route.name)) and last.queued == 1)
 
 
@@ -156,8 +155,7 @@ async def test_a_draining_replica_that_becomes_idle_is_reported_at_once(
 ) -> None:
     name = kitchen.route.name
     await kitchen.wake()
-    caller = await kitchen.caller()
-    caller.send("/slow")
+    caller = await kitchen.send("/slow")
     await until(lambda: (last := plane.last(name)) is not None and last.busy == {"r1": 1})
     await kitchen.serve(replicas=(kitchen.replica(draining=True),))
     kitchen.backend.gate.set()
