@@ -6,10 +6,10 @@ parser says. It has limits of its own: 8190 bytes a line of a request's head, 12
 
 from __future__ import annotations
 
+from logging import Logger
 from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.abc import AbstractAccessLogger
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 CALLERS_FAULT = (ConnectionError, HttpProcessingError, web.RequestPayloadError)
@@ -26,7 +26,7 @@ class QuietConnection(web.RequestHandler):
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         """`settings` are `web.RequestHandler`'s; there is no access log."""
         # None is its documented way to have none, and not in its types.
-        super().__init__(manager, **settings, access_log=cast(AbstractAccessLogger, None))
+        super().__init__(manager, **settings, access_log=cast(Logger, None))
 
     def handle_error(
         self,
