@@ -1,4 +1,4 @@
-"""A decider that is told what happened, and asked."""
+"""Deciders in known states, and steps that observe demand and decide."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ ONE = Demand(in_flight=1, service_s=1.0)
 def asleep(policy: Policy) -> Decider:
     """A decider that knows a cold start of 4 s and sees no replica and no demand at 0 s."""
     decider = Decider(policy, now=0.0)
-    decider.ready_after(4.0)
+    decider.record_cold_start(4.0)
     decider.observe(IDLE, 0.0)
     decider.decide(Replicas(), 0.0)
     return decider
 
 
-def told(decider: Decider, demand: Demand | None, replicas: Replicas, now: float) -> Decision:
+def decided(decider: Decider, demand: Demand | None, replicas: Replicas, now: float) -> Decision:
     decider.observe(demand, now)
     return decider.decide(replicas, now)
 
 
 def after(decider: Decider, demand: Demand | None, ready: int, now: float) -> Decision:
-    return told(decider, demand, Replicas(ready), now)
+    return decided(decider, demand, Replicas(ready), now)
 
 
 def idle_since(policy: Policy, at: float, ready: int = 1) -> Decider:

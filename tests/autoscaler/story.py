@@ -135,4 +135,4 @@ class Story:
     def _ready(self, replica: Replica) -> None:
         if replica in self.live:
             replica.ready = True
-            self.decider.ready_after(self.cold_start_s)
+            self.decider.record_cold_start(self.cold_start_s)

@@ -11,7 +11,7 @@ import pytest
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Behavior, Cause, Decision, Demand, Policy, Replicas
-from tests.autoscaler.deciding import IDLE, ONE, after, asleep, idle_since, told
+from tests.autoscaler.deciding import IDLE, ONE, after, asleep, decided, idle_since
 
 
 @pytest.mark.parametrize(
@@ -33,25 +33,25 @@ def test_a_broken_memory_is_refused(memory: dict[str, object]) -> None:
 def test_the_median_of_the_last_cold_starts_counts() -> None:
     decider = Decider(Policy(), now=0.0)
     for cold_start_s in (4.0, 5.0, 300.0):
-        decider.ready_after(cold_start_s)
+        decider.record_cold_start(cold_start_s)
     assert decider.cold_start_s == 5.0
     for _ in range(20):
-        decider.ready_after(0.0)
+        decider.record_cold_start(0.0)
     assert after(decider, Demand(queued=1), 0, 1.0).desired == 1
 
 
 def test_how_long_requests_last_and_starts_take_outlives_the_decider() -> None:
     before = Decider(Policy(0, 9, price_gpu_s=0.0), now=0.0)
-    before.ready_after(4.0)
+    before.record_cold_start(4.0)
     before.observe(Demand(in_flight=1, service_s=30.0), 1.0)
     memory = before.memory(2.0)
     queue = Demand(in_flight=1, queued=2)
-    knows = told(
+    knows = decided(
         Decider(Policy(0, 9, price_gpu_s=0.0), now=0.0, memory=memory), queue, Replicas(1), 1.0
     )
     assert (knows.desired, "1.25 x the 4 s" in knows.reason) == (3, True)
     guesses = Decider(Policy(0, 9, price_gpu_s=0.0), now=0.0, memory=memory | {"service_s": 0.0})
-    assert told(guesses, queue, Replicas(1), 1.0).desired == 2
+    assert decided(guesses, queue, Replicas(1), 1.0).desired == 2
 
 
 # Bounds, silence, restarts
@@ -70,9 +70,13 @@ def test_never_below_the_minimum_nor_above_the_maximum() -> None:
 
 def test_before_the_first_report_the_count_stays() -> None:
     decider = Decider(Policy(1, 5), now=0.0)
-    unheard = decider.decide(Replicas(3), 1000.0)
-    assert (unheard.desired, unheard.cause, unheard.next_at) == (3, Cause.NO_REPORT, None)
-    assert unheard.reason == "3 of 3: no report from the gateway, the count stays"
+    without_report = decider.decide(Replicas(3), 1000.0)
+    assert (without_report.desired, without_report.cause, without_report.next_at) == (
+        3,
+        Cause.NO_REPORT,
+        None,
+    )
+    assert without_report.reason == "3 of 3: no report from the gateway, the count stays"
     assert Decider(Policy(1, 5), now=0.0).decide(Replicas(), 0.0).desired == 1
 
 
@@ -116,7 +120,7 @@ def test_starts_that_never_end_are_not_joined_by_more(began: float) -> None:
     queue, live = Demand(queued=9, service_s=30.0), 0
     counts = []
     for now in range(100, 2000, 2):
-        live = told(decider, queue, Replicas(0, (began,) * live), float(now)).desired
+        live = decided(decider, queue, Replicas(0, (began,) * live), float(now)).desired
         counts.append(live)
     assert counts[-1] == max(counts) <= 9
     assert len(set(counts)) <= 3, "two steps, and no more"
@@ -146,7 +150,7 @@ def test_a_queue_is_looked_at_again_until_its_mean_has_settled_and_been_long_eno
 def test_a_queue_that_no_more_replicas_can_help_needs_no_tick() -> None:
     decider = asleep(Policy(0, 2))
     queue = Demand(1, 9, service_s=9.0)
-    assert told(decider, queue, Replicas(1, (10.0,)), 10.0).next_at is None, "one is on its way"
+    assert decided(decider, queue, Replicas(1, (10.0,)), 10.0).next_at is None, "one is on its way"
     assert after(decider, queue, 2, 20.0).next_at is None, "as many as may be"
 
 
@@ -178,13 +182,13 @@ def random_walk(policy: Policy, seed: int) -> list[Decision]:
         if event < 0.05:
             decider.gateway_restarted(now)
         if event < 0.2:
-            decider.ready_after(rng.choice([0.5, 5.0, 60.0]))
+            decider.record_cold_start(rng.choice([0.5, 5.0, 60.0]))
         more = Demand(demand.in_flight, demand.queued + rng.randrange(1, 9), demand.service_s)
         twin = twin_of(decider)
-        decision = told(decider, None if event > 0.95 else demand, replicas, now)
+        decision = decided(decider, None if event > 0.95 else demand, replicas, now)
         assert policy.min_replicas <= decision.desired <= policy.max_replicas
         if event <= 0.95:
-            assert told(twin, more, replicas, now).desired >= decision.desired
+            assert decided(twin, more, replicas, now).desired >= decision.desired
         decisions.append(decision)
         ready = rng.randint(0, decision.desired)
         replicas = Replicas(ready, (now,) * (decision.desired - ready))

@@ -9,7 +9,7 @@ import pytest
 
 from hotplate.autoscaler.decider import Decider
 from hotplate.autoscaler.policy import Behavior, Cause, Demand, Policy, Replicas
-from tests.autoscaler.deciding import IDLE, ONE, after, asleep, told
+from tests.autoscaler.deciding import IDLE, ONE, after, asleep, decided
 
 # From zero
 
@@ -17,7 +17,7 @@ from tests.autoscaler.deciding import IDLE, ONE, after, asleep, told
 def test_the_first_request_wakes_one_replica_at_once() -> None:
     decision = after(asleep(Policy(0, 3)), Demand(queued=1), 0, 50.0)
     assert (decision.desired, decision.cause, decision.next_at) == (1, Cause.WAKE, 52.0)
-    assert decision.reason == "0 of 1: 1 request held and no replica"
+    assert decision.reason == "0 of 1: 1 request queued and no replica"
 
 
 def test_a_burst_at_zero_starts_as_many_as_its_queue_justifies() -> None:
@@ -31,7 +31,7 @@ def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None
     decider.observe(burst, 20.0)
     first = decider.decide(Replicas(), 20.0)
     assert (first.desired, first.cause) == (4, Cause.WAKE)
-    assert "40 wanted, at most +100 % or +4 in 15 s" in first.reason
+    assert "40 proposed, at most +100 % or +4 in 15 s" in first.reason
     desired = [
         decider.decide(Replicas(0, (now,) * live), now).desired
         for now, live in [(34.9, 4), (35.0, 4), (49.9, 8), (50.0, 8), (65.0, 16)]
@@ -42,13 +42,13 @@ def test_a_burst_starts_in_steps_of_four_or_double_per_fifteen_seconds() -> None
 def bursts(policy: Policy, memory: dict[str, Any] | None = None) -> list[list[int]]:
     """Replicas wished at 0, 0.2 and 15 s of three bursts of twenty long requests, hours apart."""
     decider, found = Decider(policy, now=0.0, memory=memory), []
-    decider.ready_after(4.0)
+    decider.record_cold_start(4.0)
     for hour in (1, 2, 3):
         now, live = 3600.0 * hour, 0
         wished = []
         for after_s in (0.0, 0.2, 15.0):
             queue = Demand(queued=20, service_s=60.0)
-            live = told(decider, queue, Replicas(0, (now,) * live), now + after_s).desired
+            live = decided(decider, queue, Replicas(0, (now,) * live), now + after_s).desired
             wished.append(live)
         after(decider, Demand(in_flight=20, service_s=60.0), 20, now + 60.0)
         after(decider, Demand(in_flight=19, service_s=60.0), 20, now + 70.0)
@@ -104,9 +104,10 @@ def test_requests_that_would_wait_longer_than_a_cold_start_start_replicas() -> N
     decision = after(decider, Demand(in_flight=1, queued=5, service_s=2.5), 1, 9.0)
     assert decision.desired == 3
     assert decision.reason == (
-        "1 of 3: 5 requests held, 3 would wait longer than 1.25 x the 4 s a new replica needs"
+        "1 of 3: 5 requests queued, 3 would wait longer than 1.25 x the 4 s that a new replica "
+        "needs"
     )
-    assert decision.cause is Cause.HELD
+    assert decision.cause is Cause.QUEUED
 
 
 def test_a_start_that_saves_waiting_worth_more_than_itself_is_made_however_short_the_wait() -> None:
@@ -115,9 +116,9 @@ def test_a_start_that_saves_waiting_worth_more_than_itself_is_made_however_short
     assert (decision.desired, decision.cause) == (1, Cause.FITS)
     decider = asleep(Policy(1, 9, price_gpu_s=600.0))
     decision = after(decider, Demand(in_flight=1, queued=1, service_s=3.0), 1, 9.0)
-    assert (decision.desired, decision.cause) == (2, Cause.HELD)
+    assert (decision.desired, decision.cause) == (2, Cause.QUEUED)
     assert decision.reason == (
-        "1 of 2: 1 request held, 1 more would save waiting worth more than a start of 4 s"
+        "1 of 2: 1 request queued, 1 more replica would save waiting worth more than a start of 4 s"
     )
 
 
@@ -154,7 +155,7 @@ def test_from_concurrency_four_on_a_fifth_of_the_slots_is_kept_free() -> None:
 
 def test_a_burst_on_a_replica_that_was_merely_full_is_not_taken_for_what_was_there_before() -> None:
     decider = Decider(Policy(1, 20, concurrency=8, price_gpu_s=0.0), now=0.0)
-    decider.ready_after(60.0)
+    decider.record_cold_start(60.0)
     for second in range(80):
         full = Demand(in_flight=7, service_s=1.0)
         assert after(decider, full, 1, 10.0 + second).desired == 1
@@ -162,8 +163,8 @@ def test_a_burst_on_a_replica_that_was_merely_full_is_not_taken_for_what_was_the
     decisions = [after(decider, burst, 1, 90.0 + second) for second in range(3)]
     assert [decision.desired for decision in decisions] == [1, 2, 2]
     assert decisions[-1].reason == (
-        "1 of 2: demand averaged 7.0 at least over 6 s, more than the 6.4 that 1 replica "
-        "should carry, for 76 s"
+        "1 of 2: for 76 s demand averaged at least 7.0 over 6 s, more than the 6.4 that "
+        "1 replica should carry"
     )
 
 
@@ -188,7 +189,7 @@ def test_fast_up_is_the_documented_formula_without_a_window() -> None:
     decider = asleep(Policy(1, 9, concurrency=2, scale_up_behavior=Behavior.FAST))
     decision = after(decider, Demand(in_flight=2, queued=5, service_s=0.01), 1, 10.0)
     assert (decision.desired, decision.cause) == (4, Cause.DEMAND)
-    assert decision.reason == "1 of 4: 2 requests in flight and 5 held at concurrency 2"
+    assert decision.reason == "1 of 4: 2 requests in flight and 5 queued at concurrency 2"
 
 
 @pytest.mark.parametrize(
@@ -201,13 +202,13 @@ def test_fast_up_is_the_documented_formula_without_a_window() -> None:
     ],
     ids=["window", "stable", "stable and window", "fast and window"],
 )
-def test_up_takes_the_least_wish_of_the_window(policy: Policy, window_s: float) -> None:
+def test_up_takes_the_least_proposal_of_the_window(policy: Policy, window_s: float) -> None:
     decider = asleep(policy)
     after(decider, ONE, 1, 1.0)
     two = Demand(in_flight=1, queued=1, service_s=1.0)
     waiting = after(decider, two, 1, 5.0)
     assert (waiting.desired, waiting.next_at) == (1, 5.0 + window_s)
-    assert "2 wanted, 1 until more were wanted for" in waiting.reason
+    assert "2 proposed, 1 until more have been proposed for" in waiting.reason
     assert after(decider, two, 1, 4.9 + window_s).desired == 1
     assert after(decider, two, 1, 5.0 + window_s).desired == 2
 

@@ -30,7 +30,7 @@ class Policy:
     min_replicas: int = 1
     max_replicas: int = 1
     concurrency: int = 1
-    """Slots of one replica."""
+    """How many slots one replica has."""
     scale_up_window_s: float | None = None
     """What the user wrote as `scale_up_stabilization_window`; None = ours."""
     scale_down_window_s: float | None = None
@@ -43,14 +43,15 @@ class Policy:
     """GPU-seconds that one avoided cold start is worth; more keeps idle replicas longer."""
 
     @property
-    def says_how_to_go_up(self) -> bool:
-        """The user wrote how to scale up, so BentoCloud's formula holds and not ours."""
+    def sets_scale_up(self) -> bool:
+        """Whether the user wrote how to scale up, so that BentoCloud's formula holds and not
+        ours."""
         return self.scale_up_window_s is not None or self.scale_up_behavior is not None
 
     @property
-    def is_ours(self) -> bool:
-        """The user wrote neither how to scale up nor down, so all of our rule holds."""
-        return not self.says_how_to_go_up and self.down_window_s is None
+    def is_default(self) -> bool:
+        """Whether the user wrote neither how to scale up nor down, so that all our rules hold."""
+        return not self.sets_scale_up and self.down_window_s is None
 
     @property
     def up_window_s(self) -> float:
@@ -70,14 +71,14 @@ class Policy:
 
     @property
     def up_source(self) -> str:
-        """Which field gave `up_window_s`, for a reason."""
+        """Which field set `up_window_s`, for a decision's reason."""
         if self.scale_up_window_s is not None:
             return "scale_up_stabilization_window"
         return f"scale_up_behavior {self.scale_up_behavior}"
 
     @property
     def down_source(self) -> str:
-        """Which field gave `down_window_s`, for a reason."""
+        """Which field set `down_window_s`, for a decision's reason."""
         if self.scale_down_behavior is Behavior.DISABLED:
             return "scale_down_behavior disabled"
         if self.scale_down_window_s is not None:
@@ -88,7 +89,7 @@ class Policy:
 
 
 class Replicas(NamedTuple):
-    """How many replicas there are, as the decider sees them; draining ones do not count."""
+    """How many replicas there are, for the decider; draining ones do not count."""
 
     ready: int = 0
     starting_at: tuple[float, ...] = ()
@@ -105,7 +106,7 @@ class Demand(NamedTuple):
     in_flight: int = 0
     queued: int = 0
     service_s: float = 0.0
-    """Mean time of a request in its replica; 0 = not known."""
+    """Mean time of a request in its replica, seconds; 0 = not known."""
 
     @property
     def total(self) -> int:
@@ -116,43 +117,44 @@ class Cause(StrEnum):
     """Which rule set the number of replicas."""
 
     NO_REPORT = "no_report"
-    """The gateway is not heard: the count stays."""
+    """The gateway does not report: the count stays."""
     RESTART = "gateway_restart"
     """The gateway has just restarted: the count does not fall."""
     WAKE = "wake"
     """Demand found no replica."""
-    HELD = "held"
-    """Held requests would wait longer than a new replica takes."""
+    QUEUED = "held"
+    """Queued requests would wait longer than a new replica takes."""
     DEMAND = "demand"
     """Demand is above what the replicas should carry."""
-    SPARE = "spare"
-    """More demand mostly follows what has just come."""
+    HEADROOM = "spare"
+    """Demand usually rises further after such a rise."""
     FITS = "fits"
-    """Demand is carried by this many replicas."""
+    """This many replicas carry the demand."""
     KEPT = "kept"
-    """Idle replicas wait for their demand to come back."""
+    """Idle replicas are kept until their demand comes back."""
     MINIMUM = "min_replicas"
     """The lower bound."""
     IDLE = "idle"
-    """No demand, and kept long enough."""
+    """There is no demand, and its replicas were kept long enough."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """How many replicas there should be, and why. Nobody changes one; not to be frozen makes it a
-    third of the work, and there are millions in a simulation."""
+    """How many replicas there should be, and why. A decision is never changed; it is not frozen
+    because freezing triples the cost of making one, and a simulation makes millions."""
 
     desired: int
     why: Callable[[], str] = field(compare=False, repr=False)
-    """Says `reason`; most decisions are never asked for it."""
+    """Makes the text of `reason`, which is never read of most decisions."""
     cause: Cause = Cause.FITS
-    """Moves with every request where several rules hold the same number."""
+    """The winning rule. It may change with every request where several rules propose the same
+    number."""
     next_at: float | None = None
     """Decide again by then (loop seconds) even if nothing changes; None = only on a change."""
     kept: int = 0
-    """How many of them are idle and only kept for their demand to come back."""
+    """How many of them are idle and only kept until their demand comes back."""
 
     @property
     def reason(self) -> str:
-        """Why, in one sentence."""
+        """The reason, in one sentence."""
         return self.why()

@@ -4,7 +4,7 @@ import pytest
 
 from hotplate.autoscaler.policy import Demand, Policy, Replicas
 from hotplate.autoscaler.rules.growth import SPAN_S, SPANS, Growth
-from tests.autoscaler.deciding import asleep, told
+from tests.autoscaler.deciding import asleep, decided
 
 
 def grown(counts: dict[float, int]) -> Growth:
@@ -37,12 +37,12 @@ def test_changes_that_follow_at_once_count_as_one() -> None:
 def desired_when_woken(arrivals: list[float], now: float) -> int:
     """How many replicas there should be then, where none is ready yet (in 60 s one would be)."""
     decider = asleep(Policy(0, 20))
-    decider.ready_after(60.0)
-    decider.ready_after(60.0)
+    decider.record_cold_start(60.0)
+    decider.record_cold_start(60.0)
     starting: list[float] = []
     for held, at in enumerate([*arrivals, now], start=1):
         held = min(held, len(arrivals))
-        decision = told(decider, Demand(0, held, 5.0), Replicas(0, tuple(starting)), at)
+        decision = decided(decider, Demand(0, held, 5.0), Replicas(0, tuple(starting)), at)
         starting += [at] * (decision.desired - len(starting))
     return len(starting)
 

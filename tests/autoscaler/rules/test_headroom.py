@@ -10,7 +10,7 @@ from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.policy import Cause, Demand, Policy, Replicas
 from hotplate.autoscaler.rules.headroom import SIZE, Headroom
 from hotplate.autoscaler.rules.useful_start import StartPace
-from tests.autoscaler.deciding import IDLE, after, told
+from tests.autoscaler.deciding import IDLE, after, decided
 
 SERVICE_S = 60.0
 ONE, TWO = Demand(1, 0, SERVICE_S), Demand(2, 0, SERVICE_S)
@@ -19,7 +19,7 @@ ONE, TWO = Demand(1, 0, SERVICE_S), Demand(2, 0, SERVICE_S)
 def used(policy: Policy, *, rises: bool) -> tuple[Decider, float]:
     """A decider whose demand rose to one, and 25 s later to two or back to none, ten times."""
     decider, now = Decider(policy, now=0.0), 0.0
-    decider.ready_after(20.0)
+    decider.record_cold_start(20.0)
     for _ in range(10):
         after(decider, ONE, 2, now)
         after(decider, TWO if rises else IDLE, 2, now + 25.0)
@@ -29,48 +29,50 @@ def used(policy: Policy, *, rises: bool) -> tuple[Decider, float]:
     return decider, now
 
 
-def test_where_a_second_request_mostly_follows_its_replica_starts_with_the_first() -> None:
+def test_where_a_second_request_usually_follows_its_replica_starts_with_the_first() -> None:
     decider, now = used(Policy(0, 5), rises=True)
-    decision = told(decider, ONE, Replicas(1), now + 1.0)
-    assert (decision.desired, decision.cause, decision.kept) == (2, Cause.SPARE, 1)
-    assert decision.reason.startswith("1 of 2: more demand mostly follows, a spare one for ")
+    decision = decided(decider, ONE, Replicas(1), now + 1.0)
+    assert (decision.desired, decision.cause, decision.kept) == (2, Cause.HEADROOM, 1)
+    assert decision.reason.startswith(
+        "1 of 2: demand usually rises further, so one more replica is kept ready for another "
+    )
     assert decision.next_at is not None
-    assert told(decider, ONE, Replicas(1, (now,)), now + 2.0).desired == 2
+    assert decided(decider, ONE, Replicas(1, (now,)), now + 2.0).desired == 2
 
 
 def test_where_a_request_stays_alone_it_has_one_replica() -> None:
     for decider, now in (used(Policy(0, 5), rises=False), (Decider(Policy(0, 5), now=0.0), 0.0)):
         for second in range(300):
-            assert told(decider, ONE, Replicas(1), now + second).desired == 1
+            assert decided(decider, ONE, Replicas(1), now + second).desired == 1
 
 
 @pytest.mark.parametrize("ended", ["demand fell", "its time had passed"])
-def test_after_a_spare_for_nothing_none_is_started_for_a_minute(ended: str) -> None:
-    spare, pace, now = Headroom(0.0, most=5), StartPace(1, SERVICE_S, 20.0), 0.0
+def test_after_unused_headroom_none_is_started_for_a_minute(ended: str) -> None:
+    headroom, pace, now = Headroom(0.0, max_replicas=5), StartPace(1, SERVICE_S, 20.0), 0.0
     for _ in range(30):
         for level, after_s in ((1, 0.0), (2, 25.0), (0, 90.0)):
-            spare.demand(level, now + after_s)
-            spare.propose(2, pace, 600.0, now + after_s)
+            headroom.set_demand(level, now + after_s)
+            headroom.propose(2, pace, 600.0, now + after_s)
         now += 7200.0
-    spare.demand(1, now)
-    begun = spare.propose(1, pace, 600.0, now)
+    headroom.set_demand(1, now)
+    begun = headroom.propose(1, pace, 600.0, now)
     assert begun.replicas == 2
     if ended == "demand fell":
         now += 5.0
     else:
         now = begun.next_at
-        assert spare.propose(1, pace, 600.0, now).replicas == 0
-    spare.demand(0, now)
+        assert headroom.propose(1, pace, 600.0, now).replicas == 0
+    headroom.set_demand(0, now)
     for later_s, live, replicas in ((10.0, 1, 0), (59.0, 1, 0), (61.0, 1, 2), (70.0, 2, 2)):
-        spare.demand(1, now + later_s)
-        assert spare.propose(live, pace, 600.0, now + later_s).replicas == replicas
-        spare.demand(0, now + later_s + 5.0)
+        headroom.set_demand(1, now + later_s)
+        assert headroom.propose(live, pace, 600.0, now + later_s).replicas == replicas
+        headroom.set_demand(0, now + later_s + 5.0)
 
 
-def test_a_spare_is_no_more_than_may_be_and_none_where_the_user_wrote_how_to_scale() -> None:
+def test_headroom_respects_max_replicas_and_how_the_user_scales() -> None:
     for policy in (Policy(0, 1), Policy(0, 5, scale_up_window_s=0.0), Policy(0, 5, price_gpu_s=0)):
         decider, now = used(policy, rises=True)
-        assert told(decider, ONE, Replicas(1), now + 1.0).desired == 1
+        assert decided(decider, ONE, Replicas(1), now + 1.0).desired == 1
 
 
 def test_what_follows_is_remembered_by_the_next_revision() -> None:
@@ -78,7 +80,7 @@ def test_what_follows_is_remembered_by_the_next_revision() -> None:
     memory = json.loads(json.dumps(decider.memory(now)))
     heir = Decider(Policy(0, 5), now=3.0, memory=memory)
     after(heir, IDLE, 0, 3.0)
-    assert told(heir, ONE, Replicas(1), 4.0).desired == 2
+    assert decided(heir, ONE, Replicas(1), 4.0).desired == 2
 
 
 @pytest.mark.parametrize("data", [{"1": [1.0]}, {"x": [0.0] * 2 * SIZE}, {"1": [-1.0] * 2 * SIZE}])

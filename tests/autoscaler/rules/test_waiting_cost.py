@@ -5,9 +5,9 @@ import pytest
 from hotplate.autoscaler.policy import Demand, Replicas
 from hotplate.autoscaler.rules.useful_start import StartPace
 from hotplate.autoscaler.rules.waiting_cost import (
-    LEAST_MISSED,
-    missed_s,
-    price_of,
+    LEAST_SAVED,
+    price_at_level,
+    saved_waiting_s,
     worthwhile_starts,
 )
 
@@ -15,18 +15,20 @@ PACE = StartPace(concurrency=1, service_s=10.0, cold_start_s=20.0)
 
 
 def test_the_first_replica_is_worth_the_price_and_each_next_one_less_down_to_a_quarter() -> None:
-    prices = [price_of(level, PACE, 600.0) for level in range(1, 30)]
+    prices = [price_at_level(level, PACE, 600.0) for level in range(1, 30)]
     assert prices[0] == 600.0
     assert prices == sorted(prices, reverse=True)
-    assert prices[-1] == 600.0 * LEAST_MISSED
+    assert prices[-1] == 600.0 * LEAST_SAVED
 
 
 def test_long_requests_make_the_next_replica_worth_as_much_as_the_first() -> None:
-    assert missed_s(2, StartPace(1, 10_000.0, 20.0)) == pytest.approx(20.0, rel=0.01)
+    assert saved_waiting_s(2, StartPace(1, 10_000.0, 20.0)) == pytest.approx(20.0, rel=0.01)
 
 
 def test_more_slots_lose_more_with_their_replica() -> None:
-    assert missed_s(2, StartPace(8, 5.0, 60.0)) > 1.3 * missed_s(2, StartPace(1, 5.0, 60.0))
+    assert saved_waiting_s(2, StartPace(8, 5.0, 60.0)) > 1.3 * saved_waiting_s(
+        2, StartPace(1, 5.0, 60.0)
+    )
 
 
 def starts(queued: int, price_s: float, pace: StartPace = PACE) -> int:

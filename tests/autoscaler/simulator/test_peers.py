@@ -27,8 +27,8 @@ class EachTick:
     def changed(self, total: int, live: int, now: float) -> float:
         return self._rule.changed(total, live, now)
 
-    def ready_after(self, cold_start_s: float, now: float) -> float:
-        return self._rule.ready_after(cold_start_s, now)
+    def record_cold_start(self, cold_start_s: float, now: float) -> float:
+        return self._rule.record_cold_start(cold_start_s, now)
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision:
         self.asked += 1

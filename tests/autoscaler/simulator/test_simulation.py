@@ -175,7 +175,7 @@ def test_a_burst_starts_its_replicas_in_one_decision() -> None:
     burst = one(*[(5.0, 30.0)] * 4)
     found = decisions("ours", burst, Setup(20.0))
     assert found[0].desired == 4
-    assert "held" in found[0].reason
+    assert "queued" in found[0].reason
 
 
 def most_at_once(fleets: Sequence[SimulatedDeployment]) -> int:

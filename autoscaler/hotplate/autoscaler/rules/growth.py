@@ -1,4 +1,4 @@
-"""How fast demand grows: requests that keep coming while a replica starts will be held, too."""
+"""How fast demand grows: requests that arrive while a replica starts will be queued too."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections import deque
 
 SPAN_S = 3.0
 SPANS = 4
-"""Only what grew in each of the last four spans of 3 s is taken to go on: a burst is over before,
-and the noise of a steady stream rarely grows four times."""
+"""Demand is expected to grow further only if it grew in each of the last four spans of 3 s: a burst
+is over sooner, and the noise of a steady stream rarely grows four times in a row."""
 STEP_S = 0.5
-"""Changes within this time count as one, so that few have to be remembered."""
+"""Changes within this time count as one, which bounds how many are stored."""
 
 
 class Growth:
-    """Of a count that changes in steps, 0 at first. `now` never goes back."""
+    """The growth of a count that changes in steps and begins at 0. `now` never goes back."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[float, int]] = deque([(-math.inf, 0)])
-        """(since when, the count), the oldest in force as the spans begin."""
+        """(since when, the count); the first one was in force when the spans began."""
 
     def record(self, count: int, now: float) -> None:
-        """From `now` on it is `count`."""
+        """From `now` on the count is `count`."""
         steps = self._steps
         at, before = steps[-1]
         if count == before:
@@ -35,7 +35,7 @@ class Growth:
             steps.popleft()
 
     def per_s(self, now: float) -> float:
-        """By how much it grew per second in that of the spans where it grew least, at least 0."""
+        """Growth per second in the span where the count grew least; at least 0."""
         later = self._steps[-1][1]
         least = math.inf
         for span in range(1, SPANS + 1):
@@ -46,7 +46,7 @@ class Growth:
         return least / SPAN_S
 
     def _value(self, at: float) -> int:
-        """The count at that time, in the last spans."""
+        """The count at that time, which lies within the spans."""
         for since, count in reversed(self._steps):
             if since <= at:
                 return count

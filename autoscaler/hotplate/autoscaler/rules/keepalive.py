@@ -3,11 +3,11 @@
 The k-th replica's *level* is the demand that only it can carry: more than (k-1) x concurrency.
 When demand leaves a level, a gap begins; it ends when demand comes back. Keeping the replica for
 `tau` costs the idle seconds min(gap, tau), and a cold start, worth `price` seconds, if the gap was
-longer. The gaps of each level are kept as a histogram, and tau is what would have cost least.
+longer. Each level has a histogram of its gaps, and tau is what would have cost least over them.
 
 This is the ski-rental problem with a learnt distribution; compare the idle-time histogram of
-Shahrad et al., "Serverless in the Wild", ATC 2020. Old gaps fade by time and not by count: the
-last 200 gaps of a busy stream cover seconds, and tau would follow every lull.
+Shahrad et al., "Serverless in the Wild", ATC 2020. Old gaps decay by time and not by count: the
+last 200 gaps of a busy stream cover only seconds, and tau would follow every lull.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from hotplate.autoscaler.errors import MemoryInvalid
 from hotplate.autoscaler.rules.decay import DecayingHistogram
 
 SHORTEST_S = 1.0
-"""Gaps below this are not counted: no replica is ever stopped within a second of use."""
+"""Shorter gaps are not counted: no replica is ever stopped within a second of its use."""
 LONGEST_S = 3600.0
-"""No replica is kept longer; a longer gap counts as one that nothing could have bridged."""
+"""No replica is kept longer, so a longer gap counts as one that keep-alive cannot bridge."""
 BUCKETS = 24
 """Half-octave buckets from 1 s to 1 h: 2 log2(3600), rounded up."""
 PRIOR_GAPS = 3.0
-"""Gaps spread evenly over the buckets before the first is seen. At the price 600 about 90 s,"""
+"""Gaps assumed before the first observation, spread evenly over the buckets."""
 PRIOR_LONGER_GAPS = 1.0
-"""with those over an hour: most services are left for longer after every fourth request or so."""
+"""Gaps over an hour assumed before the first observation: for most services, about every fourth
+request is followed by such a gap. At the price 600 both together give a tau of about 90 s."""
 EDGES = tuple(min(LONGEST_S, SHORTEST_S * 2 ** (i / 2)) for i in range(BUCKETS + 1))
 MIDDLES = (*(math.sqrt(low * high) for low, high in pairwise(EDGES)), LONGEST_S)
-"""Of each bucket; what is over an hour counts as an hour."""
+"""The geometric mean of each bucket, seconds; a gap over an hour counts as an hour."""
 
 
 def bucket_of(gap_s: float) -> int:
@@ -43,21 +44,22 @@ def bucket_of(gap_s: float) -> int:
 
 
 class GapHistogram:
-    """The gaps of one level, fading, and the keep-alive that follows from them."""
+    """The decaying gaps of one level, and the keep-alive that follows from them."""
 
     def __init__(self, now: float, weights: list[float] | None = None) -> None:
         self._weights = DecayingHistogram(now, weights or [0.0] * (BUCKETS + 1))
 
     def add(self, gap_s: float, now: float) -> None:
+        """Count a gap of at least 1 s."""
         self._weights.add(bucket_of(gap_s), now)
 
     def weights(self, now: float) -> list[float]:
-        """Weight per bucket (the last one: over an hour), where a gap that ends now has 1."""
+        """The weight of each bucket (the last one: over an hour); a gap that ends now weighs 1."""
         return self._weights.at(now)
 
     def tau_s(self, price_s: float, now: float) -> float:
-        """The keep-alive of least expected cost, one of `EDGES`, seconds."""
-        return self._weights.worked_out(_with_prior, price_s, now)
+        """The keep-alive of the least expected cost, in seconds; one of `EDGES`."""
+        return self._weights.cached(_with_prior, price_s, now)
 
 
 def _with_prior(weights: list[float], price_s: float) -> float:
@@ -68,7 +70,7 @@ def _with_prior(weights: list[float], price_s: float) -> float:
 
 
 def cheapest(weights: list[float], price_s: float) -> float:
-    """The edge tau that minimises sum over gaps g of min(g, tau) + price x [g > tau]."""
+    """The edge tau that minimises the sum over gaps g of min(g, tau) + price x [g > tau]."""
     best, best_cost = EDGES[0], math.inf
     longer = sum(weights)
     bridged_s = 0.0
@@ -84,9 +86,9 @@ def cheapest(weights: list[float], price_s: float) -> float:
 class KeepAlive:
     """The histograms of all levels of one service.
 
-    `to_json` and `from_json` keep what was learnt over a restart of the program, and carry it from
-    one revision to the next. Loop time may start anew in between, so weights are stored as they
-    stand; the time in between does not fade them.
+    `to_json` and `from_json` keep them over a restart of the program, and carry them from one
+    revision to the next. Loop time may start again at 0 in between, so the weights are stored as
+    they are, and do not decay in between.
     """
 
     def __init__(self, now: float) -> None:
@@ -102,7 +104,7 @@ class KeepAlive:
         self._levels[level].add(gap_s, now)
 
     def tau_s(self, level: int, price_s: float, now: float) -> float:
-        """How long the level's replica should be kept from when its demand left, seconds."""
+        """How long the level's replica should be kept after its demand has gone, seconds."""
         return self._levels.get(level, self._prior).tau_s(price_s, now)
 
     def to_json(self, now: float) -> dict[str, Any]:
@@ -125,7 +127,7 @@ class KeepAlive:
 
 
 def are_weights(value: object, size: int) -> bool:
-    """Whether that is so many weights, as JSON has them."""
+    """Whether the JSON value is a list of `size` weights."""
     return (
         isinstance(value, list)
         and len(value) == size

@@ -1,4 +1,4 @@
-"""A number of replicas that one rule asks for, and the words to say so."""
+"""A number of replicas that one rule proposes, and the text for its reason."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from hotplate.autoscaler.policy import Cause, Demand
 
 
 class Proposal(NamedTuple):
-    """What one rule asks for; the largest proposal wins."""
+    """What one rule proposes; the largest proposal wins."""
 
     replicas: int
     cause: Cause
     why: Callable[[], str]
-    """Says it when asked: few proposals win, and fewer are looked at. Holds figures, no state."""
+    """Makes the reason's text on demand, since few proposals win and fewer are read. It refers to
+    figures only, and to no state that changes."""
     next_at: float = math.inf
-    """When the proposal may change by itself (loop seconds)."""
+    """When the proposal may change without an event (loop seconds)."""
 
-    def held_to(self, replicas: int, why: str, next_at: float = math.inf) -> Proposal:
-        """The same proposal, granted in part."""
+    def limited_to(self, replicas: int, why: str, next_at: float = math.inf) -> Proposal:
+        """This proposal, granted in part; `why` says what limits it."""
         return Proposal(replicas, self.cause, lambda: f"{self.why()}; {why}", next_at)
 
 
 def larger(first: Proposal, second: Proposal) -> Proposal:
-    """The one that asks for more; of equal ones the first."""
+    """The larger proposal; of equal ones the first."""
     return second if second.replicas > first.replicas else first
 
 
@@ -34,13 +35,13 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def counts(demand: Demand) -> str:
-    """`2 requests in flight and 1 held`."""
+def demand_text(demand: Demand) -> str:
+    """`2 requests in flight and 1 queued`."""
     if not demand.queued:
         return f"{count(demand.in_flight, 'request')} in flight"
     if not demand.in_flight:
-        return f"{count(demand.queued, 'request')} held"
-    return f"{count(demand.in_flight, 'request')} in flight and {demand.queued} held"
+        return f"{count(demand.queued, 'request')} queued"
+    return f"{count(demand.in_flight, 'request')} in flight and {demand.queued} queued"
 
 
 def seconds(duration_s: float) -> str:

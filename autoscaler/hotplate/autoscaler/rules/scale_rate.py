@@ -7,13 +7,13 @@ from hotplate.autoscaler.rules.proposal import Proposal, seconds
 from hotplate.autoscaler.rules.windows import Delayed, WindowMin
 
 STEP_S = 15.0
-"""Period of the step limits; Kubernetes' and BentoCloud's."""
+"""Period of the step limits; the value of Kubernetes and BentoCloud."""
 STEP_REPLICAS = 4
-"""At least this many replicas may be added in a period, however few there are; as theirs."""
+"""At least this many replicas may be added in a period, however few there are; also theirs."""
 
 
 class ScaleRate:
-    """Holds proposals against those before and against decisions; begins with `live` replicas."""
+    """Limits a proposal by earlier proposals and decisions; begins with `live` replicas."""
 
     def __init__(self, policy: Policy, live: int, now: float) -> None:
         self._policy = policy
@@ -22,22 +22,23 @@ class ScaleRate:
         self._decided = Delayed(STEP_S, live, now)
 
     def decided(self, replicas: int, now: float) -> None:
-        """From `now` on there should be this many replicas."""
+        """From `now` on this many replicas are desired."""
         self._decided.record(replicas, now)
 
     def grant(self, proposal: Proposal, floor: int, proven: int, now: float) -> Proposal:
-        """As much of the proposal as may be had now; up to `floor` replicas nothing holds it back.
+        """The part of the proposal that is granted now; up to `floor` replicas nothing limits it.
 
-        Nor do our own steps up to `proven`, as many as an earlier demand had work for: they are
-        there against a demand that nobody has seen, and a burst that comes back is none.
+        Our own step limit does not apply up to `proven` replicas, which an earlier demand has
+        filled: it is a precaution against a demand never seen before, and a burst that returns is
+        not one.
         """
         if self._window_s:
             self._proposed.record(proposal.replicas, now)
         if proposal.replicas <= floor or floor >= self._policy.max_replicas:
             return proposal
         if self._policy.scale_up_behavior is Behavior.DISABLED:
-            return proposal.held_to(floor, "scale_up_behavior is disabled")
-        free = floor if self._policy.says_how_to_go_up else max(floor, proven)
+            return proposal.limited_to(floor, "scale_up_behavior is disabled")
+        free = floor if self._policy.sets_scale_up else max(floor, proven)
         if self._window_s:
             proposal = self._within_window(proposal, floor, now)
         return self._within_step(proposal, free, now)
@@ -47,8 +48,8 @@ class ScaleRate:
         if least >= proposal.replicas:
             return proposal
         window = f"{seconds(self._window_s)} ({self._policy.up_source})"
-        why = f"{proposal.replicas} wanted, {least} until more were wanted for {window}"
-        return proposal.held_to(least, why, self._proposed.rises_above(least))
+        why = f"{proposal.replicas} proposed, {least} until more have been proposed for {window}"
+        return proposal.limited_to(least, why, self._proposed.rises_above(least))
 
     def _within_step(self, proposal: Proposal, floor: int, now: float) -> Proposal:
         before = int(self._decided.value(now))
@@ -60,5 +61,5 @@ class ScaleRate:
         if limit >= proposal.replicas:
             return proposal
         next_at = min(proposal.next_at, self._decided.changes_at())
-        why = f"{proposal.replicas} wanted, at most {rule} in {seconds(STEP_S)}"
-        return proposal.held_to(limit, why, next_at)
+        why = f"{proposal.replicas} proposed, at most {rule} in {seconds(STEP_S)}"
+        return proposal.limited_to(limit, why, next_at)

@@ -1,8 +1,8 @@
-"""Floors by the clock: `0 8 * * mon-fri=2; 0 18 * * mon-fri=0` in a time zone; pure.
+"""Minimum replicas by the clock: `0 8 * * mon-fri=2; 0 18 * * mon-fri=0` in a time zone; pure.
 
-Each rule is a cron expression (minute, hour, day of month, month, day of week) and the number of
-replicas that there are at least from then on, until another rule's time comes. Days are as in cron:
-where day of month and day of week are both restricted, either is enough; Sunday is 0 and 7.
+Each rule is a cron expression (minute, hour, day of month, month, day of week) and the least number
+of replicas from then on, until the time of another rule. Days are as in cron: where day of month
+and day of week are both restricted, either is enough; Sunday is 0 and 7.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from datetime import datetime, timedelta, tzinfo
 
 from hotplate.autoscaler.errors import ScalingInvalid
 
-DAYS_AROUND = 8 * 366
-"""How far a rule's times are looked for: the 29th of February may be eight years away."""
+SEARCH_DAYS = 8 * 366
+"""How many days a search for a rule's time covers: the next 29 February may be eight years away."""
 MOST_REPLICAS = 1000
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-"""Days of each month, the 29th of February among them."""
+"""The number of days of each month, with 29 February."""
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 @dataclass(frozen=True)
 class Floor:
-    """What a schedule asks for at a moment."""
+    """The least number of replicas that a schedule sets at a moment."""
 
     replicas: int
     rule: str
-    """Whose turn it is, as written; empty before the first of all."""
+    """The rule in force, as written; empty before the first rule's time."""
     until: datetime | None
-    """When the next rule's time comes."""
+    """When the next rule comes into force; None = never."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class _Rule:
     either_day: bool
     replicas: int
 
-    def on(self, day: datetime) -> bool:
-        """Whether it has times on the day."""
+    def matches(self, day: datetime) -> bool:
+        """Whether the rule has times on the day."""
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         fits = by_date or by_weekday if self.either_day else by_date and by_weekday
         return fits and day.month in self.months
 
     def times(self, day: datetime) -> list[datetime]:
-        if not self.on(day):
+        if not self.matches(day):
             return []
         clock = ((hour, minute) for hour in self.hours for minute in self.minutes)
         return sorted(day.replace(hour=hour, minute=minute) for hour, minute in clock)
@@ -69,7 +69,8 @@ class Schedule:
         self._rules = [_rule(rule, path) for rule in rules]
 
     def floor(self, now: datetime) -> Floor:
-        """What is asked for now (with a time zone). Of rules with the same time the last wins."""
+        """What the schedule sets at `now` (with a time zone). Of rules with the same time the last
+        one wins."""
         here = now.astimezone(self._zone)
         past = next(self._moments(here, -1), None)
         coming = next(self._moments(here, 1), None)
@@ -79,9 +80,10 @@ class Schedule:
         return Floor(past[1].replicas, past[1].text, until)
 
     def _moments(self, here: datetime, step: int) -> Iterator[tuple[datetime, _Rule]]:
-        """Times and their rules, from the nearest on, back (-1, up to now) or ahead (1)."""
+        """Times and their rules, nearest first: in the past (`step` -1, up to now) or the future
+        (1)."""
         midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
-        for number in range(DAYS_AROUND):
+        for number in range(SEARCH_DAYS):
             day = midnight + timedelta(days=step * number)
             found = [(at, n) for n, rule in enumerate(self._rules) for at in rule.times(day)]
             for at, n in sorted(found, reverse=step < 0):
@@ -109,7 +111,7 @@ def _rule(text: str, path: str) -> _Rule:
         raise ScalingInvalid(
             path,
             f"'{text}' never comes: no month that it names has {min(days)} days; "
-            "write another day of the month, or take the rule out",
+            "write another day of the month, or remove the rule",
         )
     return _Rule(text, minutes, hours, days, months, weekdays, either, int(count))
 
@@ -130,11 +132,13 @@ def _field(
     for part in text.split(","):
         span, slash, step = part.partition("/")
         if slash and not (step.isascii() and step.isdecimal() and int(step) > 0):
-            raise ScalingInvalid(path, f"{rule}: {step!r} in {text!r} is no step")
+            raise ScalingInvalid(
+                path, f"{rule}: step {step!r} in {text!r} is not a whole number above 0"
+            )
         first, dash, last = span.partition("-")
         start = low if span == "*" else value(first)
         end = high if span == "*" or (slash and not dash) else value(last) if dash else start
         if end < start:
-            raise ScalingInvalid(path, f"{rule}: {span!r} runs backwards")
+            raise ScalingInvalid(path, f"{rule}: range {span!r} ends before it begins")
         values |= set(range(start, end + 1, int(step) if slash else 1))
     return frozenset(values)

@@ -1,7 +1,7 @@
 """Figures over the last seconds of a value that changes in steps.
 
-Nothing here has a clock: every call takes `now`, which never goes back. A value holds from when it
-is recorded until the next one is.
+Nothing here reads a clock: every call takes `now`, which never goes back. A value is in force from
+when it is recorded until the next one is.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from collections import deque
 class WindowMean:
     """The time-weighted mean over the last `span_s` seconds, 0 before the first value.
 
-    Exact. Holds the changes of that span; each is looked at twice, when it comes and when it goes.
+    It is exact. It stores the changes within the span, and touches each twice: when it comes and
+    when it leaves the span.
     """
 
     def __init__(self, span_s: float) -> None:
         self._span_s = span_s
         self._steps: deque[tuple[float, float, float]] = deque()
-        """(since when, value, area up to then), the oldest in force as the span begins."""
+        """(since when, value, area up to then); the first one was in force when the span began."""
         self._value = 0.0
         self._changed_at = 0.0
         self._area = 0.0
-        """Under the values up to `changed_at`."""
+        """The integral of the value up to `_changed_at`."""
 
     def record(self, value: float, now: float) -> None:
         """From `now` on the value is `value`."""
@@ -49,27 +50,27 @@ class WindowMean:
         return max(0.0, self._area + self._value * (now - self._changed_at) - before) / self._span_s
 
     def falls_to(self, mean: float) -> float:
-        """When the mean falls to that, where the value is 0 now and stays; -inf = it is there."""
-        left = self._area - mean * self._span_s
+        """When the mean falls to `mean` if the value is 0 and stays 0; -inf = it already has."""
+        excess = self._area - mean * self._span_s
         for since, value, area in reversed(self._steps):
-            if area < left:
-                return since + (left - area) / value + self._span_s
+            if area < excess:
+                return since + (excess - area) / value + self._span_s
         return -math.inf
 
     @property
     def settled_at(self) -> float:
-        """From when on the mean is the value itself, if the value does not change again."""
+        """When the mean equals the value, if the value does not change again."""
         return self._changed_at + self._span_s
 
 
 class WindowMin:
-    """The lowest value of the last `span_s` seconds, in amortised constant time."""
+    """The lowest value of the last `span_s` seconds, in amortized constant time."""
 
     def __init__(self, span_s: float, value: float) -> None:
         self._span_s = span_s
         self._value = value
         self._past: deque[tuple[float, float]] = deque()
-        """(value, when it ended), values rising: an older one that is not lower says nothing."""
+        """(value, when it ended), values rising: an older value matters only if it is lower."""
 
     def record(self, value: float, now: float) -> None:
         """From `now` on the value is `value`."""
@@ -87,7 +88,7 @@ class WindowMin:
         return min(self._value, self._past[0][0]) if self._past else self._value
 
     def rises_above(self, value: float) -> float:
-        """When the minimum is above `value` if nothing more is recorded; inf = never."""
+        """When the minimum rises above `value` if nothing more is recorded; inf = never."""
         if self._value <= value:
             return math.inf
         ends = [ended_at for past, ended_at in self._past if past <= value]
@@ -108,7 +109,7 @@ class Delayed:
             self.value(now)
 
     def value(self, now: float) -> float:
-        """What was recorded last up to `now - delay`; before that, the first value."""
+        """The last value recorded up to `now - delay`; before that, the first value."""
         while len(self._steps) > 1 and self._steps[1][0] + self._delay_s <= now:
             self._steps.popleft()
         return self._steps[0][1]

@@ -38,7 +38,7 @@ class Ticking:
             return now
         return self._next_tick(now)
 
-    def ready_after(self, cold_start_s: float, now: float) -> float:
+    def record_cold_start(self, cold_start_s: float, now: float) -> float:
         """None of them learns that, nor looks at it before its time."""
         return self._next_tick(now)
 
@@ -247,7 +247,7 @@ class ModalIdle:
     def changed(self, total: int, live: int, now: float) -> float:
         return now
 
-    def ready_after(self, cold_start_s: float, now: float) -> float:
+    def record_cold_start(self, cold_start_s: float, now: float) -> float:
         """It does not matter to it."""
         return math.inf
 

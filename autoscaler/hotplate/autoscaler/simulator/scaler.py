@@ -22,7 +22,7 @@ class Scaler(Protocol):
 
     def decide(self, demand: Demand, replicas: Replicas, now: float) -> Decision: ...
 
-    def ready_after(self, cold_start_s: float, now: float) -> float:
+    def record_cold_start(self, cold_start_s: float, now: float) -> float:
         """A replica became ready this long after its start began: when to decide because of it."""
 
 
@@ -34,7 +34,7 @@ class OurScaler:
 
     def __init__(self, policy: Policy, cold_start_s: float, now: float) -> None:
         self._decider = Decider(policy, now=now)
-        self._decider.ready_after(cold_start_s)
+        self._decider.record_cold_start(cold_start_s)
         self._told = 0
         """Requests that the decider knows of."""
         self._peak = 0
@@ -50,6 +50,6 @@ class OurScaler:
         self._peak = 0
         return self._decider.decide(replicas, now)
 
-    def ready_after(self, cold_start_s: float, now: float) -> float:
-        self._decider.ready_after(cold_start_s)
+    def record_cold_start(self, cold_start_s: float, now: float) -> float:
+        self._decider.record_cold_start(cold_start_s)
         return now

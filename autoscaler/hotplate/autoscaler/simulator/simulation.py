@@ -143,7 +143,7 @@ class Simulation:
     def _ready(self, fleet: SimulatedDeployment, replica: SimulatedReplica, now: float) -> None:
         for begun in fleet.become_ready(replica, now):
             self._at(now + begun.service_s, FINISH, fleet, begun)
-        self._due(fleet, fleet.scaler.ready_after(now - replica.started_at, now))
+        self._due(fleet, fleet.scaler.record_cold_start(now - replica.started_at, now))
 
     def _changed(self, fleet: SimulatedDeployment, now: float) -> None:
         at = fleet.scaler.changed(fleet.total, fleet.live, now)

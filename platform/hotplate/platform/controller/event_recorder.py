@@ -136,7 +136,7 @@ class EventRecorder:
             self._metrics.started(replica)
             events.info("%s: %s", state.deployment.name, messages.became_ready(replica))
             if not first_look:  # what was ready before has taught an earlier self
-                self._scaling.ready_after(replica.key, repeatable_s(replica))
+                self._scaling.record_cold_start(replica.key, repeatable_s(replica))
             cold_start = _cold_start(replica)
             await self._pending.write(
                 self._store.history.put_cold_start, state.deployment.id, cold_start

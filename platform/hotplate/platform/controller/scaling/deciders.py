@@ -104,19 +104,19 @@ class Scaling:
         if decider is None:
             decider = self._deciders[key] = _decider(service, memory, now)
             for cold_start_s in self._early.pop(key, ()):
-                decider.ready_after(cold_start_s)
+                decider.record_cold_start(cold_start_s)
         counted, peak = None, 0
         if demand is not None:
             counted = Demand(demand.in_flight, demand.queued, demand.service_s)
             if demand is not self._observed.get(key):
                 self._observed[key], peak = demand, demand.peak
-        decider.price(price_gpu_s)
-        decider.serve(slots)
+        decider.set_price(price_gpu_s)
+        decider.set_concurrency(slots)
         decider.observe(counted, now, peak)
         if floor is not None:
-            decider.hold(floor[0].replicas, floor[0].rule, floor[1])
+            decider.set_floor(floor[0].replicas, floor[0].rule, floor[1])
         else:
-            decider.hold(0, "", math.inf)
+            decider.set_floor(0, "", math.inf)
         return Recommendation(key, decider.decide(there, now), counted or Demand(), there)
 
     def switch(
@@ -150,10 +150,10 @@ class Scaling:
         """It has no queries now: should it have some again, what they said is long past."""
         self._binaries.pop(deployment_id, None)
 
-    def ready_after(self, key: WorkloadKey, cold_start_s: float) -> None:
+    def record_cold_start(self, key: WorkloadKey, cold_start_s: float) -> None:
         """Teach the length of a cold start, seconds."""
         if decider := self._deciders.get(key):
-            decider.ready_after(cold_start_s)
+            decider.record_cold_start(cold_start_s)
         else:
             self._early.setdefault(key, []).append(cold_start_s)
 
