@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +72,17 @@ class Stranger:
 
     def __str__(self) -> str:
         return f"{self.name:12} {self.first_answer_s:5.1f} s from `bentoml deploy .` to an answer"
+
+
+def asking_each(answers: Mapping[str, Answers]) -> Callable[[str, dict[str, Stranger]], None]:
+    """A test of each of these services, by the fixture `strangers`."""
+
+    @pytest.mark.parametrize("name", answers)
+    def test(name: str, strangers: dict[str, Stranger]) -> None:
+        print(strangers[name])  # shown by `pytest -s`
+        strangers[name].ask(answers[name])
+
+    return test
 
 
 async def deploy(name: str, platform: Platform, laptop: Laptop) -> Stranger:
