@@ -12,32 +12,14 @@ from tests.support.deploy.running import outside, pid_of, runs
 from tests.support.end_to_end.platform_process import Platform
 from tests.support.end_to_end.rough_client import Bento, RoughClient
 from tests.support.patience import until
-from tests.support.services.bentos import IMAGE
 from tests.support.services.calling import call
+from tests.support.services.vandals import VANDAL
 
 pytestmark = pytest.mark.usefixtures("unharmed")
 
 HOSTILE = (
-    IMAGE
+    VANDAL.replace("class Vandal", "class Kitchen")
     + """
-import signal
-import subprocess
-import sys
-
-DAEMON = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
-
-
-@bentoml.service(image=image)
-class Kitchen:
-    def __init__(self) -> None:
-        getattr(self, os.environ["DOES"])()
-
-    def eat(self) -> None:
-        self.eaten = [b"x" * (1 << 20) for _ in range(4000)]
-
-    def hang(self) -> None:
-        time.sleep(3600)
-
     def shout_and_fork(self) -> None:
         for _ in range(80):
             print(("o" * 1023 + "\\n") * 1024, end="")
@@ -68,7 +50,7 @@ class Kitchen:
 """
 )
 SENTENCES = {
-    "eat": "killed: it used more than its 256 MiB of memory (resources.memory); ask for more or",
+    "gobble": "killed: it used more than its 256 MiB of memory (resources.memory); ask for more or",
     "hang": "not ready within its cold_start_timeout of 6 s; find out what its start waits for",
 }
 
@@ -80,7 +62,7 @@ async def test_each_ends_with_its_sentence_and_leaves_nothing(
     small = {"config_overrides": {"resources": {"memory": "256Mi"}}}
     cases: dict[str, dict[str, Any]] = {
         "shout_and_fork": {},
-        "eat": small,
+        "gobble": small,
         "hang": {"cold_start_timeout": 6},
     }
     for does, settings in cases.items():

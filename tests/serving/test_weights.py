@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArrivingTree:
     monkeypatch.setenv("HOTPLATE_TREES", str(tmp_path / "trees"))
     monkeypatch.setenv("HOTPLATE_AGENT_SOCKET", "in this process")
     return tree
-
-
-@pytest.fixture
-def in_background() -> Iterator[Callable[..., Future[Any]]]:
-    with ThreadPoolExecutor() as pool:
-        yield pool.submit
 
 
 @pytest.fixture

@@ -118,33 +118,34 @@ def test_the_product_imports_no_test_and_no_load_test() -> None:
     assert wrong == []
 
 
+def imports_of(folder: str) -> Iterator[tuple[str, str, str]]:
+    """Each import of this folder's files, as a line to show, and its two modules."""
+    for module in map(module_of, sources(folder)):
+        for other in imports()[module]:
+            yield f"{module} imports {other}", module, other
+
+
 def test_load_tests_import_of_the_tests_only_what_supports_them() -> None:
-    wrong = [
-        f"{module} imports {other}"
-        for module in map(module_of, sources("loadtests"))
-        for other in imports()[module]
+    assert [
+        line
+        for line, _, other in imports_of("loadtests")
         if other.startswith("tests.") and not other.startswith("tests.support.")
-    ]
-    assert wrong == []
+    ] == []
 
 
 def test_only_the_tests_of_the_load_tests_import_them() -> None:
-    wrong = [
-        f"{module} imports {other}"
-        for module in map(module_of, sources("tests"))
-        for other in imports()[module]
+    assert [
+        line
+        for line, module, other in imports_of("tests")
         if other.startswith("loadtests.") and not module.startswith("tests.loadtests.")
-    ]
-    assert wrong == []
+    ] == []
 
 
 def test_what_supports_the_tests_imports_none_of_them() -> None:
-    wrong = [
-        f"{module} imports {other}"
-        for module in map(module_of, sources("tests"))
-        for other in imports()[module]
+    assert [
+        line
+        for line, module, other in imports_of("tests")
         if module.startswith("tests.support.")
         and other.startswith("tests.")
         and not other.startswith("tests.support.")
-    ]
-    assert wrong == []
+    ] == []

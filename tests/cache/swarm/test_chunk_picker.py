@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable
 from functools import partial
-from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +16,7 @@ from hotplate.cache.swarm.chunks import Chunks
 from hotplate.cache.swarm.participants import LATE_S, PeerState
 from hotplate.cache.swarm.peer_scores import PEER_REQUESTS, PeerScores
 from hotplate.cache.swarm.upload_slots import UploadSlots
+from tests.support.effort import lines_run
 
 ALL = (1 << 40) - 1
 
@@ -83,25 +81,8 @@ def test_to_find_that_all_peers_were_asked_for_enough_costs_no_more_with_more_ch
         swarm = swarm_of(count)
         tell(swarm, "a", (1 << count) - 1)
         drain(swarm)
-        costs.append(calls_of(partial(swarm.next, 1.0, wanted_only=False, origin_free=True)))
+        costs.append(lines_run(partial(swarm.next, 1.0, wanted_only=False, origin_free=True)))
     assert costs[0] == costs[1]
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """How many Python functions are called."""
-    calls = 0
-
-    def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def test_what_no_peer_has_is_found_though_they_were_asked_for_enough() -> None:

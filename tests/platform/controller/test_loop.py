@@ -143,8 +143,7 @@ async def test_nobody_waits_for_an_outcome_of_a_controller_that_ends(tmp_path: P
 
 
 async def test_terminating_drains_and_refuses_and_an_update_starts_again(world: World) -> None:
-    made = world.deploy(least=1)
-    await until(lambda: world.status(made) == "running")
+    made = await world.deploy_running()
     world.store.deployments.terminate(made.id)
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "terminated")
@@ -219,8 +218,7 @@ async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
 
 
 async def test_a_deleted_deployment_is_forgotten_with_its_route(world: World) -> None:
-    made = world.deploy(least=1)
-    await until(lambda: world.status(made) == "running")
+    made = await world.deploy_running()
     world.store.deployments.delete(made.id)
     world.controller.poke(made.id)
     await until(lambda: world.status(made) == "gone")
@@ -277,8 +275,7 @@ async def test_a_name_can_be_used_again_while_the_deleted_one_still_drains(world
 
 
 async def test_crashes_are_told(world: World) -> None:
-    made = world.deploy(least=1)
-    await until(lambda: world.status(made) == "running")
+    made = await world.deploy_running()
     name = next(iter(world.engine.found))
     world.engine.become(name, ReplicaState.BACKOFF, "killed by signal 9", restarts=1)
     await until(lambda: world.status(made) == "unhealthy")
@@ -339,8 +336,7 @@ async def test_abandoned_handlers_are_shown_and_keep_no_replica_up(world: World)
 async def test_a_deployment_whose_port_another_program_has_is_unhealthy_until_it_is_free(
     world: World,
 ) -> None:
-    made = world.deploy(least=1)
-    await until(lambda: world.status(made) == "running")
+    made = await world.deploy_running()
     taken = "127.0.0.1:7100 cannot be listened on: Address already in use; it is tried on"
     await world.gateway.report(default__echo=RouteDemand(error=taken))
     await until(lambda: world.status(made) == "unhealthy")

@@ -17,8 +17,7 @@ async def test_a_restarted_controller_goes_on_where_the_last_one_was(tmp_path: P
     engine = FakeEngine()
     first = World(store, engine)
     async with running(first):
-        made = first.deploy(least=1)
-        await until(lambda: first.status(made) == "running")
+        made = await first.deploy_running()
     kept = list(engine.found)
     second = World(store, engine)
     async with running(second):

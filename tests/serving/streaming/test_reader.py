@@ -4,8 +4,8 @@ import gc
 import json
 import struct
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,6 @@ def blob_of(path: Path) -> ArrivingBlob:
 def opened(blob: ArrivingBlob, framework: str = "pt", device: Any = "cpu") -> StreamedFile:
     source = StreamSource(str(blob.path), lambda: ArrivingFile(blob))
     return StreamedFile(source, read_header(source), framework, device)
-
-
-@pytest.fixture
-def in_background() -> Iterator[Callable[..., Future[Any]]]:
-    with ThreadPoolExecutor() as pool:
-        yield pool.submit
 
 
 @pytest.fixture

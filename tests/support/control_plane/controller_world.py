@@ -26,6 +26,7 @@ from hotplate.platform.store.records import Deployment, Kind
 from hotplate.platform.store.store import Store
 from hotplate.serving.gateway.protocol.routes import DemandReport, Route, RouteDemand, RouteTable
 from tests.support.control_plane.fake_engine import FakeEngine
+from tests.support.patience import until
 
 MANIFEST = {
     "entry_service": "Echo",
@@ -108,6 +109,12 @@ class World:
             self.user, "echo", self.bento(version, manifest), config(least, most)
         )
         self.controller.poke(made.id)
+        return made
+
+    async def deploy_running(self) -> Deployment:
+        """One that is running, with one replica at least."""
+        made = self.deploy(least=1)
+        await until(lambda: self.status(made) == "running")
         return made
 
     def status(self, deployment: Deployment) -> str:

@@ -67,17 +67,11 @@ class Walk:
 
     def release(self, index: int) -> None:
         if self.running:
-            ticket = pick(list(self.running), index)
-            del self.running[ticket]
-            self.ends["released"] += 1
-            self._follow(self.queue.release(ticket, self.now))
+            self._follow(self.queue.release(self._stop(index, "released"), self.now))
 
     def withdraw(self, index: int) -> None:
         if self.running:
-            ticket = pick(list(self.running), index)
-            del self.running[ticket]
-            self.ends["withdrawn"] += 1
-            self._follow(self.queue.withdraw(ticket, self.now))
+            self._follow(self.queue.withdraw(self._stop(index, "withdrawn"), self.now))
 
     def give_back(self, index: int) -> None:
         fresh = [t for t in self.running if not t.expired and not t.answered_at]
@@ -144,6 +138,13 @@ class Walk:
         assert abs(line.waiting_weight - weights) < 1e-6
 
     # Inside
+
+    def _stop(self, index: int, how: str) -> Ticket[int]:
+        """One that runs no longer."""
+        ticket = pick(list(self.running), index)
+        del self.running[ticket]
+        self.ends[how] += 1
+        return ticket
 
     def _follow(self, changes: Changes[int]) -> None:
         for ticket, end in changes.ended:

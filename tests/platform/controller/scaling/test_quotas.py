@@ -244,8 +244,7 @@ async def test_at_a_full_quota_a_new_revision_takes_the_place_of_the_old_one(
     world = World(store, engine)
     store.quotas.set("default", {"replicas": 1})
     async with running(world):
-        made = world.deploy(least=1)
-        await until(lambda: world.status(made) == "running")
+        made = await world.deploy_running()
         world.update(made, "v2")
         stopping = ReplicaState.STOPPING
         await until(lambda: [r.state for r in engine.found.values()] == [stopping])

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable
-from types import FrameType
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
 
@@ -16,6 +13,7 @@ from hotplate.serving.gateway.queue.fairness import REMEMBERED
 from hotplate.serving.gateway.queue.replica_slots import Replica
 from hotplate.serving.gateway.queue.service_time import ENOUGH
 from hotplate.serving.gateway.queue.ticket import ENDED, RUNNING, WAITING, Ticket
+from tests.support.effort import lines_run
 
 TIMEOUT_S = 60.0
 HOLD_S = 600.0
@@ -373,23 +371,6 @@ def turn_over(queue: SlotQueue[str], running: deque[Ticket[str]], times: int) ->
         running.extend(queue.release(running.popleft(), 0.0).granted)
         queue.submit(ticket_of("", organization=str(number % 5)), 0.0)
         queue.next_event_at()
-
-
-def lines_run(what: Callable[[], None]) -> int:
-    lines = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        what()
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def test_the_ledger_has_what_is_taken_whoever_a_slot_that_comes_back_goes_to() -> None:

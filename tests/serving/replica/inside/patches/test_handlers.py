@@ -81,6 +81,12 @@ async def post(replica: Replica, path: str, **fields: str) -> Caller:
     return caller
 
 
+async def at_gate(replica: Replica, gate: Path) -> Caller:
+    """Its handler ends when something is written to the gate, which is made for it."""
+    os.mkfifo(gate)
+    return await post(replica, "/wait", gate=str(gate))
+
+
 async def said(replica: Replica) -> dict[str, int]:
     """What it says of the handlers that run in it."""
     answer: dict[str, int] = json.loads(await asyncio.to_thread(replica.get, "/hotplate/running"))
@@ -100,8 +106,7 @@ async def test_a_post_says_that_its_handler_begins_and_a_read_does_not(
     replica: Replica, folder: Path
 ) -> None:
     gate = folder / "begin"
-    os.mkfifo(gate)
-    caller = await post(replica, "/wait", gate=str(gate))
+    caller = await at_gate(replica, gate)
     assert await caller.reader.readexactly(len(STARTED)) == STARTED
     assert await running(replica) == 1
     await asyncio.to_thread(gate.write_text, "through")
@@ -112,9 +117,7 @@ async def test_a_post_says_that_its_handler_begins_and_a_read_does_not(
 
 async def test_handlers_of_all_processes_are_counted(replica: Replica, folder: Path) -> None:
     gates = [folder / f"gate-{number}" for number in range(6)]
-    for gate in gates:
-        os.mkfifo(gate)
-    callers = [await post(replica, "/wait", gate=str(gate)) for gate in gates]
+    callers = [await at_gate(replica, gate) for gate in gates]
     await until_running(replica, len(gates))
     # The two processes have four threads; which of them a connection gets is the kernel's choice.
     writers = [asyncio.to_thread(gate.write_text, "through") for gate in gates]
@@ -130,8 +133,7 @@ async def test_the_connection_of_a_caller_that_ended_its_side_ends_with_the_hand
     replica: Replica, folder: Path
 ) -> None:
     gate = folder / "end"
-    os.mkfifo(gate)
-    caller = await post(replica, "/wait", gate=str(gate))
+    caller = await at_gate(replica, gate)
     assert (await caller.head())[0] == 100
     caller.writer.write_eof()
     ended = asyncio.create_task(caller.reader.read())
