@@ -12,22 +12,18 @@ import aiohttp
 
 from loadtests.harness.child_process import ROOT, BenchmarkFailed, Child
 from loadtests.harness.installation import Installation, deploy, installation, serving
-from loadtests.harness.report import column, median, ratio
+from loadtests.harness.report import StartRow, column, median, ratio, spread
+from tests.support.services.bentos import SLEEPY
 
 PROJECT = ROOT / "examples" / "hello"
 NAME = "coldstart"
-SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 1}}
 LIMIT_S = 60.0
 RETRY_S = 0.02
 OURS, PEER = "hotplate, from zero", "bentoml serve"
 
 
 @dataclass(frozen=True)
-class Row:
-    way: str
-    seconds: float | None = column("s", 2)
-    fastest_s: float | None = column("fastest", 2)
-    slowest_s: float | None = column("slowest", 2)
+class Row(StartRow):
     cpu_s: float | None = column("CPU s", 2)
     time_ratio: float | None = column("x ours", 2)
 
@@ -86,12 +82,9 @@ async def _answer(url: str, server: Child | None = None) -> None:
 
 def _row(way: str, samples: Sequence[Sample], mine_s: float) -> Row:
     times_s = [sample.seconds for sample in samples]
-    seconds = median(times_s)
     return Row(
         way,
-        seconds=seconds,
-        fastest_s=min(times_s),
-        slowest_s=max(times_s),
+        **spread(times_s),
         cpu_s=median(sample.cpu_s for sample in samples),
-        time_ratio=ratio(seconds, mine_s),
+        time_ratio=ratio(median(times_s), mine_s),
     )

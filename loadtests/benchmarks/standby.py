@@ -19,11 +19,11 @@ from loadtests.harness.installation import (
     save_model,
     until,
 )
-from loadtests.harness.report import column, median
+from loadtests.harness.report import StartRow, column, median, spread
+from tests.support.services.bentos import SLEEPY
 
 PROJECT = ROOT / "examples" / "embedder"
 NAME = "embedder"
-SLEEPY = {"min_replicas": 0, "max_replicas": 1, "policy": {"scale_down_stabilization_window": 1}}
 PAIRS = 10
 READY_S = 60.0
 ANSWER_S = 120.0
@@ -31,11 +31,7 @@ COLD, WARM = "without", "with a warm standby"
 
 
 @dataclass(frozen=True)
-class Row:
-    way: str
-    seconds: float | None = column("first answer s", 2)
-    fastest_s: float | None = column("fastest", 2)
-    slowest_s: float | None = column("slowest", 2)
+class Row(StartRow):
     process_s: float | None = column("process s", 2)
     init_s: float | None = column("init s", 2)
     memory_mib: float | None = column("standby MiB", 0)
@@ -118,13 +114,10 @@ def _hits(shown: dict[str, Any]) -> int:
 
 
 def _row(way: str, samples: Sequence[Sample], pair_ratio: float | None) -> Row:
-    times_s = [sample.seconds for sample in samples]
     memory_bytes = median(sample.memory_bytes for sample in samples)
     return Row(
         way,
-        seconds=median(times_s),
-        fastest_s=min(times_s),
-        slowest_s=max(times_s),
+        **spread([sample.seconds for sample in samples]),
         process_s=median(sample.phases_s.get("process", 0.0) for sample in samples),
         init_s=median(sample.phases_s.get("init", 0.0) for sample in samples),
         memory_mib=memory_bytes / (1 << 20) or None,

@@ -16,7 +16,7 @@ from hotplate.deploy.workload import Workload
 from loadtests.gpu.finding import CheckFailed, Finding, ensure
 from loadtests.gpu.hardware import machine
 from loadtests.gpu.programs import Bento, PlainServer, Program, Programs, work, workload
-from tests.support.deploy.running import started
+from tests.support.deploy.running import started, until
 
 READY_S = 80.0
 MIB = 1 << 20
@@ -98,13 +98,9 @@ async def _until(
     engine: LocalEngine, holds: Callable[[Sequence[Replica]], bool]
 ) -> Sequence[Replica]:
     try:
-        async with asyncio.timeout(READY_S):
-            while not holds(engine.replicas()):
-                await engine.changed()
-    except TimeoutError:
-        states = "; ".join(f"{each.state}: {each.reason}" for each in engine.replicas())
-        raise CheckFailed(f"after {READY_S:g} s still {states}") from None
-    return engine.replicas()
+        return await until(engine, holds, READY_S)
+    except AssertionError as error:
+        raise CheckFailed(str(error)) from None
 
 
 def _look(said: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import Field, asdict, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -26,6 +26,22 @@ class Row(Protocol):
 def column(header: str, digits: int = 0) -> Any:
     """A field that is None until it is measured; a number is shown with so many digits."""
     return field(default=None, metadata={"header": header, "digits": digits})
+
+
+@dataclass(frozen=True)
+class StartRow:
+    """What a row begins with where the way to a first answer was timed several times."""
+
+    way: str
+    seconds: float | None = column("first answer s", 2)
+    """The median."""
+    fastest_s: float | None = column("fastest", 2)
+    slowest_s: float | None = column("slowest", 2)
+
+
+def spread(times_s: Sequence[float]) -> dict[str, float]:
+    """The fields of a `StartRow` that say how long it took."""
+    return {"seconds": median(times_s), "fastest_s": min(times_s), "slowest_s": max(times_s)}
 
 
 def table_of(title: str, rows: Sequence[Row], took_s: float) -> Table:

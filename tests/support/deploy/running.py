@@ -34,7 +34,8 @@ async def until(
             while not condition(engine.replicas()):
                 await engine.changed()
     except TimeoutError:
-        raise AssertionError(f"still {engine.replicas()}") from None
+        shown = "; ".join(f"{each.state}: {each.reason}" for each in engine.replicas())
+        raise AssertionError(f"after {timeout_s:g} s still {shown}") from None
     return engine.replicas()
 
 
