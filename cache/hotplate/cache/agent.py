@@ -186,7 +186,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         source = ChunkSource(contents, holdings, disk, ledger.content, clock)
         gossip = Gossip(members, contents, source, changes, port=port, token=settings.token)
         stack.push_async_callback(gossip.close)
-        peers = Seeds(settings.peers, settings.peers_from, port, gossip.tell)
+        seeds = Seeds(settings.peers, settings.peers_from, port, gossip.set_seeds)
         client = ChunkClient(settings.token, clock)
         stack.callback(client.close)
         Fetcher(settings.fetch_threads, contents, clock, metrics, ClusterPeers(members, client))
@@ -225,9 +225,9 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         stack.push_async_callback(door.close)
         tasks = BackgroundTasks()
         stack.push_async_callback(tasks.cancel)
-        tasks.start(peers.watch())
+        tasks.start(seeds.watch())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(peers.told.wait(), PEERS_S)
+            await asyncio.wait_for(seeds.read.wait(), PEERS_S)
         if makes_token:
             stack.enter_context(own_token.found_at(door.url.removeprefix("http://"), data))
         yield door.url

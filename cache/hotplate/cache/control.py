@@ -241,7 +241,7 @@ class Control:
         """Another agent says that it is there, and what it has."""
         try:
             return web.json_response(
-                self._gossip.hear(request.remote or "", json.loads(await request.text()))
+                self._gossip.receive(request.remote or "", json.loads(await request.text()))
             )
         except (KeyError, TypeError, ValueError) as error:
             raise web.HTTPBadRequest(reason=f"not a greeting of an agent ({error!r})") from None

@@ -13,7 +13,7 @@ from hotplate.cache.errors import CacheError, UnknownBlob
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetch import Fetch, FetchOrder
 from hotplate.cache.manifest import CHUNK_BYTES, Blob
-from hotplate.cache.origins.blob_source import Came, unheard
+from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
 from hotplate.cache.swarm.assignment import ORIGIN, Assignment, Missed
 from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.chunks import Chunks
@@ -36,9 +36,11 @@ class Place:
 
 
 class Nowhere:
-    """An origin that is asked by nobody here."""
+    """An origin that nothing here asks."""
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
         raise AssertionError
 
 
@@ -115,13 +117,13 @@ def test_what_has_come_is_reported_and_ends_with_the_last_chunk(node: Node) -> N
     fetch = node.begin()
     for _ in range(3):
         taken, step = node.take()
-        node.contents.answered(taken, step)
-        node.contents.came(taken, step)
+        node.contents.request_ended(taken, step)
+        node.contents.verified(taken, step)
     assert node.verified == [0, 1, 2] and fetch.ended
     assert node.contents.find(BLOB.digest) is None
 
 
-def test_nothing_comes_from_the_origin_before_all_awaited_peers_have_told_what_they_have(
+def test_nothing_comes_from_the_origin_before_all_awaited_peers_have_given_their_state(
     node: Node,
 ) -> None:
     node.awaited = {"one:1", "two:2"}
@@ -138,13 +140,13 @@ def test_a_peer_that_has_a_chunk_is_asked_for_it_and_when_it_is_gone_the_origin_
     node: Node,
 ) -> None:
     fetch = node.begin()
-    node.contents.learn("peer", {fetch.key: PeerState(0b111, number=1)}, {})
+    node.contents.receive("peer", {fetch.key: PeerState(0b111, number=1)}, {})
     announced = node.announced
-    assert announced > 1, "a participant has joined, and the others are told"
+    assert announced > 1, "a participant has joined, and the others are greeted"
     taken, step = node.take()
     assert step.source == "peer"
-    node.contents.answered(taken, step)
-    assert not node.contents.missed(taken, step, ChunkResponse(Missed.LEFT))
+    node.contents.request_ended(taken, step)
+    assert not node.contents.missed(taken, step, ChunkResponse(Missed.STALLED))
     node.contents.forget("peer")
     assert node.announced > announced
     assert node.take()[1].source == ORIGIN
@@ -152,11 +154,11 @@ def test_a_peer_that_has_a_chunk_is_asked_for_it_and_when_it_is_gone_the_origin_
 
 def test_a_peer_that_lies_is_banned_once(node: Node) -> None:
     fetch = node.begin()
-    node.contents.learn("peer", {fetch.key: PeerState(0b111, number=1)}, {})
+    node.contents.receive("peer", {fetch.key: PeerState(0b111, number=1)}, {})
     first = node.take()
-    node.contents.answered(*first)
-    assert node.contents.missed(*first, ChunkResponse(Missed.LIED))
-    assert not node.contents.missed(*first, ChunkResponse(Missed.LIED))
+    node.contents.request_ended(*first)
+    assert node.contents.missed(*first, ChunkResponse(Missed.CORRUPT))
+    assert not node.contents.missed(*first, ChunkResponse(Missed.CORRUPT))
     assert node.take()[1].source == ORIGIN
 
 
@@ -170,7 +172,9 @@ def test_a_failure_that_is_final_is_reported_once_and_ends_the_fetch(node: Node)
     assert node.errors == [error] and fetch.ended
 
 
-def test_what_is_urgent_goes_first_and_each_peer_hears_of_the_first_only(node: Node) -> None:
+def test_what_is_urgent_goes_first_and_each_peer_gets_the_state_of_the_first_only(
+    node: Node,
+) -> None:
     node.begin()
     small = blob_of(random_bytes(5, 3))
     urgent = node.begin(small, urgent=True)
@@ -182,9 +186,9 @@ def test_what_is_urgent_goes_first_and_each_peer_hears_of_the_first_only(node: N
 def test_a_peer_that_asks_for_a_chunk_gets_it_as_soon_as_it_is_here(node: Node) -> None:
     fetch = node.begin()
     taken, step = node.take()
-    ask = ChunkRequest(fetch.key, step.index, asker="peer")
-    waiting = node.on_thread(lambda: fetch.wait_for_chunk(ask, 9.0, lambda: node.now))
-    node.contents.came(taken, step)
+    request = ChunkRequest(fetch.key, step.index, asker="peer")
+    waiting = node.on_thread(lambda: fetch.wait_for_chunk(request, 9.0, lambda: node.now))
+    node.contents.verified(taken, step)
     offer = waiting.result(PATIENCE_S)
     assert offer is not None and offer.missed is None
     assert bytes(offer.data or b"") == DATA[:CHUNK_BYTES] and offer.digest == BLOB.chunks[0]
@@ -193,7 +197,7 @@ def test_a_peer_that_asks_for_a_chunk_gets_it_as_soon_as_it_is_here(node: Node) 
 @pytest.mark.parametrize(
     ("index", "until", "missed"), [(1, 1.0, Missed.NOT_YET), (3, 9.0, Missed.LACKS)]
 )
-def test_a_peer_that_cannot_have_a_chunk_is_told_why(
+def test_a_peer_that_cannot_have_a_chunk_learns_why(
     node: Node, index: int, until: float, missed: Missed
 ) -> None:
     fetch = node.begin()
@@ -201,13 +205,13 @@ def test_a_peer_that_cannot_have_a_chunk_is_told_why(
     assert offer is not None and offer.missed is missed
 
 
-def test_a_peer_that_waits_for_a_fetch_that_ends_is_told_so(node: Node) -> None:
+def test_a_peer_that_waits_for_a_fetch_that_ends_learns_so(node: Node) -> None:
     fetch = node.begin()
-    ask = ChunkRequest(fetch.key, 1, asker="peer")
-    waiting = node.on_thread(lambda: fetch.wait_for_chunk(ask, 9.0, lambda: node.now))
+    request = ChunkRequest(fetch.key, 1, asker="peer")
+    waiting = node.on_thread(lambda: fetch.wait_for_chunk(request, 9.0, lambda: node.now))
     node.contents.cancel(fetch)
     assert waiting.result(PATIENCE_S) is None
-    assert fetch.wait_for_chunk(ask, 9.0, lambda: node.now) is None
+    assert fetch.wait_for_chunk(request, 9.0, lambda: node.now) is None
 
 
 def test_many_threads_bring_each_chunk_once(node: Node) -> None:
@@ -220,8 +224,8 @@ def test_many_threads_bring_each_chunk_once(node: Node) -> None:
         while (found := node.contents.next_step()) is not None:
             fetch, step = found
             taken.append(step.index)
-            node.contents.answered(fetch, step)
-            node.contents.came(fetch, step)
+            node.contents.request_ended(fetch, step)
+            node.contents.verified(fetch, step)
             if fetch.ended:
                 ended.set()
 

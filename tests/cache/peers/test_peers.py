@@ -105,7 +105,7 @@ async def test_agents_that_start_at_once_read_each_byte_once(
             for number in (1, 2)
         ]
         agents = [first, *others]
-        await until_met(agents, 2)  # also those who were told of nobody, or of one
+        await until_met(agents, 2)  # also those that were given no address, or one
         pulls = await asyncio.gather(*(one.pull(f"{web.url}/m") for one in agents))
         assert sum(one["from_origin_bytes"] for one in pulls) == len(WEIGHTS)
         assert sum(one["from_peers_bytes"] for one in pulls) == 2 * len(WEIGHTS)
@@ -165,7 +165,7 @@ async def test_a_peer_that_lies_of_digests_that_nobody_knows_yet_misleads_nobody
                     await asyncio.wait([banned, second], return_when=asyncio.FIRST_COMPLETED)
                     if not banned.done():
                         banned.cancel()
-                        continue  # it had all else before it heard of the liar, and asked nobody
+                        continue  # it had all else before it knew the liar, and asked no other
                     web.release()
                     pulls = await asyncio.gather(first, second)
                     for client in (one, two):
@@ -181,7 +181,7 @@ async def test_a_peer_that_lies_of_digests_that_nobody_knows_yet_misleads_nobody
     assert len(WEIGHTS) < read <= len(WEIGHTS) + 2 * CHUNK_BYTES  # what was disputed, and in doubt
 
 
-async def test_who_finds_an_agent_busy_gets_the_chunk_from_whom_it_names(
+async def test_a_node_that_finds_an_agent_busy_gets_the_chunk_from_a_peer_that_it_names(
     tmp_path: Path, web: WebServer
 ) -> None:
     web.hold("/m", 6 * CHUNK_BYTES)  # so that the content is still on its way
@@ -232,7 +232,7 @@ async def own_id(client: AgentClient) -> str:
         return str((await response.json())["id"])
 
 
-async def test_who_has_not_the_token_gets_no_chunk_and_meets_nobody(
+async def test_an_agent_without_the_token_gets_no_chunk_and_no_peers(
     tmp_path: Path, web: WebServer
 ) -> None:
     async with agent(tmp_path / "0", token="t") as one:
@@ -319,30 +319,30 @@ async def test_the_list_of_peers_is_read_again_when_it_changes(tmp_path: Path) -
             await until_met([three], 2)
 
 
-async def test_a_list_of_peers_that_cannot_be_read_is_complained_of_once(
+async def test_a_list_of_peers_that_cannot_be_read_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listed, told = tmp_path / "peers", asyncio.Queue[list[str]]()
-    peers = Seeds((), str(listed), 7070, told.put_nowait)
+    listed, lists = tmp_path / "peers", asyncio.Queue[list[str]]()
+    peers = Seeds((), str(listed), 7070, lists.put_nowait)
     watching = asyncio.create_task(peers.watch())
     async with asyncio.timeout(PATIENCE_S):
-        await peers.told.wait()
-        peers.told.clear()
-        await peers.told.wait()
+        await peers.read.wait()
+        peers.read.clear()
+        await peers.read.wait()
         assert caplog.text.count("cannot be read (No such file or directory); give a file") == 1
         listed.write_text("10.0.0.2:7900\n")
-        assert await told.get() == ["10.0.0.2:7900"]
+        assert await lists.get() == ["10.0.0.2:7900"]
     watching.cancel()
 
 
 async def test_peers_behind_a_name_alone_have_the_agents_own_port() -> None:
-    told = list[list[str]]()
-    peers = Seeds((), "localhost", 7070, told.append)
+    lists = list[list[str]]()
+    peers = Seeds((), "localhost", 7070, lists.append)
     watching = asyncio.create_task(peers.watch())
     async with asyncio.timeout(PATIENCE_S):
-        await peers.told.wait()
+        await peers.read.wait()
     watching.cancel()
-    assert "127.0.0.1:7070" in told[0]
+    assert "127.0.0.1:7070" in lists[0]
 
 
 @pytest.mark.parametrize("peer", ["nowhere", "host:0", "host:http", ":1"])

@@ -25,20 +25,22 @@ def swarm_of(count: int = 40, me: str = "me") -> Swarm:
     return Swarm("key", Chunks("model", count), me, PeerScores())
 
 
-def tell(swarm: Swarm, peer: str, have: int = 0, claims: int = 0, now: float = 1.0) -> None:
-    """A peer that brings nothing itself says what it has, and what it claims."""
-    swarm.learn(peer, PeerState(have, claims, number=int(now * 1e6)), now)
+def receive(
+    swarm: Swarm, peer: str, have: int = 0, origin_fetches: int = 0, now: float = 1.0
+) -> None:
+    """A message from a peer that has the view of all, as one does that fetches nothing itself."""
+    swarm.receive(peer, PeerState(have, origin_fetches, number=int(now * 1e6)), now)
 
 
 def meet(one: Swarm, two: Swarm, now: float = 1.0) -> None:
-    """They greet each other, each one the other, until both have heard all."""
+    """They greet each other, each one the other, until each has acknowledged all."""
     for asker, asked in ((one, two), (two, one)) * 2:
         greet(asker, asked, now)
 
 
 def greet(asker: Swarm, asked: Swarm, now: float = 1.0) -> None:
-    asked.learn(asker.me, asker.say(asked.me), now)
-    asker.learn(asked.me, asked.say(asker.me), now)
+    asked.receive(asker.me, asker.state_for(asked.me), now)
+    asker.receive(asked.me, asked.state_for(asker.me), now)
 
 
 def take(
@@ -65,13 +67,13 @@ def test_alone_all_comes_from_the_origin_in_file_order() -> None:
 
 def test_a_peer_that_has_it_comes_before_the_origin() -> None:
     swarm = swarm_of()
-    tell(swarm, "a", ALL)
+    receive(swarm, "a", ALL)
     assert {one.source for one in drain(swarm)} == {"a"}
 
 
 def test_one_peer_is_asked_for_a_few_chunks_at_a_time() -> None:
     swarm = swarm_of()
-    tell(swarm, "a", ALL)
+    receive(swarm, "a", ALL)
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
@@ -79,7 +81,7 @@ def test_to_find_that_all_peers_were_asked_for_enough_costs_no_more_with_more_ch
     costs = []
     for count in (1000, 10_000):
         swarm = swarm_of(count)
-        tell(swarm, "a", (1 << count) - 1)
+        receive(swarm, "a", (1 << count) - 1)
         drain(swarm)
         costs.append(lines_run(partial(swarm.next, 1.0, wanted_only=False, origin_free=True)))
     assert costs[0] == costs[1]
@@ -87,27 +89,27 @@ def test_to_find_that_all_peers_were_asked_for_enough_costs_no_more_with_more_ch
 
 def test_what_no_peer_has_is_found_though_they_were_asked_for_enough() -> None:
     swarm = swarm_of()
-    tell(swarm, "a", ALL & ~0b110000)
+    receive(swarm, "a", ALL & ~0b110000)
     assert ORIGIN in {one.source for one in drain(swarm)}  # one of the two is ours
 
 
-def test_who_has_given_nothing_yet_is_asked_for_one_chunk_where_there_are_others() -> None:
+def test_a_peer_that_has_given_nothing_yet_is_asked_for_one_chunk_where_there_are_others() -> None:
     swarm = swarm_of()
-    tell(swarm, "a", ALL)
-    tell(swarm, "b", ALL)
+    receive(swarm, "a", ALL)
+    receive(swarm, "b", ALL)
     first, second = drain(swarm)
     assert {first.source, second.source} == {"a", "b"}
-    swarm.came(first, 0.1, 1.0)
+    swarm.verified(first, 0.1, 1.0)
     assert len(drain(swarm)) == PEER_REQUESTS
 
 
-def test_who_has_answered_is_asked_for_more_before_what_it_gave_is_verified() -> None:
+def test_a_peer_that_has_answered_is_asked_for_more_before_what_it_gave_is_verified() -> None:
     swarm = swarm_of()
-    tell(swarm, "a", ALL)
+    receive(swarm, "a", ALL)
     first = drain(swarm)[0]
-    swarm.answered(first, 1.0)
+    swarm.request_ended(first, 1.0)
     assert len(drain(swarm)) == 1
-    swarm.came(first, 0.1, 2.0)
+    swarm.verified(first, 0.1, 2.0)
     assert not drain(swarm)
 
 
@@ -115,7 +117,7 @@ def test_requests_that_peers_keep_leave_the_origins_alone(monkeypatch: pytest.Mo
     monkeypatch.setattr("hotplate.cache.swarm.chunk_picker.WINDOW_FIRST", 8)
     swarm = swarm_of()
     for peer in "abc":
-        tell(swarm, peer)
+        receive(swarm, peer)
     step = swarm.next(1.0, False, True, peers_free=False, waits_free=False)
     assert step is not None and step.source == ORIGIN
 
@@ -135,7 +137,7 @@ def test_each_chunk_has_one_owner_whom_all_others_ask(monkeypatch: pytest.Monkey
         swarm = swarm_of(10, me)
         for peer in names:
             if peer != me:
-                tell(swarm, peer)
+                receive(swarm, peer)
         for step in drain(swarm):
             sources.setdefault(step.index, []).append(step.source)
     owned = [found.count(ORIGIN) for found in sources.values()]
@@ -167,36 +169,36 @@ def test_after_somebody_joined_the_origin_waits_until_all_know_that_they_know() 
 
 def test_views_that_differ_for_long_no_longer_keep_anybody_from_the_origin() -> None:
     swarm = swarm_of()
-    swarm.learn("a", PeerState(0, view=1, number=1), 1.0)
+    swarm.receive("a", PeerState(0, view=1, number=1), 1.0)
     assert ORIGIN not in {step.source for step in drain(swarm, 1.0)}
     assert ORIGIN in {step.source for step in drain(swarm, 1.0 + LATE_S)}
 
 
 def test_a_message_that_was_overtaken_takes_back_nothing() -> None:
     swarm = swarm_of(1)
-    swarm.learn("a", PeerState(0, claims=1, number=2), 1.0)
-    swarm.learn("a", PeerState(0, claims=0, number=1), 1.0)
+    swarm.receive("a", PeerState(0, origin_fetches=1, number=2), 1.0)
+    swarm.receive("a", PeerState(0, origin_fetches=0, number=1), 1.0)
     assert take(swarm).source == "a"
 
 
 def test_an_answer_that_was_overtaken_by_a_greeting_says_nobody_has_left() -> None:
     swarm = swarm_of()
-    asked = swarm.say("a").number
-    tell(swarm, "a")
+    asked = swarm.state_for("a").number
+    receive(swarm, "a")
     swarm.forget("a", 1.0, asked)  # it had nothing then, and has begun since
     assert swarm.participants == ["a"]
-    swarm.forget("a", 1.0, swarm.say("a").number)
+    swarm.forget("a", 1.0, swarm.state_for("a").number)
     assert swarm.participants == []
 
 
-def test_what_a_stalled_owner_should_bring_is_taken_when_it_has_heard_so() -> None:
+def test_what_a_stalled_owner_should_bring_is_taken_once_it_has_acknowledged_that() -> None:
     one, two = swarm_of(1, "one"), swarm_of(1, "two")
     meet(one, two)
     owner, other = (one, two) if owns("two", me="one") else (two, one)
     step = take(other)
     assert step.source == owner.me
-    other.missed(step, Missed.LEFT, 2.0)
-    assert other.next(2.0, False, True) is None and other.claims.bits == 1 and other.news
+    other.missed(step, Missed.STALLED, 2.0)
+    assert other.next(2.0, False, True) is None and other.origin_fetches.bits == 1 and other.changed
     greet(other, owner, 3.0)
     assert take(other, 3.0).source == ORIGIN
     assert take(owner, 3.0).source == other.me
@@ -206,7 +208,7 @@ def test_what_a_stalled_owner_has_begun_to_bring_is_left_to_it() -> None:
     one, two = swarm_of(1, "one"), swarm_of(1, "two")
     meet(one, two)
     owner, other = (one, two) if owns("two", me="one") else (two, one)
-    other.missed(take(other), Missed.LEFT, 2.0)
+    other.missed(take(other), Missed.STALLED, 2.0)
     assert other.next(2.0, False, True) is None
     begun = take(owner, 2.0)
     assert begun.source == ORIGIN
@@ -217,10 +219,10 @@ def test_what_a_stalled_owner_has_begun_to_bring_is_left_to_it() -> None:
         assert step is None or step.source == owner.me
         if step is not None:
             other.missed(step, Missed.NOT_YET, now)
-        owner.chunks.came(0, int(now), now)
+        owner.chunks.received(0, int(now), now)
         greet(owner, other, now)
         now += LATE_S / 2
-    owner.came(begun, 0.1, now)
+    owner.verified(begun, 0.1, now)
     greet(owner, other, now)
     assert take(other, now).source == owner.me
 
@@ -228,14 +230,14 @@ def test_what_a_stalled_owner_has_begun_to_bring_is_left_to_it() -> None:
 def test_a_chunk_that_a_peer_takes_from_the_origin_is_left_to_it() -> None:
     swarm = swarm_of(1, "me")
     peer = next(name for name in "abcdef" if owns(name))
-    tell(swarm, peer, claims=1)
+    receive(swarm, peer, origin_fetches=1)
     assert take(swarm).source == peer
 
 
 def owns(peer: str, me: str = "me") -> bool:
     """Whether "me" comes before that peer in the order of chunk 0."""
     swarm = swarm_of(1, me)
-    tell(swarm, peer)
+    receive(swarm, peer)
     return take(swarm).source == ORIGIN
 
 
@@ -255,10 +257,10 @@ def test_a_copy_on_disk_comes_before_all_and_its_damage_goes_to_others() -> None
 def test_behind_the_head_the_rarest_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hotplate.cache.swarm.chunk_picker.HEAD", 0)
     swarm = swarm_of(5)
-    tell(swarm, "a", 0b11111)
-    tell(swarm, "b", 0b01111)
-    tell(swarm, "c", 0b00110)
-    tell(swarm, "d", 0b00111)
+    receive(swarm, "a", 0b11111)
+    receive(swarm, "b", 0b01111)
+    receive(swarm, "c", 0b00110)
+    receive(swarm, "d", 0b00111)
     assert [one.index for one in drain(swarm, 2.0)] == [4, 3, 0, 1]
 
 
@@ -270,7 +272,7 @@ def test_what_is_due_from_the_origin_is_brought_though_much_before_it_is_still_m
     for me in "abc":
         swarm = swarm_of(5, me)
         for peer in set("abc") - {me}:
-            tell(swarm, peer, 0b01111)
+            receive(swarm, peer, 0b01111)
         steps += drain(swarm)
     assert [one.index for one in steps if one.source == ORIGIN] == [4]
 
@@ -279,49 +281,49 @@ def test_few_chunks_are_on_their_way_from_the_origin_until_some_have_come() -> N
     swarms = [swarm_of(40, me) for me in "abcd"]
     for swarm in swarms:
         for peer in set("abcd") - {swarm.me}:
-            tell(swarm, peer)
+            receive(swarm, peer)
     due = {step.index for swarm in swarms for step in drain(swarm) if step.source == ORIGIN}
     assert due == {0, 1}
     for swarm in swarms:
         for peer in set("abcd") - {swarm.me}:
-            tell(swarm, peer, 0b1111, now=2.0)
+            receive(swarm, peer, 0b1111, now=2.0)
     due = {step.index for swarm in swarms for step in drain(swarm, 2.0) if step.source == ORIGIN}
     assert due == {4, 5, 6, 7}
 
 
-def test_who_finds_a_peer_busy_asks_others_that_it_is_told_of_once() -> None:
+def test_a_node_that_finds_a_peer_busy_asks_each_peer_of_a_hint_once() -> None:
     swarm = swarm_of(1)
-    tell(swarm, "a", 1)
+    receive(swarm, "a", 1)
     for peer in "bc":
-        tell(swarm, peer)
+        receive(swarm, peer)
     swarm.missed(take(swarm), Missed.BUSY, 1.0, retry_s=5.0)
     assert swarm.next(1.0, False, True) is None
-    swarm.hear_of(0, ["c", "me", "unknown"])
+    swarm.add_hints(0, ["c", "me", "unknown"])
     step = take(swarm)
     assert (step.source, step.reason) == ("c", "is said to have it")
     swarm.missed(step, Missed.NOT_YET, 1.0)
     assert swarm.next(1.0, False, True) is None
 
 
-def test_what_others_are_only_said_to_have_is_still_brought_from_the_origin() -> None:
+def test_what_peers_have_by_a_hint_only_is_still_brought_from_the_origin() -> None:
     swarm = swarm_of(1)
     peer = next(name for name in "abcdef" if owns(name))
-    tell(swarm, peer)
-    swarm.hear_of(0, [peer])
+    receive(swarm, peer)
+    swarm.add_hints(0, [peer])
     swarm.missed(take(swarm), Missed.NOT_YET, 1.0)
     assert take(swarm).source == ORIGIN
 
 
-def test_a_busy_node_names_a_few_who_have_the_chunk_and_others_to_others() -> None:
+def test_a_busy_node_names_a_few_peers_that_have_the_chunk_and_not_the_same_to_all() -> None:
     swarm = swarm_of(1)
     peers = [f"n{number}" for number in range(20)]
     for peer in peers:
-        tell(swarm, peer, 1)
+        receive(swarm, peer, 1)
     swarm.forget("n0", 2.0)
-    told = [swarm.others(0, asker) for asker in peers]
-    for asker, names in zip(peers, told, strict=True):
+    named = [swarm.other_holders(0, asker) for asker in peers]
+    for asker, names in zip(peers, named, strict=True):
         assert len(names) == HINTS and asker not in names and "n0" not in names
-    assert set().union(*told) == set(peers[1:])
+    assert set().union(*named) == set(peers[1:])
 
 
 def test_upload_slots_are_few_and_say_when_to_come_back() -> None:
@@ -345,7 +347,7 @@ def test_no_chunk_is_lost_or_taken_twice_whatever_peers_do(
     for _ in range(40 * count + 200):
         now += rng.random()
         if rng.random() < 0.2:
-            tell(swarm, rng.choice(names), rng.getrandbits(count), rng.getrandbits(count), now)
+            receive(swarm, rng.choice(names), rng.getrandbits(count), rng.getrandbits(count), now)
         if rng.random() < 0.05:
             swarm.forget(rng.choice(names), now)
         if rng.random() < 0.1:
@@ -360,20 +362,20 @@ def test_no_chunk_is_lost_or_taken_twice_whatever_peers_do(
         if under_way and rng.random() < 0.7:
             step = under_way.pop(rng.randrange(len(under_way)))
             if rng.random() < 0.5:
-                swarm.came(step, 0.1, now)
+                swarm.verified(step, 0.1, now)
             elif step.source == ORIGIN:
                 swarm.failed(step, OriginUnavailable("down"), now)
             else:
                 why = rng.choice(list(Missed))
-                banned |= {step.source} if why is Missed.LIED else set()
+                banned |= {step.source} if why is Missed.CORRUPT else set()
                 swarm.missed(step, why, now, 0.1)
-        assert bool(swarm.claims.bits) == any(one.source == ORIGIN for one in under_way)
+        assert bool(swarm.origin_fetches.bits) == any(one.source == ORIGIN for one in under_way)
     for step in under_way:
-        swarm.came(step, 0.1, now)
+        swarm.verified(step, 0.1, now)
     for _ in range(100 * count):
         if swarm.chunks.complete:
             break
         now += 2.0
         if (last := swarm.next(now, False, True)) is not None:
-            swarm.came(last, 0.1, now)
+            swarm.verified(last, 0.1, now)
     assert swarm.chunks.complete

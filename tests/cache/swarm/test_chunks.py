@@ -75,11 +75,11 @@ def test_bytes_on_their_way_are_progress_and_the_same_ones_again_are_not() -> No
     chunks = Chunks("a", 2)
     taken(chunks, 0.0)
     for now in (20.0, 40.0):
-        chunks.came(0, int(now), now)
+        chunks.received(0, int(now), now)
         assert chunks.stalled(now + 29.0) is None
     assert chunks.failed(0, DOWN, 45.0) is None
     assert taken(chunks, 50.0) == 0
-    chunks.came(0, 40, 60.0)
+    chunks.received(0, 40, 60.0)
     assert chunks.stalled(69.0) is None
     assert isinstance(chunks.stalled(70.0), OriginUnavailable), "it breaks where it broke before"
 

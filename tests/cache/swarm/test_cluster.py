@@ -73,7 +73,7 @@ def test_no_chunk_leaves_the_origin_twice_however_late_and_disordered_news_come(
     assert set(cluster.origin_takes.values()) == {1}
 
 
-def test_who_joins_late_takes_from_peers_what_they_have() -> None:
+def test_a_node_that_joins_late_takes_from_peers_what_they_have() -> None:
     cluster = Cluster(10**9)
     for at in (0.0, 0.3, 1.0, 4.0, 30.0):
         cluster.add(at)
@@ -82,7 +82,7 @@ def test_who_joins_late_takes_from_peers_what_they_have() -> None:
     assert cluster.origin_bytes == cluster.size_bytes
 
 
-def test_who_dies_is_replaced() -> None:
+def test_a_node_that_dies_is_replaced() -> None:
     cluster = Cluster(5 * 10**8)
     for dies_at in (None, 1.0, None, 2.0, None):
         cluster.add(dies_at=dies_at)

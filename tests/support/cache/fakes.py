@@ -20,10 +20,10 @@ from hotplate.cache.manifest import CHUNK_BYTES, Blob, Manifest, ManifestEntry, 
 from hotplate.cache.origins.blob_source import (
     BlobSource,
     ByteSource,
-    Came,
     FsspecOrigin,
+    OnProgress,
     Origin,
-    unheard,
+    ignore_progress,
 )
 from hotplate.cache.tiers.arena import Arena, Region
 from tests.support.patience import PATIENCE_S
@@ -122,7 +122,9 @@ class PacedSource:
     digest: str
     origins: ByteSource
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
         self.origin.read_into(self, offset, view)
 
 

@@ -189,8 +189,8 @@ class SimNode(_End):
         self.name = name
         self.kind = kind
         self.chunks = Chunks("model", cluster.count)
-        self.standing = PeerScores()
-        self.swarm = Swarm("key", self.chunks, name, self.standing)
+        self.scores = PeerScores()
+        self.swarm = Swarm("key", self.chunks, name, self.scores)
         self.swarm.settled = False
         self.uploads = UploadSlots()
         self.joined_at: float | None = None
@@ -247,14 +247,14 @@ class SimNode(_End):
         self._settle()
 
     def _greet(self, peer: SimNode) -> None:
-        asked = self.say(peer)
+        asked = self.state_for(peer)
         self.cluster.after(self.cluster.news_s(), lambda: peer._greeted(self, asked))
 
     def _greeted(self, asker: SimNode, asked: PeerState) -> None:
         answer = None
         if self.joined_at is not None and not self.dead:
             self._learn(asker, asked)
-            answer = self.say(asker)
+            answer = self.state_for(asker)
         news_s = self.cluster.news_s()
         self.cluster.after(news_s, lambda: asker._answered(self, answer, asked.number))
 
@@ -271,13 +271,13 @@ class SimNode(_End):
         self.wake()
 
     def _learn(self, peer: SimNode, share: PeerState) -> None:
-        self.swarm.learn(peer.name, share, self.cluster.now)
+        self.swarm.receive(peer.name, share, self.cluster.now)
         self.wake()
 
-    def say(self, to: SimNode) -> PeerState:
+    def state_for(self, to: SimNode) -> PeerState:
         """Who means no good takes nothing from the origin, whatever it says that it has."""
         if self.kind == "honest":
-            return self.swarm.say(to.name)
+            return self.swarm.state_for(to.name)
         return PeerState(self.have)
 
     @property
@@ -315,8 +315,8 @@ class SimNode(_End):
                 self._ask(step)
 
     def _spread(self) -> None:
-        if self.swarm.news:
-            self.swarm.news = False
+        if self.swarm.changed:
+            self.swarm.changed = False
             self._tell_soon()
 
     def _count(self, step: Assignment, change: int) -> None:
@@ -347,11 +347,11 @@ class SimNode(_End):
 
     def _asked(self, ask: _Ask) -> None:
         if self.dead:
-            ask.asker._missed(ask, Missed.LEFT, self)
+            ask.asker._missed(ask, Missed.STALLED, self)
         elif self.kind in ("stalls", "boasts"):
-            self.cluster.after(NO_PROGRESS_S, lambda: ask.asker._missed(ask, Missed.LEFT, self))
+            self.cluster.after(NO_PROGRESS_S, lambda: ask.asker._missed(ask, Missed.STALLED, self))
         elif self.have >> ask.step.index & 1:
-            self.swarm.holds(ask.asker.name, ask.have)
+            self.swarm.note_have(ask.asker.name, ask.have)
             self._serve(ask)
         elif self.chunks.cannot(ask.step.index):
             ask.asker._missed(ask, Missed.CANNOT, self)
@@ -365,7 +365,7 @@ class SimNode(_End):
         held = self._held.get(ask.step.index, [])
         if ask in held:
             held.remove(ask)
-            ask.asker._missed(ask, Missed.LEFT if self.dead else Missed.NOT_YET, self)
+            ask.asker._missed(ask, Missed.STALLED if self.dead else Missed.NOT_YET, self)
 
     def _serve(self, ask: _Ask) -> None:
         if ask.asker.dead:
@@ -375,7 +375,7 @@ class SimNode(_End):
         if retry_s is not None:
             self.refused += 1
             if not self.chunks.complete:
-                ask.asker.swarm.hear_of(index, self.swarm.others(index, ask.asker.name))
+                ask.asker.swarm.add_hints(index, self.swarm.other_holders(index, ask.asker.name))
             ask.asker._missed(ask, Missed.BUSY, self, retry_s)
             return
         began, have = self.cluster.now, self.have
@@ -383,13 +383,13 @@ class SimNode(_End):
         def done() -> None:
             self.uploads.end(self.cluster.now - began)
             if self.dead:
-                ask.asker._missed(ask, Missed.LEFT, self)
+                ask.asker._missed(ask, Missed.STALLED, self)
             elif self.kind == "lies":
                 ask.asker.wrong += 1
-                ask.asker._missed(ask, Missed.LIED, self)
+                ask.asker._missed(ask, Missed.CORRUPT, self)
             elif not ask.asker.dead:
-                self.swarm.holds(ask.asker.name, 1 << index)
-                ask.asker.swarm.holds(self.name, have)
+                self.swarm.note_have(ask.asker.name, 1 << index)
+                ask.asker.swarm.note_have(self.name, have)
                 ask.asker._came(ask.step, self.cluster.now - began)
 
         self.cluster.send(self, ask.asker, self.cluster.length(index), done)
@@ -399,12 +399,12 @@ class SimNode(_End):
         error = self.swarm.missed(ask.step, why, self.cluster.now, retry_s)
         assert error is None, error
         if why in (Missed.NOT_YET, Missed.BUSY):
-            self.swarm.holds(peer.name, peer.have)
+            self.swarm.note_have(peer.name, peer.have)
         self.wake()
 
     def _came(self, step: Assignment, took_s: float) -> None:
         self._count(step, -1)
-        self.swarm.came(step, took_s, self.cluster.now)
+        self.swarm.verified(step, took_s, self.cluster.now)
         if self.chunks.complete:
             self.done_at = self.cluster.now
         self._spread()

@@ -1,14 +1,14 @@
 """The contents on their way to this node, and all that its threads and peers change in them.
 
 One lock guards all of it: the fetches, their swarms, the scores of the peers and the slots for
-downloads. It is taken here and in `Fetch`, and seen by nobody else:
+downloads. Only this class and `Fetch` take it:
 
     copies       begin, cancel, stalled, close
-    fetcher      next_step … answered, came, missed, failed
-    gossip       states_for, learn, forget, settle
-    peers        find, and then what `Fetch` says
+    fetcher      next_step … request_ended, verified, missed, failed
+    gossip       states_for, receive, forget, settle
+    peers        find, and then the methods of `Fetch`
 
-Which chunk comes next, and from whom, `swarm` decides.
+`swarm` decides which chunk comes next, and from where.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ class Contents:
         awaited: Callable[[float], Set[str]] = lambda _now: frozenset(),
         announce: Callable[[], None] = lambda: None,
     ) -> None:
-        """`origin_slots` chunks come from the origin at once, and a few that are pressing or small.
+        """`origin_slots` chunks come from the origin at once, and a few more that are pressing or
+        small.
 
-        `me` is this node's id. `awaited` says, on the event loop, which addresses of other agents
-        are to be asked for their state of a content before any of it comes from the origin.
-        `announce` is called on any thread when the peers are to be told at once of what is new.
+        `me` is this node's id. `awaited` gives, on the event loop, the addresses of the agents that
+        are to give their state of a content before any of it comes from the origin.
+        `announce` is called on any thread when all peers are to be greeted at once.
         """
         self._me = me
         self._clock = clock
@@ -56,9 +57,7 @@ class Contents:
         self._scores = PeerScores()
         self._slots = DownloadSlots(origin_slots)
         self._fetches: list[Fetch] = []
-        self._handed: deque[tuple[Fetch, Assignment]] = (
-            deque()
-        )  # taken, for whichever thread is free
+        self._handed_over = deque[tuple[Fetch, Assignment]]()  # steps for whichever thread is free
         self._begun = 0
         self._closed = False
         self._wakes_at = math.inf  # when a thread that waits looks for work again
@@ -68,10 +67,10 @@ class Contents:
         """How long one transfer from a peer may take, in seconds."""
         return self._scores.patience_s
 
-    # For those who want a content
+    # For `copies`
 
     def begin(self, order: FetchOrder) -> Fetch:
-        """On the event loop."""
+        """Starts to bring a content. On the event loop."""
         with self._work:
             self._begun += 1
             swarm = Swarm(
@@ -87,7 +86,7 @@ class Contents:
         return fetch
 
     def cancel(self, fetch: Fetch) -> None:
-        """Takes no further chunk of it and reports nothing more."""
+        """Ends the fetch: no further chunk of it is taken, and nothing more is reported."""
         with self._work:
             self._drop(fetch)
 
@@ -110,73 +109,76 @@ class Contents:
     # For the threads that bring chunks
 
     def next_step(self) -> tuple[Fetch, Assignment] | None:
-        """Takes the next chunk to bring, and waits until there is one; None: all is over."""
+        """Waits for the next chunk to bring, and takes it; None once `close` was called."""
         with self._work:
             while not self._closed:
                 now = self._clock()
-                taken = self._handed.popleft() if self._handed else self._look(now)
+                taken = self._handed_over.popleft() if self._handed_over else self._look(now)
                 if taken is not None:
-                    # One thread at a time looks for work: what one finds none of, no other would;
-                    # where one found some, there may be more.
+                    # One thread at a time looks for work: where one finds none, no other would;
+                    # where one finds some, there may be more.
                     self._work.notify()
                     return taken
                 self._wait(now)
             return None
 
-    def answered(self, fetch: Fetch, step: Assignment) -> None:
-        """All that the source will send is here, or nothing will be: its slot is free again."""
+    def request_ended(self, fetch: Fetch, step: Assignment) -> None:
+        """The source has sent all that it will send: its slot is free again."""
         with self._work:
-            self._answered(fetch, step)
+            self._end_request(fetch, step)
             self._work.notify()
 
-    def answered_and_next(self, fetch: Fetch, step: Assignment) -> tuple[Fetch, Assignment] | None:
-        """As `answered`; and takes another chunk that a peer has, for the same thread.
+    def request_ended_and_next(
+        self, fetch: Fetch, step: Assignment
+    ) -> tuple[Fetch, Assignment] | None:
+        """As `request_ended`; and takes another chunk that a peer has, for the same thread.
 
-        What is to come from elsewhere is handed to another thread.
+        A chunk that is to come from elsewhere is handed to another thread.
         """
         with self._work:
-            self._answered(fetch, step)
+            self._end_request(fetch, step)
             taken = None if self._closed else self._look(self._clock())
             if taken is not None and taken[1].source in (HERE, ORIGIN):
-                self._handed.append(taken)
+                self._handed_over.append(taken)
                 self._work.notify()
                 taken = None
         return taken
 
-    def came(
+    def verified(
         self,
         fetch: Fetch,
         step: Assignment,
         took_s: float = 0.0,
-        answer: ChunkResponse | None = None,
+        response: ChunkResponse | None = None,
     ) -> None:
-        """A chunk is in its place and verified; `answer` is the peer's that gave it, in `took_s`
-        seconds."""
+        """A chunk is in its place and verified; `response` is that of the peer that gave it, in
+        `took_s` seconds."""
         with self._work:
-            if answer is not None and not self._scores.proven(step.source):
+            if response is not None and not self._scores.proven(step.source):
                 self._work.notify()  # from now on it may be asked for more at a time
-            fetch.swarm.came(step, took_s, self._clock())
-            if answer is not None:
-                fetch.swarm.holds(step.source, answer.have)
+            fetch.swarm.verified(step, took_s, self._clock())
+            if response is not None:
+                fetch.swarm.note_have(step.source, response.have)
             if fetch.ended:
                 return
-            self._tell(fetch)
-            # Before it is dropped: a peer that asks for a chunk finds it here or where it is kept.
+            self._announce_change(fetch)
+            # Before the fetch is dropped, so that a peer finds the chunk either here or in its
+            # copy.
             fetch.order.on_verified(step.index)
             if fetch.chunks.complete:
                 self._drop(fetch)
             self._arrived.notify_all()
 
-    def missed(self, fetch: Fetch, step: Assignment, answer: ChunkResponse) -> bool:
+    def missed(self, fetch: Fetch, step: Assignment, response: ChunkResponse) -> bool:
         """A peer did not give the chunk; whether it is banned for that from now on."""
-        why = answer.missed
+        why = response.missed
         assert why is not None
         with self._work:
             now = self._clock()
-            newly_banned = why is Missed.LIED and not self._scores.is_banned(step.source, now)
-            final = fetch.swarm.missed(step, why, now, answer.retry_s)
-            fetch.swarm.holds(step.source, answer.have)
-            fetch.swarm.hear_of(step.index, answer.others)
+            newly_banned = why is Missed.CORRUPT and not self._scores.is_banned(step.source, now)
+            final = fetch.swarm.missed(step, why, now, response.retry_s)
+            fetch.swarm.note_have(step.source, response.have)
+            fetch.swarm.add_hints(step.index, response.others)
             self._go_on(fetch, final)
         return newly_banned
 
@@ -188,7 +190,7 @@ class Contents:
     # For peers
 
     def find(self, *names: str) -> Fetch | None:
-        """The fetch that one of the names stands for, the first first: a key, or a digest."""
+        """The fetch that is known by one of these names (keys or digests), tried in this order."""
         with self._work:
             for name in names:
                 for fetch in self._fetches:
@@ -204,21 +206,22 @@ class Contents:
     def states_for(self, peer: str, most: int) -> dict[str, PeerState]:
         """The next message to a peer about each of the `most` urgent contents, by key."""
         with self._work:
-            return {one.key: one.swarm.say(peer) for one in self._fetches[:most]}
+            return {one.key: one.swarm.state_for(peer) for one in self._fetches[:most]}
 
-    def learn(
-        self, peer: str, states: Mapping[str, PeerState], asked: Mapping[str, PeerState]
+    def receive(
+        self, peer: str, states: Mapping[str, PeerState], sent: Mapping[str, PeerState]
     ) -> None:
-        """What a peer has; of what was `asked` for and not named it has nothing."""
+        """A peer's states by key, in reply to the states that were `sent`, if any: it neither has
+        nor brings what it does not name of those."""
         with self._work:
             now = self._clock()
             for fetch in self._fetches:
                 state = states.get(fetch.key)
                 if state is not None:
-                    fetch.swarm.learn(peer, state, now)
-                elif fetch.key in asked:
-                    fetch.swarm.forget(peer, now, asked[fetch.key].number)
-            self._spread()
+                    fetch.swarm.receive(peer, state, now)
+                elif fetch.key in sent:
+                    fetch.swarm.forget(peer, now, sent[fetch.key].number)
+            self._announce_changes()
 
     def forget(self, peer: str) -> None:
         """The peer is gone."""
@@ -226,17 +229,18 @@ class Contents:
             now = self._clock()
             for fetch in self._fetches:
                 fetch.swarm.forget(peer, now)
-            self._spread()
+            self._announce_changes()
 
     def settle(self, address: str = "", keys: Iterable[str] = ()) -> None:
-        """Lets those contents come from the origin whose state all awaited agents have told.
+        """Lets a content come from the origin once all awaited agents have given their state of it.
 
-        `address` has just told its state of the contents with these `keys`. On the event loop.
+        The agent at `address` has just given its state of the contents with these `keys`. On the
+        event loop.
         """
         with self._work:
-            awaited, answered = self._awaited(self._clock()), frozenset(keys)
+            awaited, given = self._awaited(self._clock()), frozenset(keys)
             for fetch in self._fetches:
-                if fetch.key in answered:
+                if fetch.key in given:
                     fetch.answered_by.add(address)
                 if not fetch.swarm.settled and awaited <= fetch.answered_by:
                     fetch.swarm.settled = True
@@ -250,7 +254,7 @@ class Contents:
             self._fetches.remove(fetch)
             self._arrived.notify_all()
 
-    # Apart from `next_step`, so that a thread that waits holds on to nothing that it has looked at.
+    # Apart from `next_step`, so that a waiting thread keeps nothing alive that it has looked at.
 
     def _look(self, now: float) -> tuple[Fetch, Assignment] | None:
         free = self._slots
@@ -264,14 +268,14 @@ class Contents:
                     free.peers_free,
                     free.waits_free,
                 )
-                self._tell(fetch)
+                self._announce_change(fetch)
                 if step is not None:
                     free.begin(step)
                     return fetch, step
         return None
 
     def _wait(self, now: float) -> None:
-        """Waits for work; one of the threads that wait looks again when there may be some."""
+        """Waits for work; one of the waiting threads looks again when there may be some."""
         wakes = [at for one in self._fetches if (at := one.swarm.wakes_at(now)) is not None]
         at = min(wakes, default=math.inf)
         if at >= self._wakes_at:
@@ -282,30 +286,30 @@ class Contents:
         if self._wakes_at == at:
             self._wakes_at = math.inf
 
-    def _answered(self, fetch: Fetch, step: Assignment) -> None:
+    def _end_request(self, fetch: Fetch, step: Assignment) -> None:
         self._slots.end(step)
-        fetch.swarm.answered(step, self._clock())
+        fetch.swarm.request_ended(step, self._clock())
 
     def _go_on(self, fetch: Fetch, final: CacheError | None) -> None:
-        """A chunk did not come; `final`: nor will the content."""
-        self._tell(fetch)
+        """A chunk did not come; `final` is the error that ends the whole fetch, if one does."""
+        self._announce_change(fetch)
         self._work.notify()  # this thread may have asked for another already
         if final is not None and not fetch.ended:
             self._drop(fetch)
             fetch.order.on_failed(final)
 
-    def _tell(self, fetch: Fetch) -> None:
-        """Has the peers told at once of what they should know."""
-        if fetch.swarm.news:
-            fetch.swarm.news = False
+    def _announce_change(self, fetch: Fetch) -> None:
+        """Has all peers greeted at once where this content's state has changed."""
+        if fetch.swarm.changed:
+            fetch.swarm.changed = False
             if fetch.swarm.participants:
                 self._announce()
 
-    def _spread(self) -> None:
-        """Acts on what was learnt: here, and where it is news."""
-        changed = [one for one in self._fetches if one.swarm.news]
+    def _announce_changes(self) -> None:
+        """The same for all contents, after a peer's message; there may be work, too."""
+        changed = [one for one in self._fetches if one.swarm.changed]
         for fetch in changed:
-            fetch.swarm.news = False
+            fetch.swarm.changed = False
         if changed:
             self._announce()
         self._work.notify()

@@ -1,4 +1,4 @@
-"""One file's content on its way here: where it comes from, where it goes, whom it is told to."""
+"""One file's content on its way here: where it comes from, where it goes, how it is reported."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LocalCopy(Protocol):
     """A copy on this node, some or all of whose chunks are right."""
 
     def take(self, index: int, destination: ChunkDestination) -> bool:
-        """Puts a chunk in its place and verifies it; False where this copy has it not.
+        """Puts a chunk in its place and verifies it; False where this copy lacks it.
 
-        Raises CacheError where that could not be told.
+        Raises CacheError where that could not be found out.
         """
 
 
@@ -78,7 +78,7 @@ class Fetch:
         self.swarm = swarm
         """To be used by `Contents` only, under its lock."""
         self.answered_by: set[str] = set()
-        """Addresses of the agents that have told their state of this content; as `swarm`."""
+        """Addresses of the agents that have given their state of this content; as `swarm`."""
         self.ended = False
         """Whether nothing more of it is brought."""
         self._arrival = arrival
@@ -86,7 +86,7 @@ class Fetch:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What it is found by: its key, and its digest where that is known."""
+        """The names that it is found by: its key, and its digest where that is known."""
         return (self.key, self.content.digest) if isinstance(self.content, Blob) else (self.key,)
 
     @property
@@ -120,12 +120,12 @@ class Fetch:
     # For the threads that bring it
 
     def progressed(self, index: int, got_bytes: int, now: float) -> None:
-        """So much of a chunk under way has come."""
+        """`got_bytes` of a chunk under way are here."""
         with self._monitor.work:
-            self.chunks.came(index, got_bytes, now)
+            self.chunks.received(index, got_bytes, now)
 
     def damaged(self, step: Assignment) -> None:
-        """The copy on this node's disk has not the chunk, or has it wrong."""
+        """The copy on this node's disk lacks the chunk, or has it wrong."""
         with self._monitor.work:
             self.swarm.damaged(step)
 
@@ -134,36 +134,36 @@ class Fetch:
     def state_for(self, peer: str) -> PeerState:
         """The next message to a peer about this content."""
         with self._monitor.work:
-            return self.swarm.say(peer)
+            return self.swarm.state_for(peer)
 
-    def note_holder(self, peer: str, have: int) -> None:
-        """A peer has these chunks (a bitmap), as it says in passing or as we gave them to it."""
+    def note_have(self, peer: str, have: int) -> None:
+        """A peer has these chunks (a bitmap): it said so with a request, or got them from us."""
         with self._monitor.work:
-            self.swarm.holds(peer, have)
+            self.swarm.note_have(peer, have)
 
-    def others(self, index: int, asker: str) -> list[str]:
-        """Some who have the chunk, beside the asker."""
+    def other_holders(self, index: int, asker: str) -> list[str]:
+        """Some peers that have the chunk, other than the asker."""
         with self._monitor.work:
-            return self.swarm.others(index, asker)
+            return self.swarm.other_holders(index, asker)
 
     def digests(self, first: int, count: int) -> list[str]:
-        """Of that many chunks from the first on, as this node found them; "" for others."""
+        """The digests of `count` chunks from the first on; "" for each that is not known."""
         with self._monitor.work:
             return list(self.content.chunks[first : first + count])
 
     def wait_for_chunk(
-        self, ask: ChunkRequest, until: float, clock: Callable[[], float]
+        self, request: ChunkRequest, until: float, clock: Callable[[], float]
     ) -> ChunkOffer | None:
         """The chunk that a peer asks for, or why not; None when the fetch has ended meanwhile.
 
-        `until`: how long it is waited for, by `clock`.
+        `until` is the time by `clock` up to which the chunk is waited for.
         """
         with self._monitor.arrived:
             if self.ended:
                 return None
-            self.swarm.holds(ask.asker, ask.have)
-            index, chunks = ask.index, self.chunks
-            if ask.urgent and chunks.whole and not chunks.verified_bits >> index & 1:
+            self.swarm.note_have(request.asker, request.have)
+            index, chunks = request.index, self.chunks
+            if request.urgent and chunks.whole and not chunks.verified_bits >> index & 1:
                 self.want([index])
             while not chunks.verified_bits >> index & 1:
                 if self.ended:
@@ -180,34 +180,35 @@ class Fetch:
             data = self.destination.view[offset : offset + length]
             return ChunkOffer(None, chunks.verified_bits, self.content.chunks[index], data)
 
-    # What peers say of a draft's digests
+    # The digests of a draft that peers attest
 
     def witnesses(self, step: Assignment, now: float) -> list[str]:
-        """Other peers to hear before the digest of a chunk is believed that a peer gave."""
+        """Other peers to ask before the digest of a chunk is accepted from the peer that gave
+        it."""
         with self._monitor.work:
             return self.swarm.witnesses(step, now)
 
-    def believe(self, step: Assignment, digest: str, now: float) -> bool:
-        """Whether nobody who was heard contradicts the peer that gave the chunk."""
+    def accept(self, step: Assignment, digest: str, now: float) -> bool:
+        """Whether no other peer contradicts the one that gave the chunk."""
         with self._monitor.work:
-            return self.swarm.attestations.believe(step.index, step.source, digest, now)
+            return self.swarm.attestations.accept(step.index, step.source, digest, now)
 
-    def has_heard(self, peer: str, index: int) -> bool:
-        """Whether the peer has said that chunk's digest."""
+    def has_attested(self, peer: str, index: int) -> bool:
+        """Whether the peer has attested that chunk's digest."""
         with self._monitor.work:
-            return self.swarm.attestations.has_heard(peer, index)
+            return self.swarm.attestations.has_attested(peer, index)
 
-    def hear(self, peer: str, index: int, answer: ChunkResponse, now: float) -> bool:
-        """What a peer says of a chunk and the next ones; whether that chunk is among them."""
+    def record_digests(self, peer: str, index: int, response: ChunkResponse, now: float) -> bool:
+        """A peer attests the digests of a chunk and the next ones; whether it knew that chunk's."""
         with self._monitor.work:
-            said = self.swarm.attestations
-            if answer.missed is Missed.LEFT:
-                said.unanswered(peer, now)
-            said.hear(peer, index, answer.digest.split(","), now)
-            return said.has_heard(peer, index)
+            attestations = self.swarm.attestations
+            if response.missed is Missed.STALLED:
+                attestations.unanswered(peer, now)
+            attestations.record(peer, index, response.digest.split(","), now)
+            return attestations.has_attested(peer, index)
 
-    def settle(self, index: int, digest: str, now: float) -> tuple[set[str], list[int]]:
-        """The origin's own bytes have that digest. The peers that lied, which are banned; and the
-        chunks that were believed on their word alone."""
+    def resolve(self, index: int, digest: str, now: float) -> tuple[set[str], list[int]]:
+        """The origin's own bytes have that digest. The peers that attested another one, banned from
+        now on, and the chunks that were accepted on their attestation alone."""
         with self._monitor.work:
-            return self.swarm.attestations.settle(index, digest, now)
+            return self.swarm.attestations.resolve(index, digest, now)

@@ -1,4 +1,4 @@
-"""The one lock of all contents on their way here, and what threads wait for under it."""
+"""The one lock of all contents on their way here, and the two conditions that threads wait for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Monitor:
-    """A lock with two conditions, for `Contents` and the fetches that it holds; nobody else's."""
+    """A lock with two conditions. Only `Contents` and its fetches use it."""
 
     def __init__(self) -> None:
         lock = threading.RLock()

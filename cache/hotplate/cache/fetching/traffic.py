@@ -6,7 +6,7 @@ import threading
 
 
 class Traffic:
-    """Body bytes as they came, wrong ones and repeats included. Thread-safe."""
+    """Body bytes as they came, wrong bytes and repeats included. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -14,22 +14,24 @@ from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, 
 from hotplate.cache.manifest import Blob, Manifest, ManifestEntry, count_chunks
 from hotplate.cache.origins.request_size import RequestSize, report
 
-Came = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Told, while bytes are read, how many have come so far."""
 
 
-def unheard(came_bytes: int) -> None:
+def ignore_progress(came_bytes: int) -> None:
     """For who reads and wants no news of it."""
 
 
 class ByteSource(Protocol):
     """What one file's bytes are read from; synchronous and thread-safe."""
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
         """Fills `view` with the file's bytes from `offset`.
 
-        The bytes are not verified here. A source that can tell calls `came` a few times a second
-        while some come. Raises UnknownBlob, ChunkCorrupt (the file is too short),
+        The bytes are not verified here. A source that can tell calls `on_progress` a few times a
+        second while some come. Raises UnknownBlob, ChunkCorrupt (the file is too short),
         OriginUnavailable.
         """
 
@@ -81,10 +83,14 @@ class FsspecOrigin:
         return BlobSource(self, blob.digest)
 
     def read_into(
-        self, blob_digest: str, offset: int, view: memoryview, came: Came = unheard
+        self,
+        blob_digest: str,
+        offset: int,
+        view: memoryview,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
         """As `ByteSource.read_into`, of that blob."""
-        report(self._read(blob_digest, offset, view), came)
+        report(self._read(blob_digest, offset, view), on_progress)
 
     def _read(self, blob_digest: str, offset: int, view: memoryview) -> Iterator[int]:
         assert self._local or self._pace is not None, self.url
@@ -129,8 +135,10 @@ class BlobSource:
     origin: FsspecOrigin
     digest: str
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
-        self.origin.read_into(self.digest, offset, view, came)
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
+        self.origin.read_into(self.digest, offset, view, on_progress)
 
 
 def read_at(fd: int, offset: int, view: memoryview) -> int:

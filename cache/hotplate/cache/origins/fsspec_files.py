@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import ByteSource, Came, unheard
+from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress
 from hotplate.cache.origins.locations import Location, Version, changed
 from hotplate.cache.origins.request_size import RequestSize, report
 
@@ -66,8 +66,10 @@ class FsspecSource:
     version: Version
     pace: RequestSize
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
-        report(self._read(offset, view), came)
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
+        report(self._read(offset, view), on_progress)
 
     def _read(self, offset: int, view: memoryview) -> Iterator[int]:
         """The pieces of one version: it is looked for after the last one."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import Came, unheard
+from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
 from hotplate.cache.origins.http_connection import HttpConnection
 from hotplate.cache.origins.locations import hide
 from hotplate.cache.origins.reach import is_public
@@ -65,12 +65,12 @@ class Answer:
         """Whether the connection can take another request."""
         return self._ended and self._keeps and self._connection.clean
 
-    def read_into(self, view: memoryview, came: Came = unheard) -> int:
+    def read_into(self, view: memoryview, on_progress: OnProgress = ignore_progress) -> int:
         """Fills `view`, or what there is of it; the bytes read. Raises OriginUnavailable."""
         got = 0
         while got < len(view) and (count := self._some_into(view[got:])):
             got += count
-            came(got)
+            on_progress(got)
         return got
 
     def read_all(self, limit_bytes: int) -> bytes:
@@ -83,7 +83,7 @@ class Answer:
                 raise OriginUnavailable(f"{hide(self.url)} answered more than {limit_bytes} bytes")
         return bytes(data)
 
-    def skip(self, count: int | None = None, came: Came = unheard) -> int:
+    def skip(self, count: int | None = None, on_progress: OnProgress = ignore_progress) -> int:
         """Reads so many bytes (None: all) and forgets them; how many there were."""
         scratch = memoryview(bytearray(_SCRATCH_BYTES * 16))
         got = 0
@@ -93,7 +93,7 @@ class Answer:
             if not some:
                 break
             got += some
-            came(got)
+            on_progress(got)
         return got
 
     def _some_into(self, view: memoryview) -> int:

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from hotplate.cache.errors import CacheError, OriginBusy, OriginUnavailable, UnknownUrl
-from hotplate.cache.origins.blob_source import ByteSource, Came, unheard
+from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress
 from hotplate.cache.origins.http_client import Answer, HttpClient
 from hotplate.cache.origins.locations import Location, Version, changed, hide
 from hotplate.cache.origins.whole_body import WholeBody
@@ -127,15 +127,17 @@ class HttpSource:
         self._target: tuple[str, bool] | None = None
         self._whole: WholeBody | None = None
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
         whole = self._whole
-        if whole is None and self._read_range(offset, view, came):
+        if whole is None and self._read_range(offset, view, on_progress):
             return
         if whole is None:
             whole = self._whole = self._whole or WholeBody(self._stream, self._version.size_bytes)
-        whole.read_into(offset, view, came)
+        whole.read_into(offset, view, on_progress)
 
-    def _read_range(self, offset: int, view: memoryview, came: Came) -> bool:
+    def _read_range(self, offset: int, view: memoryview, on_progress: OnProgress) -> bool:
         """Whether the server gave the range, or all of a file that is no longer than that."""
         last = offset + len(view) - 1
         span = {"Range": f"bytes={offset}-{last}"}
@@ -148,7 +150,7 @@ class HttpSource:
                     return False
             else:
                 raise self._failure(answer.status)
-            got = answer.read_into(view, came)
+            got = answer.read_into(view, on_progress)
         if got < len(view):
             error = OriginUnavailable(
                 f"{self._version.name} gave {got} of {len(view)} bytes at {offset}; is it whole?"

@@ -60,12 +60,12 @@ class RequestSize:
             self.piece_bytes = max(self.piece_bytes, fit)
 
 
-def report(pieces: Iterable[int], came: Callable[[int], None]) -> None:
+def report(pieces: Iterable[int], on_progress: Callable[[int], None]) -> None:
     """Tells of every piece; what an error breaks off says how much had come for nothing."""
     got = 0
     try:
         for got in pieces:
-            came(got)
+            on_progress(got)
     except CacheError as error:
         error.body_bytes = got
         raise

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from hotplate.cache.errors import OriginUnavailable
-from hotplate.cache.origins.blob_source import Came, unheard
+from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
 from hotplate.cache.origins.http_client import Answer
 
 _PATIENCE_S = 0.3
@@ -30,7 +30,9 @@ class WholeBody:
         self._stream: Answer | None = None
         self._undo = contextlib.ExitStack()
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
         """Raises OriginUnavailable when the stream ends before that part does."""
         with self._turn:
             self._waiting.append(offset)
@@ -42,7 +44,7 @@ class WholeBody:
             self._waiting.remove(offset)
             self._reading = True
         try:
-            self._read(offset, view, came)
+            self._read(offset, view, on_progress)
         except BaseException:  # also when interrupted: cleaned up, and raised again
             self._end()
             raise
@@ -59,13 +61,13 @@ class WholeBody:
         """The wanted part that costs least to reach."""
         return min(self._waiting, key=lambda offset: (offset < self._at, offset))
 
-    def _read(self, offset: int, view: memoryview, came: Came) -> None:
+    def _read(self, offset: int, view: memoryview, on_progress: OnProgress) -> None:
         if self._stream is None or offset < self._at:
             self._end()
             self._stream = self._undo.enter_context(self._begin())
-        skipped = self._stream.skip(offset - self._at, came)
+        skipped = self._stream.skip(offset - self._at, on_progress)
         self._at += skipped
-        got = self._stream.read_into(view, lambda count: came(skipped + count))
+        got = self._stream.read_into(view, lambda count: on_progress(skipped + count))
         self._at += got
         if got < len(view):
             raise OriginUnavailable(f"the file ended after {self._at} bytes")

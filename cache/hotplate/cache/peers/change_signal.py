@@ -1,4 +1,4 @@
-"""How any thread says that there is something new to tell the peers."""
+"""A signal, from any thread, that all peers are to be greeted at once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 
 class ChangeSignal:
-    """Wakes those that listen on the event loop. `set` is thread-safe, the rest is the loop's."""
+    """Wakes its listeners on the event loop. Only `set` is thread-safe."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._listeners: set[asyncio.Event] = set()
 
     def set(self) -> None:
-        """Soon sets the event of each that listens; does nothing once the loop has ended."""
+        """Sets the event of each listener soon; does nothing once the loop has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake)
 

@@ -17,8 +17,8 @@ from hotplate.cache.swarm.chunk_request import ChunkRequest, ChunkResponse
 from hotplate.cache.swarm.peer_scores import NO_PROGRESS_S
 
 HOLD_S = 1.0
-"""How long a peer is asked to keep a reader's request whose chunk it does not have yet. Others'
-come back at once: kept, they would all be answered together when it has it, and share its link."""
+"""How long a peer is asked to keep a reader's request for a chunk that it does not have yet. Other
+requests come back at once: if kept, they would all be answered together and share its link."""
 
 _CONNECT_S = 1.0
 _LEAST_BYTES = 64 << 10
@@ -27,7 +27,7 @@ _LEAST_BYTES = 64 << 10
 HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
 URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"
 ASKER, OTHERS = "hotplate-asker", "hotplate-others"
-WORD = "hotplate-word"
+DIGESTS_ONLY = "hotplate-word"
 
 _HAVE_BITS = 16 << 10
 """Files of more chunks (128 GiB) have bitmaps that are too long for the head of a request."""
@@ -43,10 +43,10 @@ class ClusterPeers:
         self._members = members
         self._client = client
 
-    def ask(self, peer: str, ask: ChunkRequest) -> Asked | None:
+    def ask(self, peer: str, request: ChunkRequest) -> SentRequest | None:
         """As `Peers.ask`."""
-        address = self._members.reach(peer, self._client.clock())
-        return None if address is None else self._client.ask(address, ask)
+        address = self._members.address_of(peer, self._client.clock())
+        return None if address is None else self._client.ask(address, request)
 
 
 class ChunkClient:
@@ -59,16 +59,18 @@ class ChunkClient:
         self._lock = threading.Lock()
         self._idle: dict[str, list[HttpConnection]] = defaultdict(list)
 
-    def ask(self, address: str, ask: ChunkRequest) -> Asked:
-        """As `Peers.ask`, of who is at that address."""
-        headers = {ASKER: ask.asker} if ask.asker else {}
-        headers |= {HAVE: f"{ask.have:x}"} if 0 < ask.have.bit_length() <= _HAVE_BITS else {}
-        headers |= {DIGEST: ask.digest} if ask.digest else {}
+    def ask(self, address: str, request: ChunkRequest) -> SentRequest:
+        """As `Peers.ask`, of the agent at that address."""
+        headers = {ASKER: request.asker} if request.asker else {}
+        headers |= (
+            {HAVE: f"{request.have:x}"} if 0 < request.have.bit_length() <= _HAVE_BITS else {}
+        )
+        headers |= {DIGEST: request.digest} if request.digest else {}
         headers |= self._authorization
-        headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if ask.urgent else {}
-        headers |= {WORD: "1"} if ask.word else {}
-        url = SplitResult("http", address, f"/v1/chunks/{ask.key}/{ask.index}", "", "")
-        return Asked(self, url, headers)
+        headers |= {URGENT: "1", HOLD: f"{HOLD_S:g}"} if request.urgent else {}
+        headers |= {DIGESTS_ONLY: "1"} if request.digests_only else {}
+        url = SplitResult("http", address, f"/v1/chunks/{request.key}/{request.index}", "", "")
+        return SentRequest(self, url, headers)
 
     def close(self) -> None:
         with self._lock:
@@ -77,8 +79,8 @@ class ChunkClient:
                     connection.close()
             self._idle.clear()
 
-    def kept(self, url: SplitResult) -> HttpConnection | None:
-        """A connection there that is idle."""
+    def idle(self, url: SplitResult) -> HttpConnection | None:
+        """An idle connection to that host, now the caller's."""
         with self._lock:
             return self._idle[url.netloc].pop() if self._idle[url.netloc] else None
 
@@ -88,25 +90,25 @@ class ChunkClient:
         return None
 
     def keep(self, url: SplitResult, connection: HttpConnection) -> None:
-        """It has served a request whole, and may serve another."""
+        """The connection has served a request whole, and may serve another."""
         connection.used = True
         with self._lock:
             self._idle[url.netloc].append(connection)
 
 
-class Asked:
-    """A request to a peer, on its way where a connection was idle. Of one thread."""
+class SentRequest:
+    """A `PendingResponse`: already sent where a connection was idle. For one thread."""
 
     def __init__(self, client: ChunkClient, url: SplitResult, headers: Mapping[str, str]) -> None:
         self._client = client
         self._url = url
         self._headers = headers
-        self._connection = self._send(client.kept(url))
+        self._connection = self._send(client.idle(url))
 
     def read(
         self, view: memoryview, prepare: Callable[[], None], patience_s: float
     ) -> ChunkResponse:
-        """As `Request.read`.
+        """As `PendingResponse.read`.
 
         New memory takes as long to clear as a fast peer takes to fill it, so both are done at once.
         """
@@ -119,17 +121,17 @@ class Asked:
                 connection.close()
                 if not connection.used or isinstance(exc, TimeoutError):
                     break
-                # An idle connection that was closed meanwhile says nothing.
+                # That an idle connection was closed meanwhile says nothing of the peer.
                 connection = self._send(self._client.connect(self._url))
-            except CacheError:  # there is no room, and the answer comes all the same
+            except CacheError:  # there is no room, and the response comes all the same
                 connection.close()
                 raise
             else:
                 return self._body(connection, head, view, patience_s)
-        return ChunkResponse(Missed.LEFT)
+        return ChunkResponse(Missed.STALLED)
 
     def _send(self, connection: HttpConnection | None) -> HttpConnection | None:
-        """None where there is none, or it has ended."""
+        """Sends the request; None where there is no connection, or it has ended."""
         if connection is not None:
             try:
                 connection.send("GET", self._url, self._headers)
@@ -151,24 +153,25 @@ class Asked:
             have = int(headers.get(HAVE, "0"), 16)
             retry_s = float(headers.get(RETRY, "0"))
             length = int(headers.get("content-length", "0"))
-            missed = None if status == 200 else _MISSED.get(status, Missed.LEFT)
+            missed = None if status == 200 else _MISSED.get(status, Missed.STALLED)
             if (length != len(view)) if missed is None else length:
                 raise ValueError(f"{length} bytes for a chunk of {len(view)}")
             if missed is None:
                 got = self._fill(connection, view, self._client.clock() + patience_s)
         except (OSError, ValueError):
             connection.close()
-            return ChunkResponse(Missed.LEFT, body_bytes=got)
+            return ChunkResponse(Missed.STALLED, body_bytes=got)
         if got < len(view) and missed is None:
             connection.close()
-            return ChunkResponse(Missed.LEFT, body_bytes=got)
+            return ChunkResponse(Missed.STALLED, body_bytes=got)
         self._client.keep(self._url, connection)
         others = tuple(headers.get(OTHERS, "").split(","))
         retry_s = min(max(retry_s, 0.0), 2.0)
         return ChunkResponse(missed, have, headers.get(DIGEST, ""), retry_s, others, got)
 
     def _fill(self, connection: HttpConnection, view: memoryview, until: float) -> int:
-        """How many bytes came before the connection ended, trickled, or `until` was over."""
+        """How many bytes came before the chunk was whole, the connection ended or only trickled, or
+        it was `until`."""
         got, due = 0, _LEAST_BYTES
         due_at = self._client.clock() + NO_PROGRESS_S
         while got < len(view) and (now := self._client.clock()) < until:
@@ -185,7 +188,7 @@ class Asked:
 
 
 def _patient_head(connection: HttpConnection) -> tuple[int, str, dict[str, str]]:
-    """Waits for the head twice as long as a connection may be silent, so NO_PROGRESS_S."""
+    """Waits for the head twice as long as a connection may be silent, which makes NO_PROGRESS_S."""
     try:
         return connection.read_head()
     except TimeoutError:

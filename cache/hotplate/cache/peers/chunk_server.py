@@ -14,12 +14,12 @@ from hotplate.cache.metrics import Metrics
 from hotplate.cache.peers.chunk_client import (
     ASKER,
     DIGEST,
+    DIGESTS_ONLY,
     HAVE,
     HOLD,
     OTHERS,
     RETRY,
     URGENT,
-    WORD,
 )
 from hotplate.cache.peers.chunk_source import ChunkSource
 from hotplate.cache.swarm.assignment import Missed
@@ -29,10 +29,10 @@ from hotplate.cache.swarm.upload_slots import UploadSlots
 from hotplate.machine.access.own_hosts import OwnHosts
 
 PREFIX = b"GET /v1/chunks/"
-"""How every request for a chunk begins; who starts so, stays here."""
+"""How every request for a chunk begins; a connection that begins so is served here."""
 
 BROWSERS = ("origin", "sec-fetch-site")
-"""Fields that only browsers send; none has any business with chunks."""
+"""Header fields that only browsers send, which have no business with chunks."""
 
 CONNECTIONS = 256
 """Threads at most; sixty peers with four connections each fit."""
@@ -45,7 +45,7 @@ _STATUS = {Missed.NOT_YET: 202, Missed.LACKS: 404, Missed.CANNOT: 409, Missed.BU
 
 
 class ChunkServer:
-    """Takes connections that the port hands over."""
+    """Serves the connections that the port hands over."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ChunkServer:
         metrics: Metrics,
         own: OwnHosts | None = None,
     ) -> None:
-        """`own` are the names by which it is called."""
+        """`own` are the host names that requests may address."""
         self._source = source
         self._own = own or OwnHosts()
         self._expected = f"Bearer {token}".encode() if token else b""
@@ -80,7 +80,7 @@ class ChunkServer:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    continue  # the peer has left before
+                    continue  # the peer is gone already
 
     def _run(self, connection: socket.socket) -> None:
         try:
@@ -88,30 +88,30 @@ class ChunkServer:
             connection.setblocking(True)
             limit = struct.pack("ll", int(_IDLE_S), 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-            # Who takes nothing for that long has an upload slot that others wait for.
+            # A peer that takes nothing for that long keeps an upload slot from others.
             limit = struct.pack("ll", int(NO_PROGRESS_S), int(NO_PROGRESS_S % 1 * 1e6))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             rest = bytearray()
             while (head := _read_head(connection, rest)) is not None:
-                if not self._answer(connection, head):
+                if not self._respond(connection, head):
                     break
         except OSError:
-            pass  # the peer has left, or sends nothing
+            pass  # the peer is gone, or sends nothing
         finally:
             with self._lock:
                 self._connections.discard(connection)
             connection.close()
 
-    def _answer(self, connection: socket.socket, head: str) -> bool:
-        """Whether the connection can go on."""
+    def _respond(self, connection: socket.socket, head: str) -> bool:
+        """Whether the connection can take another request."""
         first, *lines = head.split("\r\n")
-        request = _REQUEST.match(first)
+        match = _REQUEST.match(first)
         headers = {
             name.strip().lower(): value.strip()
             for name, _, value in (line.partition(":") for line in lines)
         }
-        if request is None or "content-length" in headers or "transfer-encoding" in headers:
+        if match is None or "content-length" in headers or "transfer-encoding" in headers:
             _send_head(connection, 400, {"Connection": "close"})
             return False
         if self._own.refusal([headers["host"]] if "host" in headers else []):
@@ -131,14 +131,14 @@ class ChunkServer:
             _send_head(connection, 400, {"Connection": "close"})
             return False
         digest, asker = headers.get(DIGEST, ""), headers.get(ASKER, "")
-        ask = ChunkRequest(request[1], int(request[2]), digest, URGENT in headers, asker, have)
-        if WORD in headers:
-            _send_head(connection, 200, {DIGEST: ",".join(self._source.digests(ask))})
+        request = ChunkRequest(match[1], int(match[2]), digest, URGENT in headers, asker, have)
+        if DIGESTS_ONLY in headers:
+            _send_head(connection, 200, {DIGEST: ",".join(self._source.digests(request))})
         else:
-            self._send(connection, ask, self._source.take(ask, hold_s))
+            self._send(connection, request, self._source.offer(request, hold_s))
         return True
 
-    def _send(self, connection: socket.socket, ask: ChunkRequest, offer: ChunkOffer) -> None:
+    def _send(self, connection: socket.socket, request: ChunkRequest, offer: ChunkOffer) -> None:
         extra = {HAVE: f"{offer.have:x}"}
         if offer.data is None:
             assert offer.missed is not None
@@ -148,23 +148,23 @@ class ChunkServer:
             retry_s = self._uploads.begin()
         if retry_s is not None:
             self._metrics.refusals.inc()
-            others = ",".join(self._source.others(ask))
-            again = {RETRY: f"{retry_s:.3f}", "Retry-After": "1", OTHERS: others}
-            _send_head(connection, _STATUS[Missed.BUSY], extra | again)
+            others = ",".join(self._source.other_holders(request))
+            later = {RETRY: f"{retry_s:.3f}", "Retry-After": "1", OTHERS: others}
+            _send_head(connection, _STATUS[Missed.BUSY], extra | later)
             return
         began = self._clock()
         try:
             _send_head(connection, 200, extra | {DIGEST: offer.digest}, len(offer.data))
             connection.sendall(offer.data)
             self._metrics.peer_bytes_out.inc(len(offer.data))
-            self._source.gave(ask)
+            self._source.delivered(request)
         finally:
             with self._lock:
                 self._uploads.end(self._clock() - began)
 
 
 def _read_head(connection: socket.socket, rest: bytearray) -> str | None:
-    """The next request's head; None when the peer has left. Raises OSError."""
+    """The next request's head; None when the peer is gone. Raises OSError."""
     while (end := rest.find(b"\r\n\r\n")) < 0:
         if len(rest) > _HEAD_BYTES:
             raise ConnectionError(f"a head of more than {_HEAD_BYTES} bytes")

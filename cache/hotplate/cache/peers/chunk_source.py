@@ -1,7 +1,7 @@
 """What this node can give to its peers: chunks on their way, in memory and on disk.
 
-Called on the threads that serve peers. Nothing is given that was not verified: what lies on disk
-is verified again each time, since a disk forgets.
+Called on the threads that serve peers. Nothing is given that was not verified: a chunk on disk is
+verified again each time, since disks lose data.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from hotplate.cache.fetching.fetch import Fetch
 from hotplate.cache.manifest import CHUNK_BYTES, Blob, chunk_digest, count_chunks
 from hotplate.cache.origins.blob_source import read_at
 from hotplate.cache.swarm.assignment import Missed
-from hotplate.cache.swarm.attestations import AHEAD
+from hotplate.cache.swarm.attestations import DIGESTS_PER_REQUEST
 from hotplate.cache.swarm.chunk_request import ChunkOffer, ChunkRequest
 from hotplate.cache.swarm.participants import PeerState, number_at
 from hotplate.cache.tiers.arena import Region
 from hotplate.cache.tiers.disk import DiskTier
 
 _TURN_S = 0.05
+"""How long a request waits for a content whose fetch is about to begin, or has just ended."""
 
 
 class ChunkSource:
-    """All that is verified on this node. Thread-safe."""
+    """All verified chunks of this node. Thread-safe."""
 
     def __init__(
         self,
         contents: Contents,
         holdings: BlobTable,
         disk: DiskTier,
-        known: Callable[[str], Blob | None],
+        blob_of: Callable[[str], Blob | None],
         clock: Callable[[], float],
     ) -> None:
-        """`known` says what a draft's key has turned out to be."""
+        """`blob_of` gives the blob that a draft's key stands for, once its digests are known."""
         self._contents = contents
         self._holdings = holdings
         self._disk = disk
-        self._known = known
+        self._blob_of = blob_of
         self._clock = clock
 
     def state_for(self, peer: str, key: str) -> PeerState | None:
-        """What to tell a peer of what is here and on its way; None: nothing at all."""
-        blob = self._known(key)
+        """The next message to a peer about a content; None where nothing of it is here or comes."""
+        blob = self._blob_of(key)
         fetch = self._find(key, blob)
         if fetch is not None:
             return fetch.state_for(peer)
@@ -56,43 +57,43 @@ class ChunkSource:
             return None
         holding = self._holdings.get(digest)
         here = holding is None or holding.complete
-        # Later than what was said of it while it was fetched.
+        # The number follows those of all messages that were sent while it was fetched.
         return PeerState(((1 << count) - 1) if here else 0, number=number_at(self._clock()))
 
-    def take(self, ask: ChunkRequest, hold_s: float) -> ChunkOffer:
-        """The chunk, when it is here; waits that long for it where it is on its way."""
-        blob = self._known(ask.key)
-        fetch = self._find(ask.key, blob)
+    def offer(self, request: ChunkRequest, hold_s: float) -> ChunkOffer:
+        """The chunk, or why it cannot be given; waits up to `hold_s` for a chunk on its way."""
+        blob = self._blob_of(request.key)
+        fetch = self._find(request.key, blob)
         if fetch is not None:
-            offer = fetch.wait_for_chunk(ask, self._clock() + hold_s, self._clock)
+            offer = fetch.wait_for_chunk(request, self._clock() + hold_s, self._clock)
             if offer is not None:
                 return offer
-        digest = ask.digest
-        if blob is not None and not digest and ask.index < len(blob.chunks):
-            digest = blob.chunks[ask.index]
-        return self._kept(ask.key if blob is None else blob.digest, ask.index, digest)
+        digest = request.digest
+        if blob is not None and not digest and request.index < len(blob.chunks):
+            digest = blob.chunks[request.index]
+        return self._kept(request.key if blob is None else blob.digest, request.index, digest)
 
-    def digests(self, ask: ChunkRequest) -> list[str]:
-        """The digests of the chunk and of the next ones, as this node found them; "" for others."""
-        blob = self._known(ask.key)
+    def digests(self, request: ChunkRequest) -> list[str]:
+        """The digests of the chunk and of the next ones; "" for each that is not known."""
+        blob = self._blob_of(request.key)
         if blob is not None:
-            return list(blob.chunks[ask.index : ask.index + AHEAD])
-        fetch = self._find(ask.key, None)
-        return [] if fetch is None else fetch.digests(ask.index, AHEAD)
+            return list(blob.chunks[request.index : request.index + DIGESTS_PER_REQUEST])
+        fetch = self._find(request.key, None)
+        return [] if fetch is None else fetch.digests(request.index, DIGESTS_PER_REQUEST)
 
-    def others(self, ask: ChunkRequest) -> list[str]:
-        """Which other peers have the chunk, while the content is on its way here."""
-        fetch = self._find(ask.key, self._known(ask.key))
-        return [] if fetch is None else fetch.others(ask.index, ask.asker)
+    def other_holders(self, request: ChunkRequest) -> list[str]:
+        """Other peers that have the chunk, as long as the content is on its way here."""
+        fetch = self._find(request.key, self._blob_of(request.key))
+        return [] if fetch is None else fetch.other_holders(request.index, request.asker)
 
-    def gave(self, ask: ChunkRequest) -> None:
-        """The asker has got the chunk."""
-        fetch = self._find(ask.key, self._known(ask.key))
+    def delivered(self, request: ChunkRequest) -> None:
+        """The asker has received the chunk."""
+        fetch = self._find(request.key, self._blob_of(request.key))
         if fetch is not None:
-            fetch.note_holder(ask.asker, 1 << ask.index)
+            fetch.note_have(request.asker, 1 << request.index)
 
     def _find(self, key: str, blob: Blob | None) -> Fetch | None:
-        """The content on its way here."""
+        """The fetch of the content, if it is on its way here."""
         return self._contents.find(key) if blob is None else self._contents.find(key, blob.digest)
 
     def _count_kept(self, name: str) -> int | None:
@@ -110,7 +111,7 @@ class ChunkSource:
             return ChunkOffer(Missed.LACKS)
         holding = self._holdings.get(name)
         if holding is not None and not holding.complete:
-            self._contents.wait_for_arrival(_TURN_S)  # between a fetch and its news, or not begun
+            self._contents.wait_for_arrival(_TURN_S)
             return ChunkOffer(Missed.NOT_YET)
         data = None
         if holding is not None:
@@ -143,4 +144,4 @@ def _part(place: Region | DiskLanding | None, offset: int, length: int) -> memor
     try:
         return None if place is None else place.view[offset : offset + length]
     except AttributeError:
-        return None  # it was let go on another thread meanwhile
+        return None  # another thread has released it meanwhile

@@ -1,11 +1,11 @@
 """How agents find each other and tell each other what they have. Runs on the event loop.
 
-Each agent greets each other one about once a second, and at once when there is news. A greeting
-names the known agents, and of every content on its way here says what `PeerState` holds, as
-hexadecimal numbers. The answer says the same of the contents that the greeting names.
+Each agent greets every other one about once a second, and at once when something has changed. A
+greeting names the known agents, and carries this agent's `PeerState` of every content on its way
+here, as hexadecimal numbers. The response carries the same of the contents that the greeting names.
 
-    POST /v1/peers {"id", "port", "members": [HOST:PORT…], "shares": {KEY: [HAVE, CLAIMS, …]}}
-    →              {"id", "members": […], "shares": {KEY: [HAVE, CLAIMS, …]}}
+    POST /v1/peers {"id", "port", "members": [HOST:PORT…], "shares": {KEY: [HAVE, FETCHES, …]}}
+    →              {"id", "members": […], "shares": {KEY: [HAVE, FETCHES, …]}}
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from hotplate.machine.background import BackgroundTasks
 log = logging.getLogger(__name__)
 
 GREET_S = 1.0
-NEWS_S = 0.02
-"""At most so often."""
-ANSWER_S = 2.5
-"""Who does not answer for that long is not there."""
+MIN_INTERVAL_S = 0.02
+"""Between two greetings of one agent, however much changes."""
+RESPONSE_S = 2.5
+"""An agent that does not respond for that long is not there."""
 
 CONTENTS = 128
-"""Contents named in one greeting: those to be fetched first. The others come later."""
+"""Contents in one greeting: the most urgent ones. The others come later."""
 
 
 class Gossip:
-    """The agents that this one knows. Lives on the event loop."""
+    """Keeps this agent and its peers informed of each other. Lives on the event loop."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Gossip:
         port: int,
         token: str,
     ) -> None:
-        """`port` is where this agent answers; `token` is the cluster's.
+        """`port` is where this agent listens; `token` is the cluster's.
 
-        `changes` wakes the greeters, so that all peers are told at once.
+        `changes` is set when all peers are to be greeted at once.
         """
         self._members = members
         self._contents = contents
@@ -65,50 +65,52 @@ class Gossip:
         self._greeting: set[str] = set()
         self._tasks = BackgroundTasks()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+        timeout = aiohttp.ClientTimeout(total=RESPONSE_S)
         self._session = aiohttp.ClientSession(headers=headers, timeout=timeout)
 
     async def close(self) -> None:
         await self._tasks.cancel()
         await self._session.close()
 
-    def tell(self, addresses: list[str]) -> None:
-        """The operator's list of peers, as it is now."""
-        self._members.tell([one for one in addresses if self._may_ask(one)], self._loop.time())
+    def set_seeds(self, addresses: list[str]) -> None:
+        """Replaces the operator's list of peers."""
+        seeds = [one for one in addresses if self._may_greet(one)]
+        self._members.set_seeds(seeds, self._loop.time())
         self._greet_all()
 
     def addresses(self) -> list[str]:
-        """Where other agents answer."""
+        """Where other agents respond."""
         return list(self._members.live(self._loop.time()).values())
 
     def status(self) -> list[dict[str, Any]]:
-        """Every known address, for people."""
+        """Every known address, as `/v1/status` shows it."""
         live = set(self.addresses())
         return [{"address": one, "live": one in live} for one in self._members.addresses()]
 
-    def hear(self, host: str, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers a greeting from that host. Raises KeyError, TypeError or ValueError."""
+    def receive(self, host: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The response to a greeting from that host. Raises KeyError, TypeError or ValueError for
+        anything but a greeting."""
         peer, port = str(data["id"]), int(data["port"])
-        shares = _shares(data["shares"])
+        states = _states(data["shares"])
         if peer != self._members.me:
-            self._hear_of([_address(host, port), *map(str, data["members"])])
-            self._contents.learn(peer, shares, {})
-        answer = {
-            key: one for key in shares if (one := self._source.state_for(peer, key)) is not None
+            self._add_members([_address(host, port), *map(str, data["members"])])
+            self._contents.receive(peer, states, {})
+        named = {
+            key: one for key in states if (one := self._source.state_for(peer, key)) is not None
         }
         return {
             "id": self._members.me,
             "members": self.addresses(),
-            "shares": _shares_json({**self._own_states(peer), **answer}),
+            "shares": _states_json({**self._own_states(peer), **named}),
         }
 
-    def _hear_of(self, addresses: list[str]) -> None:
+    def _add_members(self, addresses: list[str]) -> None:
         now = self._loop.time()
-        if any([self._members.hear_of(one, now) for one in addresses if self._may_ask(one)]):
+        if any([self._members.add(one, now) for one in addresses if self._may_greet(one)]):
             self._greet_all()
 
-    def _may_ask(self, address: str) -> bool:
-        """Without a token, nobody beyond this machine."""
+    def _may_greet(self, address: str) -> bool:
+        """Whether an agent may be there: without a token, on this machine only."""
         host = address.rpartition(":")[0].strip("[]")
         if self._token or host == "localhost":
             return True
@@ -127,49 +129,49 @@ class Gossip:
             while address in self._members.addresses():
                 changed.clear()
                 await self._greet(address)
-                await asyncio.sleep(NEWS_S)
+                await asyncio.sleep(MIN_INTERVAL_S)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(GREET_S - NEWS_S):
+                    async with asyncio.timeout(GREET_S - MIN_INTERVAL_S):
                         await changed.wait()
         self._greeting.discard(address)
 
     async def _greet(self, address: str) -> None:
-        states = self._own_states(self._members.at(address))
+        states = self._own_states(self._members.id_at(address))
         greeting = {
             "id": self._members.me,
             "port": self._port,
             "members": self.addresses(),
-            "shares": _shares_json(states),
+            "shares": _states_json(states),
         }
         try:
             async with self._session.post(f"http://{address}/v1/peers", json=greeting) as response:
                 response.raise_for_status()
                 data = await response.json()
             peer, members = str(data["id"]), [str(one) for one in data["members"]]
-            theirs = _shares(data["shares"])
+            theirs = _states(data["shares"])
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
-            self._silent(address, error)
+            self._unreachable(address, error)
             self._contents.settle()
             return
-        before = self._members.met(address, peer, self._loop.time())
+        before = self._members.responded(address, peer, self._loop.time())
         if before:
             self._forget(before)  # its agent was started again
         if peer != self._members.me:
-            self._hear_of(members)
-            self._contents.learn(peer, theirs, states)
+            self._add_members(members)
+            self._contents.receive(peer, theirs, states)
         self._contents.settle(address, states)
 
-    def _silent(self, address: str, error: Exception) -> None:
+    def _unreachable(self, address: str, error: Exception) -> None:
         refused = isinstance(error, aiohttp.ClientConnectorError) and isinstance(
             error.os_error, ConnectionRefusedError
         )
-        gone = self._members.silent(address, self._loop.time(), refused)
+        gone = self._members.unreachable(address, self._loop.time(), refused)
         if gone:
             log.warning("peer %s does not answer (%s)", address, error or type(error).__name__)
             self._forget(gone)
 
     def _forget(self, gone: str) -> None:
-        if gone not in self._members.live(self._loop.time()):  # nor at another address
+        if gone not in self._members.live(self._loop.time()):  # it may respond at another address
             self._contents.forget(gone)
 
     def _own_states(self, to: str) -> dict[str, PeerState]:
@@ -180,10 +182,10 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _shares_json(shares: Mapping[str, PeerState]) -> dict[str, list[str]]:
-    return {key: [f"{number:x}" for number in share] for key, share in shares.items()}
+def _states_json(states: Mapping[str, PeerState]) -> dict[str, list[str]]:
+    return {key: [f"{number:x}" for number in state] for key, state in states.items()}
 
 
-def _shares(data: Mapping[str, Any]) -> dict[str, PeerState]:
-    """Raises ValueError or TypeError for anything but `_shares_json`'s output."""
-    return {str(key): PeerState(*(int(one, 16) for one in share)) for key, share in data.items()}
+def _states(data: Mapping[str, Any]) -> dict[str, PeerState]:
+    """Raises ValueError or TypeError for anything but `_states_json`'s output."""
+    return {str(key): PeerState(*(int(one, 16) for one in state)) for key, state in data.items()}

@@ -10,91 +10,93 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LIVE_S = 10.0
-"""Who has not answered for that long is not there. Slow is not gone: it may be busy, and what it is
-fetching would be fetched twice."""
+"""An agent that has not responded for that long is gone. A slow one is not: it may be busy, and
+what it is fetching would be fetched twice."""
 
 FORGET_S = 60.0
-"""Who was only heard of, and does not answer for that long, is forgotten."""
+"""An address that only other agents have named, and that does not respond for that long, is
+forgotten."""
 
 
 @dataclass
-class _Place:
-    """One address."""
+class _Member:
+    """One address, and the agent that responds there."""
 
-    told: bool
+    is_seed: bool
     """Whether the operator named it."""
     known_at: float
     id: str = ""
-    answered_at: float | None = None
+    responded_at: float | None = None
     tried: bool = False
 
 
 class Members:
-    """The addresses of the cluster's agents, and who answers there."""
+    """The addresses of the cluster's agents, and which agent responds at each."""
 
     def __init__(self, me: str) -> None:
         self.me = me
-        self._places: dict[str, _Place] = {}
+        self._members: dict[str, _Member] = {}
 
-    def tell(self, addresses: Iterable[str], now: float) -> None:
-        """The operator's list, as it is now."""
-        named = set(addresses)
-        for address in named:
-            place = self._places.setdefault(address, _Place(True, now))
-            place.told = True
-        for address, place in self._places.items():
-            place.told = address in named
+    def set_seeds(self, addresses: Iterable[str], now: float) -> None:
+        """Replaces the operator's list."""
+        seeds = set(addresses)
+        for address in seeds:
+            self._members.setdefault(address, _Member(True, now))
+        for address, member in self._members.items():
+            member.is_seed = address in seeds
 
-    def hear_of(self, address: str, now: float) -> bool:
-        """Somebody is said to be there; whether that is news."""
-        if address in self._places:
+    def add(self, address: str, now: float) -> bool:
+        """Another agent has named this address; whether it was unknown."""
+        if address in self._members:
             return False
-        self._places[address] = _Place(False, now)
+        self._members[address] = _Member(False, now)
         return True
 
-    def met(self, address: str, id: str, now: float) -> str:
-        """That agent has answered there; the id of who did before it, if that was another."""
-        place = self._places.setdefault(address, _Place(False, now))
-        before = place.id
-        place.id, place.answered_at, place.tried, place.known_at = id, now, True, now
+    def responded(self, address: str, id: str, now: float) -> str:
+        """That agent has responded there; the id of the one that did before, if that was
+        another."""
+        member = self._members.setdefault(address, _Member(False, now))
+        before = member.id
+        member.id, member.responded_at, member.tried, member.known_at = id, now, True, now
         return before if before != id else ""
 
-    def at(self, address: str) -> str:
-        """Who answers there; nothing if nobody did."""
-        place = self._places.get(address)
-        return "" if place is None else place.id
+    def id_at(self, address: str) -> str:
+        """The id of the agent that responds there; "" if none has."""
+        member = self._members.get(address)
+        return "" if member is None else member.id
 
-    def silent(self, address: str, now: float, refused: bool) -> str:
-        """Nobody answered there; `refused`: nor listens. The id of who did and is gone, if any."""
-        place = self._places.get(address)
-        if place is None:
+    def unreachable(self, address: str, now: float, refused: bool) -> str:
+        """Nothing responded there; `refused`: nothing listens either. The id of the agent that has
+        gone from there, if one has."""
+        member = self._members.get(address)
+        if member is None:
             return ""
-        if place.answered_at is not None and not refused and now - place.answered_at < LIVE_S:
+        if member.responded_at is not None and not refused and now - member.responded_at < LIVE_S:
             return ""
-        gone, place.id = place.id, ""
-        place.answered_at, place.tried = None, True
-        if not place.told and now - place.known_at >= FORGET_S:
-            del self._places[address]
+        gone, member.id = member.id, ""
+        member.responded_at, member.tried = None, True
+        if not member.is_seed and now - member.known_at >= FORGET_S:
+            del self._members[address]
         return gone
 
-    def reach(self, id: str, now: float) -> str | None:
-        """Where that agent answers. Thread-safe."""
+    def address_of(self, id: str, now: float) -> str | None:
+        """Where that agent responds. Thread-safe."""
         return self.live(now).get(id)
 
     def live(self, now: float) -> dict[str, str]:
-        """The addresses of those who are there, by id."""
+        """The addresses of the agents that are there, by id."""
         found: dict[str, str] = {}
-        for address, place in list(self._places.items()):
-            at = place.answered_at
-            if at is not None and now - at < LIVE_S and place.id != self.me:
-                found.setdefault(place.id, address)
+        for address, member in list(self._members.items()):
+            at = member.responded_at
+            if at is not None and now - at < LIVE_S and member.id != self.me:
+                found.setdefault(member.id, address)
         return found
 
     def addresses(self) -> list[str]:
-        """Where others may be: every known address but our own."""
-        return [one for one, place in list(self._places.items()) if place.id != self.me]
+        """Where other agents may be: every known address but our own."""
+        return [one for one, member in list(self._members.items()) if member.id != self.me]
 
     def awaited(self, now: float) -> set[str]:
-        """Addresses whose answer matters: who is there, or was never asked."""
-        answered = set(self.live(now).values())
-        return answered | {one for one, place in self._places.items() if not place.tried}
+        """The addresses whose response matters: an agent is there, or none was ever asked."""
+        live = set(self.live(now).values())
+        return live | {one for one, member in self._members.items() if not member.tried}

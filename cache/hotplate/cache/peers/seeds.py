@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 _FILE_S = 0.5
 _DNS_S = 3.0
-"""How often they are looked at again."""
+"""How often each is read again."""
 
 
 def checked(address: str) -> str:
@@ -25,14 +25,14 @@ def checked(address: str) -> str:
 
 
 class Seeds:
-    """Tells of the list at the start, and whenever it changes."""
+    """Reports the list at the start, and whenever it changes."""
 
     def __init__(
         self,
         named: tuple[str, ...],
         source: str,
         own_port: int,
-        tell: Callable[[list[str]], None],
+        on_change: Callable[[list[str]], None],
     ) -> None:
         """`source`: a file's path, a DNS `NAME[:PORT]` (else `own_port`), or empty.
 
@@ -40,13 +40,13 @@ class Seeds:
         """
         self._named = [checked(one) for one in named]
         self._source = source
-        self._behind = source if ":" in source else f"{source}:{own_port}"
-        self._tell = tell
-        self._said = ""
-        self.told = asyncio.Event()
-        """Set once the list was told, or could not be read."""
+        self._dns_address = source if ":" in source else f"{source}:{own_port}"
+        self._on_change = on_change
+        self._last_warning = ""
+        self.read = asyncio.Event()
+        """Set once the list was read, or could not be."""
         if source and not self._is_file():
-            checked(self._behind)
+            checked(self._dns_address)
 
     async def watch(self) -> None:
         """Runs until it is cancelled."""
@@ -55,8 +55,8 @@ class Seeds:
             found = await self._read()
             if found is not None and found != known:
                 known = found
-                self._tell(self._named + found)
-            self.told.set()
+                self._on_change(self._named + found)
+            self.read.set()
             if not self._source:
                 return
             await asyncio.sleep(_FILE_S if self._is_file() else _DNS_S)
@@ -65,37 +65,37 @@ class Seeds:
         return "/" in self._source or Path(self._source).exists()
 
     async def _read(self) -> list[str] | None:
-        """None when it cannot be read just now: then it is as it was."""
+        """The list; None when it cannot be read just now, so that the last one stays."""
         if not self._source:
             return []
         try:
             if self._is_file():
-                return self._good(await asyncio.to_thread(Path(self._source).read_bytes))
-            found = await self._looked_up()
+                return self._valid(await asyncio.to_thread(Path(self._source).read_bytes))
+            found = await self._resolve()
         except OSError as error:
-            self._say(f"cannot be read ({error.strerror}); give a file, or NAME:PORT of DNS")
+            self._warn(f"cannot be read ({error.strerror}); give a file, or NAME:PORT of DNS")
             return None
-        self._said = ""
+        self._last_warning = ""
         return found
 
-    async def _looked_up(self) -> list[str]:
-        host, _, port = self._behind.rpartition(":")
+    async def _resolve(self) -> list[str]:
+        host, _, port = self._dns_address.rpartition(":")
         found = await asyncio.get_running_loop().getaddrinfo(host, int(port))
         hosts = sorted({str(address[0]) for *_, address in found})
         return [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts]
 
-    def _good(self, text: bytes) -> list[str]:
-        good, complaint = [], ""
+    def _valid(self, text: bytes) -> list[str]:
+        valid, warning = [], ""
         for line in text.decode(errors="replace").split():
             try:
-                good.append(checked(line))
+                valid.append(checked(line))
             except CacheError as error:
-                complaint = str(error)
-        self._say(complaint)
-        return good
+                warning = str(error)
+        self._warn(warning)
+        return valid
 
-    def _say(self, complaint: str) -> None:
-        """Once, as long as it is the same."""
-        if complaint and complaint != self._said:
-            log.warning("peers of %s: %s", self._source, complaint)
-        self._said = complaint
+    def _warn(self, warning: str) -> None:
+        """Logs it once, as long as it stays the same."""
+        if warning and warning != self._last_warning:
+            log.warning("peers of %s: %s", self._source, warning)
+        self._last_warning = warning

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 from hotplate.cache.errors import ChunkCorrupt, UnknownBlob, UnknownUrl, VersionChanged
 from hotplate.cache.manifest import Blob, Manifest
-from hotplate.cache.origins.blob_source import ByteSource, Came, FsspecOrigin, Origin, unheard
+from hotplate.cache.origins.blob_source import (
+    ByteSource,
+    FsspecOrigin,
+    OnProgress,
+    Origin,
+    ignore_progress,
+)
 from hotplate.cache.origins.locations import UrlFiles, Version
 from hotplate.cache.origins.request_size import RequestSize
 from hotplate.cache.origins.schemes import Schemes
@@ -39,10 +45,12 @@ class _StoredBlob:
     blob: Blob
     file: ByteSource
 
-    def read_into(self, offset: int, view: memoryview, came: Came = unheard) -> None:
+    def read_into(
+        self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
+    ) -> None:
         digest, url = self.blob.digest, self.origin.url
         try:
-            self.file.read_into(offset, view, came)
+            self.file.read_into(offset, view, on_progress)
         except UnknownUrl as exc:
             raise UnknownBlob(
                 f"origin {url} has no blob {digest}; push the bento or model again"

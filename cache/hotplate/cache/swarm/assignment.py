@@ -1,4 +1,4 @@
-"""One step of a swarm: a chunk, where it is to come from, and why it did not."""
+"""One chunk to fetch: where it is to come from, and why it did not come from there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 ORIGIN = ""
-"""As a step's source: the origin, and no peer."""
+"""The source of a step that asks the origin."""
 HERE = "here"
-"""As a step's source: a copy on this node's own disk, which may be damaged."""
+"""The source of a step that reads this node's own disk, where the copy may be damaged."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What to do next."""
+    """The next step: fetch this chunk from that source."""
 
     index: int
     source: str
@@ -22,16 +22,24 @@ class Assignment:
     urgent: bool = False
     """A reader waits for it."""
     waits: bool = False
-    """The source has it not yet. Urgent requests are kept until it has; others ask if it lives."""
+    """The source does not have it yet. It keeps an urgent request until it does; any other request
+    only checks that the source is alive."""
 
 
 class Missed(Enum):
-    """Why a peer did not give a chunk."""
+    """Why a peer did not give a chunk; the value is the metrics' label."""
 
-    NOT_YET = "it is bringing the chunk"
-    CANNOT = "it cannot bring the chunk"
-    BUSY = "it has no upload slot"
-    LACKS = "it neither has the content nor brings it"
-    LEFT = "it stalled, or cannot be reached"
-    LIED = "its bytes were wrong"
-    DISPUTED = "it is contradicted, or was found to lie meanwhile"
+    NOT_YET = "not_yet"
+    """It is bringing the chunk."""
+    CANNOT = "cannot"
+    """It cannot bring the chunk."""
+    BUSY = "busy"
+    """It has no upload slot."""
+    LACKS = "lacks"
+    """It neither has the content nor brings it."""
+    STALLED = "left"
+    """It stalled, or cannot be reached."""
+    CORRUPT = "lied"
+    """Its bytes were wrong."""
+    DISPUTED = "disputed"
+    """Another peer contradicts it, or it has been banned meanwhile."""

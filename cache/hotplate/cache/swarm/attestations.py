@@ -1,8 +1,9 @@
-"""What peers say of the digests of a draft, and what they contradict each other on.
+"""What peers attest of the digests of a draft, and where their attestations contradict each other.
 
-Of a file whose digests nobody knows yet, who gives a chunk says its digest, and another who has the
-chunk is heard before that is believed. Where they say different things, the origin's own bytes
-tell. Who was wrong is no longer heard, and what was believed on its word alone is in doubt.
+While a file's digests are unknown, the peer that gives a chunk attests its digest, and another peer
+that has the chunk is asked for its attestation before the chunk is accepted. Where the two differ,
+the origin's own bytes decide. A peer that was wrong is banned, and every chunk that was accepted on
+its attestation alone is in doubt.
 
 No I/O, no clock: callers pass `now` in seconds of any monotonic clock. Peers are known by
 their ids.
@@ -15,66 +16,70 @@ from collections.abc import Sequence
 from hotplate.cache.swarm.peer_scores import PeerScores
 
 WITNESSES = 2
-"""Others whose word on a chunk is asked for, until one gives it."""
+"""Other peers that are asked for a chunk's digest, one after another, until one gives it."""
 
-AHEAD = 32
-"""Digests that are asked for at once: of a chunk, and of the next ones."""
+DIGESTS_PER_REQUEST = 32
+"""Digests that one request asks for: the chunk's own, and those of the next chunks."""
 
 
 class Attestations:
-    """What was said of one draft's digests."""
+    """What peers have attested of one draft's digests."""
 
-    def __init__(self, standing: PeerScores) -> None:
+    def __init__(self, scores: PeerScores) -> None:
         self.disputed = 0
         """Bitmap of the chunks that only the origin may give."""
-        self._standing = standing
-        self._said: dict[int, dict[str, str]] = {}  # of chunks not believed yet, by who says so
-        self._alone: dict[int, str] = {}  # whose word alone a chunk was believed on
+        self._scores = scores
+        self._attested: dict[
+            int, dict[str, str]
+        ] = {}  # digests by peer, of chunks not accepted yet
+        self._uncorroborated: dict[int, str] = {}  # the one peer that attested an accepted chunk
 
-    def hear(self, peer: str, index: int, digests: Sequence[str], now: float) -> None:
-        """What a peer says of a chunk and the next ones; "" of one that it has not."""
-        if self._standing.is_banned(peer, now):
-            return  # it was asked before
-        for at, digest in enumerate(digests[:AHEAD], index):
+    def record(self, peer: str, index: int, digests: Sequence[str], now: float) -> None:
+        """A peer attests the digests of a chunk and of the next ones; "" where it lacks one."""
+        if self._scores.is_banned(peer, now):
+            return  # the request went out before the ban
+        for at, digest in enumerate(digests[:DIGESTS_PER_REQUEST], index):
             if digest:
-                self._said.setdefault(at, {})[peer] = digest
+                self._attested.setdefault(at, {})[peer] = digest
 
     def unanswered(self, peer: str, now: float) -> None:
         """A peer was asked and did not answer."""
-        self._standing.stalled(peer, now)
+        self._scores.stalled(peer, now)
 
-    def has_heard(self, peer: str, index: int) -> bool:
-        """Whether it has said that chunk's digest."""
-        return peer in self._said.get(index, ())
+    def has_attested(self, peer: str, index: int) -> bool:
+        """Whether the peer has attested that chunk's digest."""
+        return peer in self._attested.get(index, ())
 
-    def believe(self, index: int, giver: str, digest: str, now: float) -> bool:
-        """Whether nobody who was heard contradicts who gave the chunk; else it is disputed."""
-        if self._standing.is_banned(giver, now):
+    def accept(self, index: int, giver: str, digest: str, now: float) -> bool:
+        """Whether the digest of a chunk that `giver` gave stands; where another peer contradicts
+        it, the chunk is disputed from now on."""
+        if self._scores.is_banned(giver, now):
             return False
-        said = self._said.setdefault(index, {})
-        said[giver] = digest
-        if len(set(said.values())) > 1:
+        digests = self._attested.setdefault(index, {})
+        digests[giver] = digest
+        if len(set(digests.values())) > 1:
             self.disputed |= 1 << index
             return False
-        if len(said) == 1:
-            self._alone[index] = giver
-        del self._said[index]
+        if len(digests) == 1:
+            self._uncorroborated[index] = giver
+        del self._attested[index]
         return True
 
-    def settle(self, index: int, digest: str, now: float) -> tuple[set[str], list[int]]:
-        """The origin's own bytes have that digest. Who lied, and from now on is left; the chunks
-        that were believed on their word alone."""
+    def resolve(self, index: int, digest: str, now: float) -> tuple[set[str], list[int]]:
+        """The origin's own bytes have that digest. Bans the peers that attested another one, and
+        returns them with the chunks that were accepted on their attestation alone."""
         self.disputed &= ~(1 << index)
-        liars = {peer for peer, one in self._said.pop(index, {}).items() if one != digest}
+        attested = self._attested.pop(index, {})
+        liars = {peer for peer, other in attested.items() if other != digest}
         for peer in liars:
-            self._standing.lied(peer, now)
-        return liars, [one for peer in liars for one in self._forget(peer)]
+            self._scores.ban(peer, now)
+        return liars, [one for peer in liars for one in self._withdraw(peer)]
 
-    def _forget(self, liar: str) -> list[int]:
-        for index, said in self._said.items():
-            if said.pop(liar, None) and len(set(said.values())) < 2:
+    def _withdraw(self, liar: str) -> list[int]:
+        for index, digests in self._attested.items():
+            if digests.pop(liar, None) and len(set(digests.values())) < 2:
                 self.disputed &= ~(1 << index)
-        found = [index for index, giver in self._alone.items() if giver == liar]
+        found = [index for index, giver in self._uncorroborated.items() if giver == liar]
         for index in found:
-            del self._alone[index]
+            del self._uncorroborated[index]
         return found

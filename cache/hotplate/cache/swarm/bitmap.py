@@ -14,5 +14,5 @@ def bits(bitmap: int) -> Iterator[int]:
 
 
 def first(bitmap: int, count: int) -> int:
-    """The lowest bits that are set, at most so many."""
+    """The `count` lowest bits that are set, or all where there are fewer."""
     return sum(1 << index for index in itertools.islice(bits(bitmap), count))

@@ -1,4 +1,4 @@
-"""What a fetcher asks of peers, and how they answer."""
+"""What a fetcher asks of peers, and what they respond."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class ChunkRequest:
     key: str
     index: int
     digest: str = ""
-    """The one that it is to have; "" where the asker knows none."""
+    """The digest that the chunk is to have; "" where the asker knows none."""
     urgent: bool = False
     """A reader waits for it."""
     asker: str = ""
     have: int = 0
-    """Bitmap of what the asker has of the content."""
-    word: bool = False
-    """Only the digests are asked for: of this chunk, and of the next ones."""
+    """Bitmap of the chunks that the asker has."""
+    digests_only: bool = False
+    """Whether only digests are asked for: of this chunk, and of the next ones."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class ChunkResponse:
     missed: Missed | None
     """None: the chunk's bytes are here, not yet verified."""
     have: int = 0
-    """Bitmap of what the peer has of the content, as it says."""
+    """Bitmap of the chunks that the peer has, by its own account."""
     digest: str = ""
-    """The chunk's digest, as the peer says; and of the next ones, with commas, where only they were
-    asked for."""
+    """The chunk's digest, as the peer attests it; where only digests were asked for, those of the
+    next chunks too, separated by commas."""
     retry_s: float = 0.0
     others: tuple[str, ...] = ()
-    """Who else has the chunk, as a peer says that has no slot for it."""
+    """Other peers that have the chunk, according to one that has no upload slot."""
     body_bytes: int = 0
-    """Bytes of the chunk that came, whole or not."""
+    """Bytes of the chunk that came, be they all or not."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +50,20 @@ class ChunkOffer:
 
     missed: Missed | None = None
     have: int = 0
-    """Bitmap of what this node has of the content."""
+    """Bitmap of the chunks that this node has."""
     digest: str = ""
     data: memoryview | None = None
 
 
 class PendingResponse(Protocol):
-    """A peer is being asked for a chunk. Of one thread."""
+    """A request for a chunk that is under way. For one thread."""
 
     def read(
         self, view: memoryview, prepare: Callable[[], None], patience_s: float
     ) -> ChunkResponse:
-        """Fills `view` with what the peer answers; never raises for what it does.
+        """Fills `view` with the chunk; raises nothing for what the peer does.
 
-        `prepare` makes room for it while the answer is on its way, and may raise CacheError, which
-        is raised here.
+        `prepare` makes room for it while the response is on its way; its CacheError is raised here.
         """
 
 
@@ -75,5 +74,5 @@ class Peers(Protocol):
     def me(self) -> str:
         """This node's own id among them."""
 
-    def ask(self, peer: str, ask: ChunkRequest) -> PendingResponse | None:
-        """Asks a peer for a chunk; None if it has gone."""
+    def ask(self, peer: str, request: ChunkRequest) -> PendingResponse | None:
+        """Asks a peer for a chunk; None if it is gone."""

@@ -20,10 +20,10 @@ from hotplate.cache.errors import (
 )
 
 STALL_S = 30.0
-"""Without a new byte for that long, readers are told rather than left hanging."""
+"""Without a new byte for that long, readers get an error rather than hang."""
 
 CORRUPT_REFETCHES = 3
-"""Bytes damaged on the way are damaged once; damaged at the origin, always."""
+"""Bytes that were damaged on the way are damaged once; those damaged at the origin, always."""
 
 _FIRST_BACKOFF_S = 0.1
 _LAST_BACKOFF_S = 2.0
@@ -50,8 +50,8 @@ class Chunks:
         self._corruptions: dict[int, int] = {}
         self._furthest: dict[int, int] = {}
         self._progress_at = 0.0
-        self.moves = 0
-        """Grows whenever bytes come that were not here."""
+        self.progress = 0
+        """Grows whenever new bytes come."""
         self._tried = False
         """Whether somebody has tried and failed since the last progress."""
 
@@ -83,8 +83,8 @@ class Chunks:
         return missing
 
     def _may_try(self, index: int, now: float) -> bool:
-        gone = index in self._fetching or index in self._verified
-        return not gone and self._not_before.get(index, now) <= now
+        taken = index in self._fetching or index in self._verified
+        return not taken and self._not_before.get(index, now) <= now
 
     def awaited(self, index: int) -> bool:
         """Whether the chunk is to come."""
@@ -97,23 +97,24 @@ class Chunks:
         self._missing &= ~(1 << index)
         self._fetching.add(index)
 
-    def came(self, index: int, got_bytes: int, now: float) -> None:
-        """So much of a chunk under way has come. What earlier attempts got too is no progress."""
+    def received(self, index: int, got_bytes: int, now: float) -> None:
+        """`got_bytes` of a chunk under way are here. What an earlier attempt got too is no
+        progress."""
         if got_bytes > self._furthest.get(index, 0):
             self._furthest[index] = got_bytes
-            self.moved(now)
-            self.moves += 1
+            self.note_progress(now)
+            self.progress += 1
 
-    def moved(self, now: float) -> None:
-        """Something came, here or to who brings a chunk for us: nothing has stalled."""
+    def note_progress(self, now: float) -> None:
+        """Bytes came, here or to the peer that brings a chunk for us: nothing has stalled."""
         self._progress_at = now
 
     def verified(self, index: int, now: float) -> None:
         self._fetching.discard(index)
         self._verified.add(index)
         self.verified_bits |= 1 << index
-        self.moved(now)
-        self.moves += 1
+        self.note_progress(now)
+        self.progress += 1
         self._tried = False
         for record in (
             *(self._wanted, self._furthest),
@@ -122,16 +123,16 @@ class Chunks:
             record.pop(index, None)
 
     def give_back(self, index: int) -> None:
-        """The chunk was not got, and that says nothing of the origin: it is missing again."""
+        """The chunk did not come, which says nothing of the origin: it is missing again."""
         self._fetching.discard(index)
         self._missing |= 1 << index
 
-    def hurry(self, index: int) -> None:
-        """There is a new place to get the chunk from: no pause is left to wait for."""
+    def clear_backoff(self, index: int) -> None:
+        """Another peer has the chunk now: it need not wait until the origin may be tried again."""
         self._not_before.pop(index, None)
 
     def cannot(self, index: int) -> bool:
-        """Whether the chunk could not be had from the origin when it was last tried."""
+        """Whether the origin did not give the chunk when it was last tried."""
         return index in self._failures and index not in self._fetching
 
     def missed(self, index: int, now: float) -> CacheError | None:

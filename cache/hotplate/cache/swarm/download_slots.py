@@ -5,14 +5,14 @@ from __future__ import annotations
 from hotplate.cache.swarm.assignment import HERE, ORIGIN, Assignment
 
 TRANSFERS = 4
-"""Chunks that come from peers at once. Simulated, fewer leave the link idle between two; of more,
-each comes later, and is passed on later."""
+"""Chunks that come from peers at once. In simulation, fewer leave the link idle between two chunks;
+with more, each chunk comes later and is passed on later."""
 WAITS = 12
-"""Requests that peers keep until they have the chunk. Apart, or they would leave none for what only
-this node may fetch."""
+"""Requests that peers keep until they have the chunk. They are counted apart, or they would leave
+none for the chunks that only this node may fetch."""
 SPARE_PRESSING, SPARE_SMALL = 1, 2
-"""Requests to the origin beyond the usual number, for what somebody waits for, and for small files:
-from a slow origin, those would wait for a large file's chunks that are on their way."""
+"""Requests to the origin beyond the usual number, for what a reader waits for, and for small files:
+with a slow origin, these would wait for a large file's chunks that are on their way."""
 
 
 class DownloadSlots:
@@ -24,7 +24,8 @@ class DownloadSlots:
         self._waits = WAITS
 
     def origin_free(self, *, small: bool, pressing: bool) -> bool:
-        """Whether the origin may be asked: for a small file, or for what somebody waits for."""
+        """Whether the origin may be asked. `small`: for a small file; `pressing`: a reader
+        waits."""
         spare = SPARE_SMALL if small else SPARE_PRESSING if pressing else 0
         return self._origin > -spare
 
@@ -39,7 +40,7 @@ class DownloadSlots:
         return self._waits > 0
 
     def begin(self, step: Assignment) -> None:
-        """It takes a slot until `end`."""
+        """The step takes a slot until `end`."""
         self._count(step, -1)
 
     def end(self, step: Assignment) -> None:

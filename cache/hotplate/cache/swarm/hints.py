@@ -1,4 +1,4 @@
-"""What others say that a peer has: hearsay, so each is asked at most once on the strength of it."""
+"""Which chunks a peer has according to other peers: a hint, so each is followed at most once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable
 
 
 class Hints:
-    """The chunks that peers are said to have. Pure."""
+    """The chunks that peers have according to others. Pure."""
 
     def __init__(self) -> None:
         self._chunks: dict[str, int] = {}  # bitmaps by peer
 
     def add(self, index: int, peers: Iterable[str]) -> None:
-        """Somebody says that these have the chunk."""
+        """According to another peer, these have the chunk."""
         for peer in peers:
             self._chunks[peer] = self._chunks.get(peer, 0) | 1 << index
 
@@ -22,7 +22,7 @@ class Hints:
             self._chunks[peer] &= ~(1 << index)
 
     def chunks(self, peers: Collection[str]) -> int:
-        """Bitmap of what any of these is said to have."""
+        """Bitmap of the chunks that hints name for any of these peers."""
         found = 0
         for peer, chunks in self._chunks.items():
             if peer in peers:
@@ -30,5 +30,5 @@ class Hints:
         return found
 
     def peers(self, index: int) -> list[str]:
-        """Those that are said to have the chunk."""
+        """The peers that hints name for the chunk."""
         return [peer for peer, chunks in self._chunks.items() if chunks >> index & 1]

@@ -12,8 +12,8 @@ class Rendezvous:
 
     As many chunks as there are participants make a block, which has its own shuffled round; each
     of its chunks begins one place further. So in any block each node has each place once, and all
-    have the same to send. Who is left out keeps its place, so that nobody else's changes. Whoever
-    comes or goes changes them all; `participants.py` says when a new order holds.
+    have the same to send. A participant that is avoided keeps its place, so that no other place
+    changes. Any that joins or goes changes all orders; `participants.py` says when a new one holds.
     """
 
     def __init__(self, key: str, me: str) -> None:
@@ -24,21 +24,22 @@ class Rendezvous:
         self._rounds: dict[int, list[str]] = {}
 
     def set(self, others: Iterable[str]) -> None:
-        """Who takes part besides this node."""
+        """Sets the participants besides this node."""
         self.others = list(others)
         self._names = [self._me, *self.others]
         self._rounds.clear()
 
-    def first(self, index: int, left: Collection[str]) -> str | None:
-        """Who brings the chunk from the origin, of those not `left`; None: this node."""
-        return next((name for name in self.before(index) if name not in left), None)
+    def first(self, index: int, avoided: Collection[str]) -> str | None:
+        """The participant that brings the chunk from the origin, of those not `avoided`; None: this
+        node does."""
+        return next((name for name in self.before(index) if name not in avoided), None)
 
     def before(self, index: int) -> Iterator[str]:
-        """Who comes before this node, the first first."""
+        """The participants that come before this node, in order."""
         return itertools.takewhile(lambda name: name != self._me, self.around(index))
 
     def around(self, index: int) -> Iterator[str]:
-        """All participants, the first first."""
+        """All participants, in order."""
         block, start = divmod(index, len(self._names))
         names = self._round(block)
         return itertools.chain(names[start:], names[:start])
@@ -54,5 +55,5 @@ class Rendezvous:
 
 
 def rank(seed: str, name: str) -> bytes:
-    """Where a name stands among others, by seed: like chance, but the same everywhere."""
+    """The sort key of a name under a seed: as good as random, and the same on every node."""
     return blake2b(f"{seed}:{name}".encode(), digest_size=8).digest()

@@ -20,11 +20,11 @@ class UploadSlots:
         self._usual_s = 0.0
 
     def begin(self) -> float | None:
-        """None: the chunk may be sent, and `end` is to be called. Else when to ask again, in s."""
+        """None: the chunk may be sent, and `end` is to be called. Otherwise the seconds to wait."""
         if self.sending < self.slots:
             self.sending += 1
             return None
-        # A slot comes free every so often; who comes back then may find it.
+        # One slot comes free about that often.
         return min(max(self._usual_s / self.slots, _FIRST_RETRY_S), _LAST_RETRY_S)
 
     def end(self, took_s: float) -> None:
