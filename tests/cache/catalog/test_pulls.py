@@ -41,14 +41,18 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
+async def check_that_no_byte_is_read_again(client: AgentClient, url: str) -> None:
+    again = await client.pull(url)
+    assert (again["bytes"], again["from_origin_bytes"]) == (len(WEIGHTS) + len(CONFIG), 0)
+
+
 async def test_a_folder_is_pulled_whole_and_once(tmp_path: Path, model: Path) -> None:
     total = len(WEIGHTS) + len(CONFIG)
     async with agent(tmp_path / "data") as client:
         first = await client.pull(f"file://{model}/")
         assert (first["bytes"], first["from_origin_bytes"]) == (total, total)
         assert first["from_peers_bytes"] == 0 and first["seconds"] > 0
-        again = await client.pull(f"file://{model}")
-        assert (again["bytes"], again["from_origin_bytes"]) == (total, 0)
+        await check_that_no_byte_is_read_again(client, f"file://{model}")
         progress = await client.pull_progress(f"file://{model}")
         assert progress["complete"] and progress["bytes_verified"] == total
 
@@ -64,8 +68,7 @@ async def test_a_restart_reads_no_byte_again(tmp_path: Path, model: Path) -> Non
     async with agent(tmp_path / "data") as client:
         await client.pull(url)
     async with agent(tmp_path / "data") as client:
-        again = await client.pull(url)
-        assert (again["bytes"], again["from_origin_bytes"]) == (len(WEIGHTS) + len(CONFIG), 0)
+        await check_that_no_byte_is_read_again(client, url)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +212,7 @@ async def test_an_origin_that_is_down_is_not_needed_for_what_is_here(tmp_path: P
         async with agent(tmp_path / "data") as client:
             await client.pull(url)
     async with agent(tmp_path / "data") as client:
-        again = await client.pull(url)
-        assert (again["bytes"], again["from_origin_bytes"]) == (len(WEIGHTS) + len(CONFIG), 0)
+        await check_that_no_byte_is_read_again(client, url)
         with pytest.raises(OriginUnavailable, match="does not answer"):
             await client.pull(f"{url}/c")
 

@@ -156,15 +156,21 @@ async def test_terminating_drains_and_refuses_and_an_update_starts_again(world: 
     await until(lambda: len(world.gateway.routed()) == 1)
 
 
-async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hotplate.platform.controller.deployment_state.DRAIN_MARGIN_S", 0.3)
+async def deploy_with_a_short_timeout(world: World) -> tuple[Deployment, str]:
+    """A deployment whose requests may take 0.1 s, and its only replica."""
     config = {"traffic": {"timeout": 0.1}}
     manifest = {**MANIFEST, "services": [{"name": "Echo", "config": config}]}
     made = world.deploy(least=1, manifest=manifest)
     await until(lambda: len(world.gateway.routed()) == 1)
     (name,) = world.gateway.routed()
+    return made, name
+
+
+async def test_terminating_is_not_held_up_by_a_request_that_never_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotplate.platform.controller.deployment_state.DRAIN_MARGIN_S", 0.3)
+    made, name = await deploy_with_a_short_timeout(world)
     await world.gateway.report(default__echo=RouteDemand(in_flight=1, busy={name: 1}))
     world.store.deployments.terminate(made.id)
     world.controller.poke(made.id)
@@ -199,11 +205,7 @@ async def test_a_rollout_cuts_no_task_and_what_is_left_after_it(
 ) -> None:
     monkeypatch.setattr("hotplate.platform.controller.deployment_state.STREAMS_S", 0.0)
     monkeypatch.setattr("hotplate.platform.controller.deployment_state.DRAIN_MARGIN_S", 0.1)
-    config = {"traffic": {"timeout": 0.1}}
-    manifest = {**MANIFEST, "services": [{"name": "Echo", "config": config}]}
-    made = world.deploy(least=1, manifest=manifest)
-    await until(lambda: len(world.gateway.routed()) == 1)
-    (old,) = world.gateway.routed()
+    made, old = await deploy_with_a_short_timeout(world)
     stuck = RouteDemand(in_flight=2, busy={old: 2})
     await world.gateway.report(default__echo=replace(stuck, tasks={old: 1}))
     world.update(made, "v2")

@@ -10,6 +10,19 @@ from typing import Any
 
 import yaml
 
+STREAM = """
+        @bentoml.api
+        async def stream(self, cancelled: str):
+            try:
+                while True:
+                    yield "piece"
+                    await asyncio.sleep(0.01)
+            finally:
+                time.sleep(0.1)
+                open(cancelled, "w").close()
+"""
+"""An API of a service that imports `asyncio` and `time`. It ends a moment after its caller left."""
+
 
 def write_bento(
     folder: Path,

@@ -15,10 +15,11 @@ from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from tests.support.gateway.callers import Caller
 from tests.support.gateway.kitchen import Kitchen
 from tests.support.patience import until
-from tests.support.replica.bentos import write_bento
+from tests.support.replica.bentos import STREAM, write_bento
 from tests.support.replica.replicas import Replica, started, workload
 
-SOURCE = """
+SOURCE = (
+    """
     import asyncio, os, time
     import bentoml
 
@@ -30,16 +31,9 @@ SOURCE = """
                 file.write("ran ")
             time.sleep(seconds)
             return os.getpid()
-
-        @bentoml.api
-        async def stream(self, cancelled: str):
-            try:
-                while True:
-                    yield "piece"
-                    await asyncio.sleep(0.01)
-            finally:
-                open(cancelled, "w").close()
 """
+    + STREAM
+)
 
 
 @pytest.fixture(scope="module")

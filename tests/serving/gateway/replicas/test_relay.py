@@ -71,6 +71,11 @@ class Pair:
         self.callers.append(caller)
         return caller
 
+    async def second_takes_over(self) -> None:
+        """It joins, and both know that it is the owner."""
+        await self.join()
+        await self.owned_by_second()
+
     async def owned_by_second(self) -> None:
         await until(lambda: {g.owner(self.name) for g in self.gateways} == {self._fleets[1].id})
 
@@ -99,8 +104,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def test_a_relayed_request_is_the_callers_own_to_the_replica(pair: Pair) -> None:
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     caller = await pair.caller(0)
     answer = await caller.ask("/echo", method="POST", body=b"x" * 100_000, x_request_id="mine")
     assert (answer.status, len(answer.body)) == (200, 100_000)
@@ -111,8 +115,7 @@ async def test_a_relayed_request_is_the_callers_own_to_the_replica(pair: Pair) -
 
 
 async def test_a_caller_that_leaves_a_relaying_gateway_leaves_the_owner_too(pair: Pair) -> None:
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     running, waiting = await pair.caller(0), await pair.caller(0)
     running.send("/slow")
     await until(lambda: pair.backend.running == 1)
@@ -158,8 +161,7 @@ async def test_what_runs_keeps_its_slot_and_what_waits_goes_over_to_a_new_owner(
     await until(lambda: pair.backend.running == 1)
     waiting.send("/x", method="POST", body=b"x")
     await until(lambda: pair.queue(pair.first).queued == 1)
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     owners = pair.queue(pair.second)
     await until(lambda: owners.queued == 1)
     assert [replica.foreign for replica in owners.replicas] == [1]
@@ -174,8 +176,7 @@ async def test_what_runs_keeps_its_slot_and_what_waits_goes_over_to_a_new_owner(
 
 
 async def test_an_owner_that_ends_hands_on_what_the_others_have_passed_to_it(pair: Pair) -> None:
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     ending = pair.gateways.pop()
     await ending.close(1)
     pair.gateways.append(pair.first)
@@ -186,8 +187,7 @@ async def test_an_owner_that_ends_hands_on_what_the_others_have_passed_to_it(pai
 
 
 async def test_an_owner_that_comes_back_is_passed_requests_while_older_ones_end(pair: Pair) -> None:
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     running, other = await pair.caller(0), await pair.caller(0)
     running.send("/slow")
     await until(lambda: pair.backend.running == 1)
@@ -235,8 +235,7 @@ async def test_what_another_gateway_keeps_ends_for_the_replica_when_it_ends_here
 ) -> None:
     first = await pair.caller(0)
     assert (await first.ask("/x")).status == 200
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     name = file_name(pair.name)
     caller = await pair.caller(1)
     assert (await caller.ask("/x")).status == 200
@@ -264,8 +263,7 @@ async def test_a_newcomer_soon_has_the_connections_of_who_was_alone(pair: Pair) 
 
 async def test_the_owner_alone_waits_and_counts_for_callers_of_other_gateways(pair: Pair) -> None:
     pair.backend.never_ends("/ws", SWITCH)
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     first, second = pair.first.server(pair.name), pair.second.server(pair.name)
     assert first is not None and second is not None
     second.dispatcher.limits = replace(second.dispatcher.limits, abandon_s=0.1)
@@ -282,8 +280,7 @@ async def test_the_owner_alone_waits_and_counts_for_callers_of_other_gateways(pa
 
 async def test_a_tunnel_ends_with_its_gateway_though_connections_outlive_it(pair: Pair) -> None:
     pair.backend.never_ends("/ws", SWITCH)
-    await pair.join()
-    await pair.owned_by_second()
+    await pair.second_takes_over()
     keeper, owner = pair.first.keeper, pair.second.fleet
     assert keeper is not None and owner is not None
 

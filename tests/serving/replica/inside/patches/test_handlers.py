@@ -20,10 +20,11 @@ from hotplate.serving.replica.inside.patches.handlers import (
 )
 from tests.support.gateway.callers import Caller
 from tests.support.patience import until
-from tests.support.replica.bentos import write_bento
+from tests.support.replica.bentos import STREAM, write_bento
 from tests.support.replica.replicas import Replica, started, workload
 
-SOURCE = """
+SOURCE = (
+    """
     import asyncio, os, time
     import bentoml
     from starlette.applications import Starlette
@@ -45,19 +46,11 @@ SOURCE = """
             return open(gate).read()
 
         @bentoml.api
-        async def stream(self, cancelled: str):
-            try:
-                while True:
-                    yield "piece"
-                    await asyncio.sleep(0.01)
-            finally:
-                time.sleep(0.1)
-                open(cancelled, "w").close()
-
-        @bentoml.api
         async def crash(self):
             os._exit(7)
 """
+    + STREAM
+)
 
 
 @pytest.fixture(scope="module")
