@@ -20,7 +20,7 @@ LIFE = (
     r"nothing is left of it, as it was deleted",
 )
 STARTED = (
-    r"replica \S+ is ready, [\d.]+ s after it was asked for",
+    r"replica \S+ is ready, [\d.]+ s after it was requested",
     r"it is running: 1 replica ready",
 )
 

@@ -42,7 +42,7 @@ from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import sizes
 from hotplate.platform.controller.planning.routing import Addresses
-from hotplate.platform.controller.planning.workloads import Rules
+from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.controller.standby_metrics import StandbyMetrics
 from hotplate.platform.errors import CannotStart, Conflict, PortsExhausted
@@ -229,9 +229,9 @@ def keep_token(store: Store, name: str, secret: str, scope: str) -> None:
         raise CannotStart(str(error)) from error
 
 
-def _rules(supply: Supply, shown: ApiSettings, key: str) -> Rules:
+def _rules(supply: Supply, shown: ApiSettings, key: str) -> WorkloadRules:
     """`key` is the installation's: what is derived from it need not be kept."""
-    return Rules(
+    return WorkloadRules(
         resources=resources_of,
         policy=policy_from,
         instance_types=sizes(supply.most, next(iter(supply.gpu_names), "")),

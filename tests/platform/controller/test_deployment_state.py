@@ -58,7 +58,7 @@ def test_a_task_may_take_its_hours_on_a_replica_that_is_scaled_away(
     assert state.next_at == TASKS_S + DRAIN_MARGIN_S
     said = live_json(state, replicas)["replicas"]
     assert [one["state"] for one in said] == ["draining", "draining"]
-    assert said[0]["reason"].startswith("it finishes a task first, 24 h at most")
+    assert said[0]["reason"].startswith("it finishes a task first, within 24 h")
     assert state.overdue(replicas, TASKS_S) == {"b"}
     state.tasks = {}
     assert state.overdue(replicas, TASKS_S) == {"a", "b"}

@@ -145,10 +145,10 @@ async def test_where_slots_are_from_is_written_as_soon_as_somebody_is_told(
     told = {"concurrency": None, "learns": "async methods", "batch": 0, "only_tasks": False}
     replicas = [replace(replica("a"), self_report=told)]
     for at, label in enumerate(["", "6", ""]):
-        news = decided.state.slots.follow([service(1, least=1)], replicas, [], label)
+        news = decided.state.slots.update([service(1, least=1)], replicas, [], label)
         await decided.at(float(at), RouteDemand())
         assert news
 
         after = SlotCounts()
-        after.recall(service(1, least=1), decided.learnt)
-        assert not after.follow([service(1, least=1)], replicas, [], label)
+        after.restore(service(1, least=1), decided.learnt)
+        assert not after.update([service(1, least=1)], replicas, [], label)

@@ -14,12 +14,12 @@ from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.interface import UNSEEN, Rollout
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.tenancy import Tenancy
-from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
+from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.errors import Alone
 from hotplate.platform.store.records import DemandRecord, DesiredState, RolloutOutcome
 from hotplate.platform.store.store import Store
 
-RULES = Rules(
+RULES = WorkloadRules(
     resources=resources_of,
     policy=policy_from,
     instance_types={f"cpu.{cpus}": Resources(cpus, 2 * GIB) for cpus in (1, 2)},

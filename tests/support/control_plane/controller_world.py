@@ -19,7 +19,7 @@ from hotplate.platform.controller.loop import Controller
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.routing import Addresses
-from hotplate.platform.controller.planning.workloads import Rules
+from hotplate.platform.controller.planning.workloads import WorkloadRules
 from hotplate.platform.controller.scaling.prometheus import Prometheus
 from hotplate.platform.store.artifacts import ArtifactDraft
 from hotplate.platform.store.records import Deployment, Kind
@@ -33,7 +33,7 @@ MANIFEST = {
     "services": [{"name": "Echo", "config": {"traffic": {"concurrency": 1}}}],
     "schema": {"routes": []},
 }
-RULES = Rules(
+RULES = WorkloadRules(
     resources=lambda config: Resources(),
     policy=policy_from,
     instance_types={},
@@ -79,7 +79,7 @@ class World:
         store: Store,
         engine: FakeEngine,
         prometheus: Prometheus | None = None,
-        rules: Rules = RULES,
+        rules: WorkloadRules = RULES,
     ) -> None:
         self.store = store
         self.engine = engine

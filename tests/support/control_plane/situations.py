@@ -74,10 +74,10 @@ def key(number: int, service: str = "Echo") -> WorkloadKey:
 
 
 def service(
-    number: int, name: str = "Echo", needs: tuple[str, ...] = (), least: int = 0
+    number: int, name: str = "Echo", dependencies: tuple[str, ...] = (), least: int = 0
 ) -> Service:
     work = Workload(key(number, name), "echo", "v1", "f" * 64, entry=name == "Echo")
-    return Service(work, Policy(least, 5, 1), needs, 60)
+    return Service(work, Policy(least, 5, 1), dependencies, 60)
 
 
 def replica(

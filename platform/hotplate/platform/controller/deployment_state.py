@@ -146,9 +146,9 @@ class DeploymentState:
         """Follows what replicas and gateways say of slots; a sentence for each that is news."""
         label = LabelSettings.of(self.deployment.labels).concurrency
         for service in self.answering():
-            self.slots.recall(service, self.memories.get(service.name))
+            self.slots.restore(service, self.memories.get(service.name))
         services = [service for members in self.services.values() for service in members]
-        return self.slots.follow(services, replicas, demands, label)
+        return self.slots.update(services, replicas, demands, label)
 
     def keep_only(self, numbers: Collection[int]) -> None:
         """Forget what is known of other revisions: every roll-out makes one more."""

@@ -69,7 +69,7 @@ class EventRecorder:
         for each in recommended:
             written_at = state.learnt_at.get(each.key, -math.inf)
             due = now >= written_at + LEARNT_EVERY_S
-            if due or each in changed or not state.slots.is_kept(each.key):
+            if due or each in changed or not state.slots.is_saved(each.key):
                 state.learnt_at[each.key] = now
                 wall = datetime.now(UTC).timestamp()
                 memory = self._scaling.memory(each.key, now, wall, state.deployment.id)
@@ -120,16 +120,16 @@ class EventRecorder:
             else:
                 await self._event(state, "QueryAnswered", "all queries are answered again")
 
-    async def noticed(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
+    async def record_problems(self, state: DeploymentState, replicas: Sequence[Replica]) -> None:
         """Keep crashes, failing checks, finished cold starts, builds, and why something waits for
         room."""
         state.see(replicas)
         first_look = state.ended is None
         for replica in state.crashed(replicas):
             self._metrics.crashed(replica)
-            await self._event(state, "ReplicaCrashed", messages.noticed(replica))
+            await self._event(state, "ReplicaCrashed", messages.replica_problem(replica))
         for replica in state.newly_unready(replicas):
-            await self._event(state, "ReplicaUnready", messages.noticed(replica))
+            await self._event(state, "ReplicaUnready", messages.replica_problem(replica))
         for replica in state.ready_again(replicas):
             await self._event(state, "ReplicaReady", messages.ready_again(replica))
         for replica in state.newly_ready(replicas):
@@ -172,9 +172,12 @@ class EventRecorder:
         out = {name: why for demand in demands.values() for name, why in demand.out.items()}
         ready = {r.id for r in replicas if r.state is ReplicaState.READY}
         errors = {route: demand.error for route, demand in demands.items() if demand.error}
-        for kind, message in (*traffic.put_out(out, ready, wall), *traffic.not_served(errors)):
+        for kind, message in (
+            *traffic.update_ejections(out, ready, wall),
+            *traffic.update_unserved(errors),
+        ):
             await self._event(state, kind, message)
-        traffic.refused({route: demand.refusals for route, demand in demands.items()})
+        traffic.update_refusals({route: demand.refusals for route, demand in demands.items()})
         for route, refusals in traffic.refusals.items():
             if counts := refusals.take_due(now):
                 said = notices.refused(state.deployment.name, counts)

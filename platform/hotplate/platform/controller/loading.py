@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
-from hotplate.platform.controller.planning.workloads import Rules, services_of
+from hotplate.platform.controller.planning.workloads import WorkloadRules, services_of
 from hotplate.platform.spec.bento_manifest import dependency_services, model_tags
 from hotplate.platform.store.records import Artifact, Deployment, Kind, Revision
 from hotplate.platform.store.store import Store
@@ -16,7 +16,7 @@ from hotplate.platform.store.store import Store
 class Loader:
     """Reads deployments from the store, with ports for the services that others call."""
 
-    def __init__(self, store: Store, rules: Rules) -> None:
+    def __init__(self, store: Store, rules: WorkloadRules) -> None:
         self._store = store
         self._rules = rules
 

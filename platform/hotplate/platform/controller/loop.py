@@ -37,7 +37,7 @@ from hotplate.platform.controller.interface import NO_SUBSCRIBERS, UNSEEN, Rollo
 from hotplate.platform.controller.metrics import ControllerMetrics
 from hotplate.platform.controller.planning.instance_types import instance_types
 from hotplate.platform.controller.planning.routing import Addresses, public_name
-from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes
+from hotplate.platform.controller.planning.workloads import WorkloadRules, least_amounts, notes
 from hotplate.platform.controller.reconciler import Reconciler
 from hotplate.platform.controller.rollout import rollout_of
 from hotplate.platform.controller.scaling.allocations import usage
@@ -63,7 +63,7 @@ class Controller:
         self,
         store: Store,
         engine: Engine,
-        rules: Rules,
+        rules: WorkloadRules,
         addresses: Addresses,
         metrics: ControllerMetrics,
         prometheus: Prometheus | None = None,

@@ -27,7 +27,7 @@ from hotplate.platform.controller.planning.messages import failed
 from hotplate.platform.controller.planning.observed import Observed, RolloutVerdict
 from hotplate.platform.controller.planning.plan import NextStep, plan
 from hotplate.platform.controller.planning.routing import public_name
-from hotplate.platform.controller.planning.workloads import Rules, Service
+from hotplate.platform.controller.planning.workloads import Service, WorkloadRules
 from hotplate.platform.controller.resource_requests import resource_requests
 from hotplate.platform.controller.scaling.deciders import Recommendation, counts
 from hotplate.platform.controller.scaling.query_watch import QueryWatch
@@ -67,7 +67,7 @@ class Reconciler:
         gateways: GatewayView,
         queries: QueryWatch,
         recorder: EventRecorder,
-        rules: Rules,
+        rules: WorkloadRules,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -94,7 +94,7 @@ class Reconciler:
             return
         replicas = state.mine(self._engine.replicas())
         state.next_at = None
-        await self._recorder.noticed(state, replicas)
+        await self._recorder.record_problems(state, replicas)
         now = asyncio.get_running_loop().time()
         ends_s = _token_ends_s(state)
         state.look_by(None if ends_s == math.inf else now + min(ends_s, DAY_S))
@@ -144,7 +144,7 @@ class Reconciler:
             self._engine.replicas(),
         )
         recommended = [replace(each, grant=granted.get(each.key)) for each in recommended]
-        step = plan(replace(observed, granted=granted))
+        step = plan(replace(observed, allocations=granted))
         state.drain(step.draining, asyncio.get_running_loop().time())
         self._count_tasks(state)
         return recommended, granted, step
@@ -273,7 +273,7 @@ class Reconciler:
             events.info("%s: it is %s%s", deployment.name, step.status, because)
         if step.status not in UNSETTLED and not self._states.is_stale(deployment.id):
             state.settled.set()
-        if step.gone:
+        if step.is_gone:
             await self._forget(state)
             events.info("%s: nothing is left of it, as it was deleted", deployment.name)
         elif self._states.is_stale(deployment.id):

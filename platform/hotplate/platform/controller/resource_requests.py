@@ -8,7 +8,7 @@ from hotplate.autoscaler.sharing.allocation import AllocationRequest
 from hotplate.deploy.workload import WorkloadKey
 from hotplate.platform.controller.deployment_state import DeploymentState
 from hotplate.platform.controller.planning.observed import Observed
-from hotplate.platform.controller.planning.plan import held_by, wanted
+from hotplate.platform.controller.planning.plan import desired_counts, running_counts
 from hotplate.platform.controller.planning.workloads import amounts_of
 from hotplate.platform.controller.scaling.deciders import Recommendation
 from hotplate.platform.spec.label_settings import LabelSettings
@@ -23,8 +23,8 @@ def resource_requests(
     replacing = deployment.latest.number if serving not in (None, deployment.latest) else None
     priority = LabelSettings.of(deployment.labels).priority
     kept = {each.key: each.decision.kept for each in recommended}
-    counts = wanted(observed)
-    held = held_by(observed, counts)
+    counts = desired_counts(observed)
+    held = running_counts(observed, counts)
     return [
         AllocationRequest(
             key,

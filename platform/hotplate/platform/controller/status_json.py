@@ -46,7 +46,7 @@ def live_json(state: DeploymentState, replicas: Sequence[Replica]) -> dict[str, 
 
 def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
     """A phase still under way has no end."""
-    outage = state.traffic.outages.get(replica.id)
+    ejection = state.traffic.ejections.get(replica.id)
     tasks = state.tasks.get(replica.id)
     waited_for = messages.finishing(tasks, state.patience_s(replica)) if tasks else ""
     return {
@@ -57,8 +57,8 @@ def _replica(replica: Replica, state: DeploymentState) -> dict[str, Any]:
         "reason": replica.reason or waited_for,
         "slots": _slots(replica, state),
         "abandoned_handlers": state.traffic.abandoned.get(replica.id, 0),
-        "out": outage.reason if outage else "",
-        "out_since": _iso(outage.since) if outage else None,
+        "out": ejection.reason if ejection else "",
+        "out_since": _iso(ejection.since) if ejection else None,
         "restarts": replica.restarts,
         "created_at": _iso(replica.created_at),
         "ready_at": None if replica.ready_at is None else _iso(replica.ready_at),

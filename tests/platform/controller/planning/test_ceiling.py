@@ -11,7 +11,12 @@ from hotplate.deploy.quantities import GIB
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import sizes
-from hotplate.platform.controller.planning.workloads import Rules, least_amounts, notes, services_of
+from hotplate.platform.controller.planning.workloads import (
+    WorkloadRules,
+    least_amounts,
+    notes,
+    services_of,
+)
 from hotplate.platform.errors import Invalid
 from tests.support.control_plane.cloud import MANIFEST as CLOUD_MANIFEST
 from tests.support.control_plane.cloud import Cloud, Refused
@@ -31,7 +36,7 @@ TWO = {
 }
 
 
-def rules(most: Resources, *, shares: bool = True) -> Rules:
+def rules(most: Resources, *, shares: bool = True) -> WorkloadRules:
     return replace(RULES, ceiling=Ceiling(most, shares, NOTE), instance_types=sizes(most, "H200"))
 
 
@@ -93,8 +98,8 @@ def test_each_service_of_a_bento_is_looked_at() -> None:
     assert notes(TWO, {}, rules(SMALL)) == [
         (
             "CpusCapped",
-            "service 'Back' asks for 4 CPUs and this machine has 2 CPUs: it counts as 2, which "
-            "others share where they need them",
+            "service 'Back' asks for 4 CPUs and this machine has 2 CPUs: it is counted as 2, "
+            "and shares them with other replicas that need them",
         )
     ]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.planning.plan import START_ATTEMPTS, held_by, plan
+from hotplate.platform.controller.planning.plan import START_ATTEMPTS, plan, running_counts
 from hotplate.platform.store.records import DesiredState, RolloutOutcome
 from tests.support.control_plane.situations import (
     NOW,
@@ -104,7 +104,11 @@ def test_a_revision_that_cannot_start_fails_with_its_reason_and_the_old_one_goes
 
 
 def test_a_revision_fails_by_what_its_entry_service_calls_and_says_so() -> None:
-    chain = service(1, needs=("Middle",)), service(1, "Middle", ("Last",)), service(1, "Last")
+    chain = (
+        service(1, dependencies=("Middle",)),
+        service(1, "Middle", ("Last",)),
+        service(1, "Last"),
+    )
     ready = [replace(replica(name), key=key(1, name)) for name in ("Echo", "Middle")]
     given_up = replica("c", 1, ReplicaState.BACKOFF, reason="no licence", restarts=2)
     failing = replace(given_up, key=key(1, "Last"))
@@ -131,13 +135,13 @@ def test_a_crash_is_not_a_failure_while_attempts_are_left() -> None:
 
 def test_a_new_revision_takes_over_what_the_one_before_it_has() -> None:
     alone = observed(deployment(NEW, None), replica("a"))
-    assert held_by(alone, {key(1): 2}) == {key(1): 1}
+    assert running_counts(alone, {key(1): 2}) == {key(1): 1}
     taking = observed(deployment(NEXT, OLD), replica("a"), replica("b"))
-    assert held_by(taking, {key(1): 2, key(2): 1}) == {key(1): 1, key(2): 1}
-    assert held_by(taking, {key(1): 2, key(2): 3}) == {key(1): 0, key(2): 2}
+    assert running_counts(taking, {key(1): 2, key(2): 1}) == {key(1): 1, key(2): 1}
+    assert running_counts(taking, {key(1): 2, key(2): 3}) == {key(1): 0, key(2): 2}
     coming = replica("c", 2)
     taking = observed(deployment(NEXT, OLD), replica("a"), coming)
-    assert held_by(taking, {key(1): 1, key(2): 1}) == {key(1): 1, key(2): 1}
+    assert running_counts(taking, {key(1): 1, key(2): 1}) == {key(1): 1, key(2): 1}
 
 
 def test_what_does_not_fit_stays_deploying_and_says_why() -> None:
@@ -159,7 +163,7 @@ def test_what_queries_turn_off_does_not_sleep_for_want_of_requests() -> None:
 
 
 def test_the_status_says_which_service_of_a_chain_is_waited_for() -> None:
-    pair = {1: (service(1, needs=("Back",)), service(1, "Back"))}
+    pair = {1: (service(1, dependencies=("Back",)), service(1, "Back"))}
     front = replica("a")
     back = replace(replica("b", 1, ReplicaState.STARTING, reason="it loads"), key=key(1, "Back"))
     of = deployment(OLD, OLD)
@@ -186,7 +190,7 @@ def test_a_revision_that_stood_and_crashes_is_unhealthy() -> None:
 
 def test_a_service_that_others_call_is_up_whenever_they_are() -> None:
     of = deployment(OLD, OLD)
-    services = {1: (service(1, needs=("Tokenizer",)), service(1, "Tokenizer"))}
+    services = {1: (service(1, dependencies=("Tokenizer",)), service(1, "Tokenizer"))}
     step = plan(observed(of, services=services, desired={key(1): 2}))
     assert {(s.key.service, s.count) for s in step.scales} == {("Echo", 2), ("Tokenizer", 1)}
 
@@ -228,9 +232,9 @@ def test_a_draining_replica_is_kept_when_demand_returns() -> None:
 def test_tearing_down_drains_then_removes_then_ends(wanted: DesiredState) -> None:
     of = deployment(OLD, OLD, wanted=wanted)
     first = plan(observed(of, replica("a")))
-    assert (first.status, first.draining, first.gone) == ("terminating", frozenset({"a"}), False)
+    assert (first.status, first.draining, first.is_gone) == ("terminating", frozenset({"a"}), False)
     last = plan(observed(of))
-    assert (last.status, last.gone) == ("terminated", wanted is DesiredState.DELETED)
+    assert (last.status, last.is_gone) == ("terminated", wanted is DesiredState.DELETED)
 
 
 def test_a_plan_that_was_applied_is_followed_by_one_that_changes_nothing() -> None:
@@ -242,7 +246,7 @@ def test_a_plan_that_was_applied_is_followed_by_one_that_changes_nothing() -> No
 
 
 def test_what_a_draining_replica_calls_goes_after_it() -> None:
-    pair = {n: (service(n, needs=("Back",)), service(n, "Back")) for n in (1, 2)}
+    pair = {n: (service(n, dependencies=("Back",)), service(n, "Back")) for n in (1, 2)}
     front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
     of = deployment(revision(2), revision(2))
     busy = observed(of, front, back, services=pair, draining=frozenset({"front"}))
@@ -255,7 +259,7 @@ def test_what_a_draining_replica_calls_goes_after_it() -> None:
 
 
 def test_what_is_deleted_ends_from_the_outside_to_the_inside() -> None:
-    pair = {1: (service(1, needs=("Back",)), service(1, "Back"))}
+    pair = {1: (service(1, dependencies=("Back",)), service(1, "Back"))}
     of = deployment(revision(1), revision(1), wanted=DesiredState.DELETED)
     front, back = replica("front"), replace(replica("back"), key=key(1, "Back"))
     assert plan(observed(of, front, back, services=pair)).draining == {"front"}

@@ -62,7 +62,7 @@ def test_only_ready_replicas_of_the_serving_revision_get_requests() -> None:
 def test_requests_may_run_twice_where_a_label_says_so(labels: dict[str, str], twice: bool) -> None:
     said = tuple({"key": key, "value": value} for key, value in labels.items())
     of = deployment(revision(1), revision(1), labels=said)
-    members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
+    members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
     made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert [route.may_run_twice for route in made] == [twice, twice]
 
@@ -73,7 +73,7 @@ def test_labels_say_what_callers_may_say_of_themselves_but_for_services_that_cal
         {"key": "hotplate/priority-header", "value": "true"},
     )
     of = deployment(revision(1), revision(1), labels=labels)
-    members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
+    members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
     made = routes_of(of, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert [route.organization_header for route in made] == ["X-Organization", ""]
     assert [route.priority_header for route in made] == [True, False]
@@ -87,8 +87,8 @@ def test_a_replica_of_the_old_revision_stays_in_the_route_while_it_drains() -> N
 
 
 CHAIN = [
-    service(1, needs=("Middle",)),
-    replace(service(1, "Middle", needs=("Last",)), port=7901),
+    service(1, dependencies=("Middle",)),
+    replace(service(1, "Middle", dependencies=("Last",)), port=7901),
     replace(service(1, "Last"), port=7902),
 ]
 
@@ -150,7 +150,7 @@ def test_callers_of_what_is_not_ready_are_told_why() -> None:
         "disk at /srv; GET /readyz of http://h:1/a/b says 503; its log ends with: token=12\n/etc/x"
     )
     waiting = deployment(revision(1), revision(1), status="deploying", reason=reason)
-    members = {1: [service(1, needs=("Back",)), replace(service(1, "Back"), port=7900)]}
+    members = {1: [service(1, dependencies=("Back",)), replace(service(1, "Back"), port=7900)]}
     made = routes_of(waiting, members, [], frozenset(), (), Addresses("0.0.0.0"), SlotCounts())
     assert {route.waits_for for route in made} == {
         "service 'Echo': …/a b.log, …/x.whl and ~…/y: no "
@@ -223,7 +223,7 @@ def test_pages_without_rules_and_regular_expressions_are_left_to_the_replicas(
 def test_a_service_that_others_call_listens_on_loopback_only() -> None:
     of = deployment(revision(1), revision(1))
     tokenizer = replace(service(1, "Tokenizer"), port=7999)
-    members = {1: [service(1, needs=("Tokenizer",)), tokenizer]}
+    members = {1: [service(1, dependencies=("Tokenizer",)), tokenizer]}
     addresses = Addresses("0.0.0.0", tls_certificate="/a.pem", tls_key="/a.key")
     made = routes_of(of, members, [], frozenset(), (), addresses, SlotCounts())
     inner = next(route for route in made if route.internal)

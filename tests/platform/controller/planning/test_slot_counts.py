@@ -24,21 +24,21 @@ def there(name: str, told: dict[str, Any] | None = None) -> Any:
 
 def test_nobody_is_told_before_a_replica_has_said_what_it_has() -> None:
     counts = SlotCounts()
-    assert counts.follow([of()], [there("a")], [], "") == []
-    news = counts.follow([of()], [there("a", TOLD)], [], "")
+    assert counts.update([of()], [there("a")], [], "") == []
+    news = counts.update([of()], [there("a", TOLD)], [], "")
     assert news == [
         "service 'Echo': 32 slots, learnt (async methods; traffic.concurrency is not set)"
     ]
-    assert counts.follow([of()], [there("a", TOLD)], [], "") == []
+    assert counts.update([of()], [there("a", TOLD)], [], "") == []
 
 
 def test_each_replica_has_its_number_and_new_ones_that_of_the_others() -> None:
     counts, demand = SlotCounts(), RouteDemand(learnt={"a": 4, "b": 8, "c": 8})
     replicas = [there(name, TOLD) for name in "abcd"]
-    counts.follow([of()], replicas, [demand], "")
+    counts.update([of()], replicas, [demand], "")
     assert [counts.number(each, of()) for each in replicas] == [4, 8, 8, 8]
     assert counts.of(of()).number == 8
-    counts.follow([of()], replicas, [], "")
+    counts.update([of()], replicas, [], "")
     assert counts.of(of()).number == 8, "while no gateway is there"
 
 
@@ -47,47 +47,47 @@ def test_routes_change_only_where_a_number_is_far_from_what_they_say() -> None:
 
     def routed(*learnt: int) -> int:
         demands = [RouteDemand(learnt={"a": number}) for number in learnt]
-        counts.follow([of()], [there("a", TOLD)], demands, "")
-        return counts.begins(there("a"), of())
+        counts.update([of()], [there("a", TOLD)], demands, "")
+        return counts.initial(there("a"), of())
 
     assert [routed(32), routed(36), routed(40), routed(30), routed(41)] == [32, 32, 32, 32, 41]
     assert [routed(1), routed(2), routed()] == [1, 2, 2]
     assert counts.number(there("a"), of()) == 2
-    counts.follow([of()], [], [], "")
-    assert counts.begins(there("a"), of()) == 2, "as a new one begins"
+    counts.update([of()], [], [], "")
+    assert counts.initial(there("a"), of()) == 2, "as a new one begins"
 
 
 def test_a_label_is_news_and_counts_at_once() -> None:
     counts = SlotCounts()
-    counts.follow([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")
-    news = counts.follow([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "6")
+    counts.update([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")
+    news = counts.update([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "6")
     assert news == ["service 'Echo': 6 slots, label (hotplate/concurrency)"]
     assert counts.number(there("a"), of()) == 6
 
 
 def test_it_is_remembered_per_revision() -> None:
     counts = SlotCounts()
-    counts.follow([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")
+    counts.update([of()], [there("a", TOLD)], [RouteDemand(learnt={"a": 4})], "")
     memory = {"slots": counts.memory(of().workload.key)}
 
     after = SlotCounts()
-    after.recall(of(), memory)
+    after.restore(of(), memory)
     assert after.of(of()).number == 4
-    assert after.follow([of()], [], [], "") == [], "somebody was told before"
-    after.recall(of(2), memory)
+    assert after.update([of()], [], [], "") == [], "somebody was told before"
+    after.restore(of(2), memory)
     assert after.of(of(2)).number == 32, "another revision is other code"
 
 
 def test_a_memory_that_is_nothing_of_the_kind_is_none() -> None:
     for kept in (None, 7, {}, {"revision": 1, "told": 5}, {"revision": 1, "told": {"x": 1}}):
         counts = SlotCounts()
-        counts.recall(of(), {"slots": kept})
+        counts.restore(of(), {"slots": kept})
         assert counts.memory(of().workload.key) is None
 
 
 def test_tasks_count_by_their_own_slots() -> None:
     counts = SlotCounts()
-    counts.follow([of(tasks=True)], [there("a", TOLD)], [], "")
+    counts.update([of(tasks=True)], [there("a", TOLD)], [], "")
     requests = RouteDemand(in_flight=32, queued=8)
     assert counts.load(of(tasks=True), requests, RouteDemand(in_flight=1)) == (32, requests)
     tasks = RouteDemand(in_flight=1, queued=2)

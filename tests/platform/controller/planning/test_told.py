@@ -135,7 +135,7 @@ def test_status_says_what_happened_and_what_to_do(fault: Fault) -> None:
     "fault", [f for f in FAULTS.values() if f.found.state is not PENDING], ids=lambda f: f.what[:30]
 )
 def test_the_event_says_it_too_and_where_the_log_is(fault: Fault) -> None:
-    said = messages.noticed(fault.found)
+    said = messages.replica_problem(fault.found)
     assert said.startswith("replica echo-1: ")
     assert fault.found.reason in said
     assert said.endswith("'hotplate logs echo' shows what it printed")

@@ -10,13 +10,13 @@ from hotplate.deploy.quantities import GIB, resources_of
 from hotplate.deploy.workload import Resources
 from hotplate.platform.controller.planning.ceiling import Ceiling
 from hotplate.platform.controller.planning.instance_types import instance_types, sizes
-from hotplate.platform.controller.planning.workloads import Rules, Service, services_of
+from hotplate.platform.controller.planning.workloads import Service, WorkloadRules, services_of
 from hotplate.platform.spec.bento_manifest import model_tags
 from hotplate.platform.spec.service_config import merged
 from tests.support.control_plane.situations import deployment, revision
 
 SMALL = Resources(1, 2 * GIB)
-RULES = Rules(
+RULES = WorkloadRules(
     resources=resources_of,
     policy=policy_from,
     instance_types={"cpu.1": SMALL},
@@ -51,7 +51,7 @@ def services(config: dict[str, Any], manifest: dict[str, Any] = MANIFEST) -> dic
 def test_the_entry_service_comes_first_and_is_wired_to_those_it_calls() -> None:
     made = services({})
     assert list(made) == ["Chat", "Tokenizer"]
-    assert made["Chat"].needs == ("Tokenizer",)
+    assert made["Chat"].dependencies == ("Tokenizer",)
     assert made["Chat"].workload.depends == {"Tokenizer": "http://127.0.0.1:7999"}
     assert made["Chat"].workload.entry
     assert not made["Tokenizer"].workload.entry

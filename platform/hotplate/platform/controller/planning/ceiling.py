@@ -1,4 +1,4 @@
-"""The most that one replica can have here: what is more counts as that, or is refused; pure."""
+"""The most that one replica can have here; a larger request is capped or refused. Pure."""
 
 from __future__ import annotations
 
@@ -10,50 +10,51 @@ from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.workload import Resources
 
 _DIGITS = 5
-"""So that 16.49 GiB are told from 16.48."""
+"""Enough digits to tell 16.49 GiB from 16.48 GiB."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What one replica may ask for, since no node has more, and what it counts for."""
+    """What one replica may request, since no node has more, and what it is counted as."""
 
     most: Resources
-    """Of each, what the node has that has most of it."""
+    """The largest amount of each resource that any node has."""
     shares_cpus: bool = False
-    """Whether more CPUs than there are count as all of them."""
+    """Whether a request for more CPUs than there are is counted as all of them."""
     memory_note: str = ""
-    """What stands behind the memory that there is."""
+    """An explanation that messages put after the available memory."""
 
-    def cap(self, asked: Resources) -> Resources:
-        """What a replica counts for that asks for this."""
-        if self.shares_cpus and asked.cpus > self.most.cpus:
-            return replace(asked, cpus=self.most.cpus)
-        return asked
+    def cap(self, requested: Resources) -> Resources:
+        """What a replica that requests this is counted as."""
+        if self.shares_cpus and requested.cpus > self.most.cpus:
+            return replace(requested, cpus=self.most.cpus)
+        return requested
 
-    def capped(self, asked: Resources) -> str:
-        """That it counts for less than it asks for, as the end of a sentence; "" = it does not."""
-        counts = self.cap(asked)
-        if counts == asked:
+    def cap_note(self, requested: Resources) -> str:
+        """How the request was capped, as the end of a sentence; "" = it was not."""
+        capped = self.cap(requested)
+        if capped == requested:
             return ""
         cpus = Amounts._fields.index("cpus")
         return (
-            f"asks for {said(cpus, asked.cpus)} and this machine has {said(cpus, counts.cpus)}: "
-            f"it counts as {counts.cpus:.3g}, which others share where they need them"
+            f"asks for {said(cpus, requested.cpus)} and this machine has "
+            f"{said(cpus, capped.cpus)}: it is counted as {capped.cpus:.3g}, and shares them with "
+            "other replicas that need them"
         )
 
-    def refusal(self, asked: Resources, types: Mapping[str, Resources]) -> str:
+    def refusal(self, requested: Resources, types: Mapping[str, Resources]) -> str:
         """Why no replica of this size can ever run, and the nearest of `types`; "" = one can."""
-        wanted, most = _amounts(self.cap(asked)), _amounts(self.most)
-        beyond = [d for d, amount in enumerate(wanted) if over(amount, most[d])]
+        needed, most = _amounts(self.cap(requested)), _amounts(self.most)
+        beyond = [d for d, amount in enumerate(needed) if over(amount, most[d])]
         if not beyond:
             return ""
-        asks = " and ".join(said(d, wanted[d], _DIGITS) for d in beyond)
+        requests = " and ".join(said(d, needed[d], _DIGITS) for d in beyond)
         has = " and ".join(said(d, most[d], _DIGITS) for d in beyond)
-        if "memory" in has:  # the last of them
+        if "memory" in has:  # memory is the last of the dimensions
             has += self.memory_note
         return (
-            f"a replica asks for {asks}, and no machine here has more than {has}; "
-            f"ask for less{_largest(asked, types)}"
+            f"a replica asks for {requests}, and no machine here has more than {has}; "
+            f"ask for less{_largest(requested, types)}"
         )
 
 
@@ -62,9 +63,9 @@ def _amounts(resources: Resources) -> Amounts:
     return Amounts(resources.gpus, resources.cpus, memory_bytes)
 
 
-def _largest(asked: Resources, types: Mapping[str, Resources]) -> str:
-    """The largest type of the kind that is asked for, which is nearest to what is more than all."""
-    alike = {n: has for n, has in types.items() if bool(has.gpus) == bool(asked.gpus)} or types
+def _largest(requested: Resources, types: Mapping[str, Resources]) -> str:
+    """The largest type of the requested kind: the nearest to a request that exceeds all."""
+    alike = {n: has for n, has in types.items() if bool(has.gpus) == bool(requested.gpus)} or types
     if not alike:
         return ""
     name, has = max(alike.items(), key=lambda item: _amounts(item[1]))

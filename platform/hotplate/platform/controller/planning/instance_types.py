@@ -1,4 +1,4 @@
-"""The sizes that `--instance-type` may name on this installation."""
+"""The instance types that `--instance-type` may name on this installation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotplate.deploy.workload import Resources
 
 
 def sizes(whole: Resources, gpu_name: str = "") -> dict[str, Resources]:
-    """Instance types by name: powers of two of CPUs, and per GPU count, that fit the machine.
+    """Instance types by name: powers of two of CPUs and of GPUs, as many as the machine has.
 
     A CPU comes with 2 GiB of memory, a GPU with its even share of CPUs and memory.
     """
@@ -28,8 +28,9 @@ def sizes(whole: Resources, gpu_name: str = "") -> dict[str, Resources]:
     return types
 
 
-def named(name: str) -> Resources:
-    """What a type needs that is no longer offered: a smaller machine runs what is stored."""
+def retired(name: str) -> Resources:
+    """The resources of a type that is no longer offered: a stored deployment may name one after a
+    move to a smaller machine."""
     kind, _, count = name.rpartition(".")
     if kind == "cpu":
         return Resources(float(count), 2 * GIB * int(count))

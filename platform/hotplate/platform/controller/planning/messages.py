@@ -10,7 +10,7 @@ from hotplate.platform.store.records import Deployment
 
 _OUTPUT = re.compile(r"; its log ends with: .*", re.DOTALL)
 _FOLDERS = re.compile(r"(?:\bfile:/+|(?<![\w:/.])/)(?:[^\s/'\",;()]+/)+")
-"""Of paths with a folder in them: `/readyz` is one of the service's, and so is what URLs have."""
+"""The folders in a path. `/readyz` is a path of the service, and so is what URLs have."""
 
 _WHAT_NEXT = {
     ReplicaState.BACKOFF: "it is started again after a pause",
@@ -19,64 +19,64 @@ _WHAT_NEXT = {
 }
 
 
-def ill(replica: Replica) -> str:
-    """Why a replica does not serve, and what becomes of it."""
+def failure_of(replica: Replica) -> str:
+    """Why a replica does not serve, and what happens next."""
     next_step = _WHAT_NEXT.get(replica.state)
     return f"{replica.reason}; {next_step}" if next_step else replica.reason
 
 
-def noticed(replica: Replica) -> str:
-    """A replica has ended by itself, or fails its checks."""
+def replica_problem(replica: Replica) -> str:
+    """The sentence for a replica that has ended by itself or fails its checks."""
     cut = replica.state is ReplicaState.BACKOFF and replica.ready_at is not None
     return (
-        f"replica {replica.id}: {ill(replica)}; "
+        f"replica {replica.id}: {failure_of(replica)}; "
         + ("its requests were cut off; " if cut else "")
         + f"'hotplate logs {replica.key.deployment}' shows what it printed"
     )
 
 
 def became_ready(replica: Replica) -> str:
-    """A replica has started."""
-    return f"replica {replica.id} is ready, {replica.cold_start_s:.1f} s after it was asked for"
+    """The sentence for a replica that has started."""
+    return f"replica {replica.id} is ready, {replica.cold_start_s:.1f} s after it was requested"
 
 
 def scaled(service: str, before: int, desired: int, reason: str) -> str:
-    """The autoscaler wants another number of replicas than before."""
+    """The sentence for a changed number of desired replicas."""
     return f"service '{service}' is scaled from {before} to {desired} replicas: {reason}"
 
 
 def ready_again(replica: Replica) -> str:
-    """A replica that was unready is ready again."""
+    """The sentence for a replica that was unready and is ready again."""
     return f"replica {replica.id}: its readiness checks succeed again, and it gets requests"
 
 
 def finishing(tasks: int, patience_s: float) -> str:
-    """What a draining replica is waited for."""
+    """Why a draining replica has not ended yet."""
     counted = "a task" if tasks == 1 else f"{tasks} tasks"
     return (
-        f"it finishes {counted} first, {patience_s / 3600:.3g} h at most, and gets nothing new; "
-        "the label hotplate/task-drain-s says how long a replaced one has, and terminating the "
-        "deployment does not wait for tasks"
+        f"it finishes {counted} first, within {patience_s / 3600:.3g} h, and gets no new work; "
+        "the label hotplate/task-drain-s says how long a replaced replica may take, and "
+        "terminating the deployment does not wait for tasks"
     )
 
 
-def put_out(replica: str, reason: str) -> str:
-    """A gateway sends nothing to a replica that is ready by its own word."""
+def ejected(replica: str, reason: str) -> str:
+    """The sentence for a replica that reports itself ready and gets no requests."""
     return f"replica {replica} gets no requests: {reason}; {TRIED}"
 
 
-def let_in(replica: str, out_s: float) -> str:
-    """It does again."""
+def restored(replica: str, out_s: float) -> str:
+    """The sentence for an ejected replica that gets requests again."""
     return f"replica {replica} gets requests again, after {out_s:.1f} s"
 
 
-def to_callers(reason: str) -> str:
-    """A reason without what callers must not see: a replica's output, the host's folders."""
+def for_callers(reason: str) -> str:
+    """A reason without what callers must not see: a replica's output and the host's folders."""
     return without_folders(_OUTPUT.sub("", reason))
 
 
 def without_folders(text: str) -> str:
-    """The same with each path of the host's file system cut to the name of its file."""
+    """The text with each path of the host's file system reduced to the name of its file."""
     return _FOLDERS.sub("…/", text)
 
 
@@ -86,11 +86,11 @@ def counted(replicas: int) -> str:
 
 
 def failed(deployment: Deployment, reason: str) -> str:
-    """The latest revision cannot start."""
-    said = (
+    """The sentence for a latest revision that cannot start."""
+    sentence = (
         f"revision {deployment.latest.number}: {reason}; fix that and deploy again; "
         f"'hotplate logs {deployment.name}' shows what it printed"
     )
     if deployment.serving is None:
-        return said
-    return f"{said}; revision {deployment.serving.number} keeps serving"
+        return sentence
+    return f"{sentence}; revision {deployment.serving.number} keeps serving"

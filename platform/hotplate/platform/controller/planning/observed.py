@@ -1,4 +1,4 @@
-"""One deployment as it is now, and how its roll-out has ended; what is planned from."""
+"""One deployment as it is now, from which the next step is planned, and how its roll-out ended."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ class Observed:
 
     deployment: Deployment
     services: Mapping[int, tuple[Service, ...]]
-    """Per revision number: latest and serving ones, and those that still have replicas."""
+    """By revision number: the latest and the serving one, and those that still have replicas."""
     desired: Mapping[WorkloadKey, int]
-    """What the autoscaler recommends."""
+    """The number of replicas of each workload that the autoscaler recommends."""
     replicas: Sequence[Replica]
     draining: frozenset[str]
-    """Replicas that finish what they have and get nothing new."""
+    """Replicas that finish their requests and get no new ones."""
     idle: frozenset[str]
-    """Draining replicas on which nothing runs, as the gateway confirms, or that had their time."""
+    """Draining replicas on which nothing runs, as gateways confirm, or whose time is over."""
     busy: Mapping[str, int]
-    """Slots taken per replica, as gateways said last; a replica without is left out."""
+    """Taken slots by replica, as gateways last reported; a replica without any is not in it."""
     now: float
     """Unix seconds."""
     ordered: frozenset[WorkloadKey] = frozenset()
-    """Workloads that the engine is to have replicas of, also if none is there yet."""
-    granted: Mapping[WorkloadKey, Allocation] = field(default_factory=dict)
-    """What each workload may have at most; one without may have what it wants."""
+    """Workloads for which the engine was ordered to run replicas, even if none exists yet."""
+    allocations: Mapping[WorkloadKey, Allocation] = field(default_factory=dict)
+    """The limit of each workload; one without an allocation has no limit."""
     unserved: str = ""
-    """Why nobody can call it, e.g. another program listens on its port."""
+    """Why the deployment cannot be called, e.g. another program listens on its port."""
 
-    def of(self, key: WorkloadKey) -> list[Replica]:
+    def replicas_of(self, key: WorkloadKey) -> list[Replica]:
         """The replicas of one workload."""
         return [replica for replica in self.replicas if replica.key == key]
 
-    def most(self, key: WorkloadKey, wanted: int) -> int:
-        """As much of it as is granted."""
-        grant = self.granted.get(key)
-        return wanted if grant is None else min(wanted, grant.replicas)
+    def allocated(self, key: WorkloadKey, wanted: int) -> int:
+        """How many of the wanted replicas the workload's allocation permits."""
+        allocation = self.allocations.get(key)
+        return wanted if allocation is None else min(wanted, allocation.replicas)
 
-    def cut(self, keys: Iterable[WorkloadKey]) -> str:
-        """Why one of these gets less than it wants; empty where none does."""
-        reasons = (self.granted[key].reason for key in keys if key in self.granted)
+    def shortage(self, keys: Iterable[WorkloadKey]) -> str:
+        """Why one of these workloads gets less than it wants; empty where none does."""
+        reasons = (self.allocations[key].reason for key in keys if key in self.allocations)
         return next(filter(None, reasons), "")
 
 

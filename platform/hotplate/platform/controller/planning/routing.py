@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotplate.deploy.engine import Replica, ReplicaState
-from hotplate.platform.controller.planning.messages import to_callers, without_folders
+from hotplate.platform.controller.planning.messages import for_callers, without_folders
 from hotplate.platform.controller.planning.slot_counts import SlotSource
 from hotplate.platform.controller.planning.status import NO_REQUESTS
 from hotplate.platform.controller.planning.workloads import Service, called_by, task_paths
@@ -27,7 +27,7 @@ class Addresses:
     public_host: str
     dependency_host: str = "127.0.0.1"
     tls_certificate: str = ""
-    """PEM file for what the public calls; empty = plain HTTP."""
+    """PEM file of the public routes' certificate; empty = plain HTTP."""
     tls_key: str = ""
 
 
@@ -36,8 +36,8 @@ def public_name(deployment: Deployment) -> str:
     return f"{deployment.organization.name}/{deployment.name}"
 
 
-def answering(deployment: Deployment) -> Revision:
-    """The revision that requests are for: the one that serves, else the one that is coming."""
+def active_revision(deployment: Deployment) -> Revision:
+    """The revision that requests are for: the serving one, or else the one that rolls out."""
     return deployment.serving or deployment.latest
 
 
@@ -50,32 +50,32 @@ def routes_of(
     addresses: Addresses,
     slots: SlotSource,
 ) -> list[Route]:
-    """The public route of a deployment, one for its tasks where they have slots of their own, and
-    one per service that others call.
+    """The public route of a deployment, one for its tasks where these have slots of their own, and
+    one for each service that others call.
 
-    `services` are those per revision number, also of a revision on its way out: its last requests
-    call what they have always called. A service gets requests once all that it calls can answer.
+    `services`: by revision number, including a revision that ends, whose last requests still call
+    its own services. A service gets requests once all services that it calls are ready.
     """
     routes = []
-    revision = answering(deployment)
-    asked = LabelSettings.of(deployment.labels)
+    revision = active_revision(deployment)
+    settings = LabelSettings.of(deployment.labels)
     for number, members in services.items():
         for service in members:
-            there = _reachable(service, members, replicas, draining)
+            reachable = _reachable(service, members, replicas, draining)
             if not service.workload.entry:
-                routes.append(_dependency(service, there, draining, addresses, slots))
+                routes.append(_dependency(service, reachable, draining, addresses, slots))
             elif number == revision.number:
                 public = _public(
-                    deployment, revision, service, there, draining, tokens, addresses, slots
+                    deployment, revision, service, reachable, draining, tokens, addresses, slots
                 )
                 routes += [public, *_tasks(public, slots.of(service).tasks)]
     return [
         replace(
             route,
             waits_for="" if any(not r.draining for r in route.replicas) else _waits_for(deployment),
-            may_run_twice=asked.may_run_twice,
-            priority_header=asked.priority_header and not route.internal,
-            organization_header="" if route.internal else asked.organization_header,
+            may_run_twice=settings.may_run_twice,
+            priority_header=settings.priority_header and not route.internal,
+            organization_header="" if route.internal else settings.organization_header,
         )
         for route in routes
     ]
@@ -155,10 +155,10 @@ def _reachable(
     replicas: Sequence[Replica],
     draining: frozenset[str],
 ) -> list[Replica]:
-    """Those that answer; while nothing of a service does that this one calls, or of one that those
-    call, only those that drain.
+    """The ready replicas; only the draining ones while a service that this one calls, directly or
+    not, has no ready replica.
 
-    Sent on before, a request would wait inside, with a slot taken and its time running.
+    A request sent sooner would wait inside the replica, with a slot taken and its time running.
     """
     answering = [r for r in replicas if r.state is ReplicaState.READY and r.address]
     open_keys = {r.key for r in answering if r.id not in draining}
@@ -169,7 +169,7 @@ def _reachable(
 
 
 def _tasks(public: Route, slots: int) -> list[Route]:
-    """Where a deployment's kept tasks wait for slots of their own; nobody calls it."""
+    """The route in which a deployment's kept tasks wait for their own slots; it has no callers."""
     if not slots:
         return []
     replicas = tuple(replace(r, concurrency=slots, learns=False, least=1) for r in public.replicas)
@@ -186,7 +186,7 @@ def _replica_routes(
         ReplicaRoute(
             r.id,
             r.address,
-            slots.begins(r, service),
+            slots.initial(r, service),
             draining=r.id in draining,
             worker=True,
             learns=found.learns,
@@ -200,7 +200,7 @@ ORIGIN_PATTERN = "access_control_allow_origin_regex"
 
 
 def _cors(rules: Mapping[str, Any], closed: bool) -> Cors | None:
-    """BentoML's `http.cors`. A closed deployment's pages may send the token, which is ours."""
+    """The rules of BentoML's `http.cors`. Pages may also send our token to a closed deployment."""
     if not rules.get("enabled") or rules.get(ORIGIN_PATTERN):
         return None
 
@@ -224,8 +224,8 @@ def _schema(revision: Revision) -> str:
 
 
 def _waits_for(deployment: Deployment) -> str:
-    """Why nothing is ready, once somebody has asked for it."""
-    return "" if deployment.reason == NO_REQUESTS else to_callers(deployment.reason)
+    """What a request waits for; empty where the deployment only sleeps."""
+    return "" if deployment.reason == NO_REQUESTS else for_callers(deployment.reason)
 
 
 def _refusal(deployment: Deployment) -> str:

@@ -11,7 +11,7 @@ from hotplate.autoscaler.sharing.amounts import NOTHING, Amounts
 from hotplate.deploy.local.placement import DEFAULT_MEMORY_BYTES
 from hotplate.deploy.workload import Model, Resources, Workload, WorkloadKey
 from hotplate.platform.controller.planning.ceiling import Ceiling
-from hotplate.platform.controller.planning.instance_types import named
+from hotplate.platform.controller.planning.instance_types import retired
 from hotplate.platform.controller.planning.tenancy import ISOLATED, Tenancy
 from hotplate.platform.errors import Invalid
 from hotplate.platform.spec.annotations import binary_of
@@ -26,29 +26,29 @@ from hotplate.serving.replica.variables import cloud_variables
 
 @dataclass(frozen=True)
 class Service:
-    """One service of a revision: what runs, how it scales, who needs it."""
+    """One service of a revision: what runs, how it scales, what it calls."""
 
     workload: Workload
     policy: Policy
-    needs: tuple[str, ...]
-    """Names of the services of the same bento that it calls."""
+    dependencies: tuple[str, ...]
+    """Names of the services of the same bento that this one calls."""
     timeout_s: float
     has_tasks: bool = False
-    """The platform keeps tasks of it."""
+    """Whether the platform keeps tasks of it."""
     port: int = 0
-    """The gateway's, for those that call it; 0 = nobody but the public does."""
+    """The gateway's port for other services that call it; 0 = only the public does."""
     secret: str = field(default="", repr=False)
-    """What those that call it prove themselves with."""
+    """The secret that other services prove themselves with."""
 
     @property
     def name(self) -> str:
-        """As in the bento."""
+        """The service's name in the bento."""
         return self.workload.key.service
 
 
 @dataclass(frozen=True)
-class Rules:
-    """How fields of a bento become amounts; given by the composition root."""
+class WorkloadRules:
+    """How fields of a bento become resources, policies and addresses on this installation."""
 
     resources: Callable[[Mapping[str, Any]], Resources]
     policy: Callable[[Mapping[str, Any], int], Policy]
@@ -59,15 +59,15 @@ class Rules:
     """Which organizations may be served side by side."""
     dependency_host: str = "127.0.0.1"
     namespace: str = "default"
-    """What the API calls `kube_namespace`."""
+    """The API's `kube_namespace`."""
     url: Callable[[Deployment], str] = lambda deployment: f"http://localhost:{deployment.port}"
-    """Where its callers reach a deployment."""
+    """The URL at which callers reach a deployment."""
     secret: Callable[[Revision], str] = lambda revision: ""
-    """What services of a revision prove to each other's gateway with."""
+    """The secret with which the services of a revision call each other through the gateway."""
 
 
 def services_of(
-    deployment: Deployment, revision: Revision, models: Sequence[Artifact], rules: Rules
+    deployment: Deployment, revision: Revision, models: Sequence[Artifact], rules: WorkloadRules
 ) -> tuple[Service, ...]:
     """The services of a revision, the entry service first."""
     manifest = revision.bento.manifest
@@ -79,19 +79,19 @@ def services_of(
 
 
 def _described(manifest: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """A bento's services, the entry service first; of one without any, what runs as it."""
+    """A bento's services, the entry service first; a bento that lists none has only that one."""
     entry = entry_service(manifest)
     named = [service for service in manifest.get("services") or () if service.get("name")]
     return sorted(named, key=lambda service: service["name"] != entry) or [{"name": entry}]
 
 
 def called_by(services: Sequence[Service], callers: Iterable[str]) -> set[str]:
-    """Names of the services that these call, and those call in turn."""
-    needs = {service.name: service.needs for service in services}
+    """Names of the services that these call, directly or through others."""
+    calls = {service.name: service.dependencies for service in services}
     called: set[str] = set()
     pending = list(callers)
     while pending:
-        for needed in needs.get(pending.pop(), ()):
+        for needed in calls.get(pending.pop(), ()):
             if needed not in called:
                 called.add(needed)
                 pending.append(needed)
@@ -102,17 +102,17 @@ def _service(
     deployment: Deployment,
     revision: Revision,
     models: Sequence[Artifact],
-    rules: Rules,
+    rules: WorkloadRules,
     *,
     described: Mapping[str, Any],
     entry: bool,
 ) -> Service:
     name = described["name"]
-    asked = _asked(revision, name)
-    overrides = asked.get("config_overrides") or {}
+    settings = _settings_of(revision, name)
+    overrides = settings.get("config_overrides") or {}
     config = merged(described.get("config") or {}, overrides)
     has_tasks = entry and bool(task_paths(revision.bento.manifest))
-    needs = tuple(
+    dependencies = tuple(
         dependency["service"]
         for dependency in described.get("dependencies") or ()
         if dependency.get("service")
@@ -126,19 +126,21 @@ def _service(
         bento_manifest=revision.bento.files,
         models=tuple(Model(m.repository.name, m.version, m.files) for m in models if m.files),
         entry=entry,
-        env=_env(revision, asked, entry),
+        env=_env(revision, settings, entry),
         cloud=cloud_variables(deployment.name, rules.namespace, rules.url(deployment)),
         config_overrides=overrides,
         config=config,
-        depends={n: calling_url(rules.dependency_host, revision.ports[n], secret) for n in needs},
-        resources=rules.ceiling.cap(_resources(asked, config, rules)),
+        depends={
+            n: calling_url(rules.dependency_host, revision.ports[n], secret) for n in dependencies
+        },
+        resources=rules.ceiling.cap(_resources(settings, config, rules)),
         request_timeout_s=timeout_s,
-        **_limits(asked, config),
+        **_limits(settings, config),
     )
     return Service(
         workload,
-        rules.policy(asked.get("scaling") or {}, slots(config, has_tasks).number),
-        needs,
+        rules.policy(settings.get("scaling") or {}, slots(config, has_tasks).number),
+        dependencies,
         timeout_s,
         has_tasks=has_tasks,
         port=0 if entry else revision.ports[name],
@@ -146,12 +148,12 @@ def _service(
     )
 
 
-def _asked(revision: Revision, service: str) -> Mapping[str, Any]:
-    """What the deployment says of a service; one it does not name scales like the entry service."""
-    said: Mapping[str, Any] = revision.config.get("services") or {}
-    if service in said:
-        return said[service] or {}
-    like = said.get(entry_service(revision.bento.manifest)) or {}
+def _settings_of(revision: Revision, service: str) -> Mapping[str, Any]:
+    """The deployment's settings for a service; one without any scales like the entry service."""
+    by_service: Mapping[str, Any] = revision.config.get("services") or {}
+    if service in by_service:
+        return by_service[service] or {}
+    like = by_service.get(entry_service(revision.bento.manifest)) or {}
     return {"scaling": like.get("scaling")}
 
 
@@ -159,34 +161,34 @@ def least_amounts(
     manifest: Mapping[str, Any],
     config: Mapping[str, Any],
     labels: Sequence[Mapping[str, str]],
-    rules: Rules,
+    rules: WorkloadRules,
 ) -> Amounts:
-    """What the `min_replicas` of a revision's services take together.
+    """What the `min_replicas` of a revision's services need together.
 
-    Where queries decide, the entry service may have none, whatever is written there.
+    Where queries decide, the entry service may have no replica, whatever its `min_replicas` is.
     """
     added = NOTHING
-    switched = entry_service(manifest) if binary_of(labels) else ""
-    for name, asked, resources in _sizes(manifest, config, rules):
-        if name != switched:
-            least = (asked.get("scaling") or {}).get("min_replicas") or 0
+    by_queries = entry_service(manifest) if binary_of(labels) else ""
+    for name, settings, resources in _sizes(manifest, config, rules):
+        if name != by_queries:
+            least = (settings.get("scaling") or {}).get("min_replicas") or 0
             added = added.plus(amounts_of(rules.ceiling.cap(resources)), least)
     return added
 
 
 def notes(
-    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
+    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: WorkloadRules
 ) -> list[tuple[str, str]]:
-    """What the owner should know of a revision: kinds of event, and sentences.
+    """What the owner should know of a revision: kind and sentence of each event.
 
-    Raises Invalid where a replica of one could never run.
+    Raises Invalid where a replica of a service could never run.
     """
     events = []
-    for name, asked, resources in _sizes(manifest, config, rules):
+    for name, settings, resources in _sizes(manifest, config, rules):
         if why := rules.ceiling.refusal(resources, rules.instance_types):
-            field = "instance_type" if asked.get("instance_type") else "config.resources"
+            field = "instance_type" if settings.get("instance_type") else "config.resources"
             raise Invalid(f"services.{name}.{field}: {why}")
-        if capped := rules.ceiling.capped(resources):
+        if capped := rules.ceiling.cap_note(resources):
             events.append(("CpusCapped", f"service {name!r} {capped}"))
     if packages := skipped(manifest):
         events.append(("SystemSkipped", packages))
@@ -194,51 +196,54 @@ def notes(
 
 
 def _sizes(
-    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: Rules
+    manifest: Mapping[str, Any], config: Mapping[str, Any], rules: WorkloadRules
 ) -> Iterator[tuple[str, Mapping[str, Any], Resources]]:
-    """Per service: its name, what the deployment says of it, what one replica asks for."""
-    said: Mapping[str, Any] = config.get("services") or {}
+    """For each service its name, the deployment's settings for it, and one replica's request."""
+    by_service: Mapping[str, Any] = config.get("services") or {}
     for item in _described(manifest):
-        asked = said.get(item["name"]) or {}
-        settings = merged(item.get("config") or {}, asked.get("config_overrides") or {})
-        yield item["name"], asked, _resources(asked, settings, rules)
+        settings = by_service.get(item["name"]) or {}
+        merged_config = merged(item.get("config") or {}, settings.get("config_overrides") or {})
+        yield item["name"], settings, _resources(settings, merged_config, rules)
 
 
 def amounts_of(resources: Resources) -> Amounts:
-    """What one replica counts for: memory as its place does, no CPU where it asks for none."""
+    """What one replica is counted as: with the default memory where it requests none."""
     memory_bytes = resources.memory_bytes or DEFAULT_MEMORY_BYTES
     return Amounts(resources.gpus, resources.cpus, memory_bytes, replicas=1)
 
 
 def task_paths(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The paths of the entry service's tasks; nothing is known of the others'."""
+    """The paths of the entry service's tasks; a manifest does not list those of other services."""
     routes = (manifest.get("schema") or {}).get("routes") or ()
     return tuple(route["route"] for route in routes if route.get("is_task"))
 
 
-def _env(revision: Revision, asked: Mapping[str, Any], entry: bool) -> dict[str, str]:
-    """Author's defaults (known for the entry service only) < deployment's < service's."""
+def _env(revision: Revision, settings: Mapping[str, Any], entry: bool) -> dict[str, str]:
+    """The environment: the author's defaults (only the entry service has any), overridden by the
+    deployment's variables, and these by the service's."""
     env: dict[str, str] = {}
     authored = revision.bento.manifest.get("envs") if entry else ()
     for item in (
         *(authored or ()),
         *(revision.config.get("envs") or ()),
-        *(asked.get("envs") or ()),
+        *(settings.get("envs") or ()),
     ):
         if item.get("stage") != "build" and item.get("value"):
             env[item["name"]] = str(item["value"])
     return env
 
 
-def _resources(asked: Mapping[str, Any], config: Mapping[str, Any], rules: Rules) -> Resources:
-    if instance_type := asked.get("instance_type"):
-        return rules.instance_types.get(instance_type) or named(instance_type)
+def _resources(
+    settings: Mapping[str, Any], config: Mapping[str, Any], rules: WorkloadRules
+) -> Resources:
+    if instance_type := settings.get("instance_type"):
+        return rules.instance_types.get(instance_type) or retired(instance_type)
     return rules.resources(config)
 
 
-def _limits(asked: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+def _limits(settings: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     limits: dict[str, Any] = {}
-    if timeout_s := asked.get("cold_start_timeout"):
+    if timeout_s := settings.get("cold_start_timeout"):
         limits["cold_start_timeout_s"] = float(timeout_s)
     if isinstance(workers := config.get("workers"), int):
         limits["workers"] = workers
