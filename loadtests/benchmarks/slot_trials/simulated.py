@@ -31,7 +31,7 @@ class Fixed:
     """A limit that stays as it is; nothing is learnt."""
 
     limit: int
-    number: int = 0
+    learnt: int = 0
 
     def begin(self, now: float) -> Mark:
         return 0.0, 0

@@ -94,7 +94,7 @@ class Limit(Protocol):
     """How many may go to a replica: an `AdaptiveLimit`, or what it is compared with."""
 
     limit: int
-    number: int
+    learnt: int
 
     def begin(self, now: float) -> Mark: ...
     def end(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None: ...
@@ -125,7 +125,7 @@ def load(
             since_s = replica.now
         else:
             time_s += replica.now - begun_at
-            most = max(most, limit.number)
+            most = max(most, limit.learnt)
     counted, lasted_s = requests - counted_from, replica.now - since_s
     while begun:
         begun_at, mark = begun.pop(replica.end())

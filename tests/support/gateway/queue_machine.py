@@ -53,8 +53,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.walk.withdraw(index)
 
     @rule(index=INDEX)
-    def give_back(self, index: int) -> None:
-        self.walk.give_back(index)
+    def requeue(self, index: int) -> None:
+        self.walk.requeue(index)
 
     @rule(
         index=st.integers(0, 3),
@@ -94,7 +94,7 @@ def wander(walk: Walk, rng: random.Random, steps: int) -> None:
         elif step < 18:
             walk.cancel(index)
         elif step == 18:
-            walk.give_back(index)
+            walk.requeue(index)
         elif step == 19:
             walk.withdraw(index)
         elif step == 20:

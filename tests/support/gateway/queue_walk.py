@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hotplate.serving.gateway.protocol.routes import ReplicaRoute
 from hotplate.serving.gateway.queue.changes import Changes, End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.ticket import PATIENT_S, RUNNING, Ticket
+from hotplate.serving.gateway.queue.ticket import RUNNING, STARVING_S, Ticket
 
 LIMIT, LIMIT_BYTES = 20, 60
 TIMEOUTS_S = (1.0, 5.0, 60.0)
@@ -29,8 +29,8 @@ class Walk:
         """How tickets have ended, so that a test can see that it happened."""
         self.waiting: dict[Ticket[int], None] = {}
         self.running: dict[Ticket[int], None] = {}
-        self.returned: set[Ticket[int]] = set()
-        """Of the waiting ones, those that a replica gave back."""
+        self.requeued: set[Ticket[int]] = set()
+        """Of the waiting ones, those that were requeued."""
         self.table: dict[str, ReplicaRoute] = {}
 
     # Events
@@ -62,8 +62,8 @@ class Walk:
     def answer(self, index: int) -> None:
         if self.running:
             ticket = pick(list(self.running), index)
-            if not ticket.expired and not ticket.answered_at:
-                self.queue.answered(ticket, self.now)
+            if not ticket.expired and not ticket.response_began_at:
+                self.queue.response_began(ticket, self.now)
 
     def release(self, index: int) -> None:
         if self.running:
@@ -73,15 +73,15 @@ class Walk:
         if self.running:
             self._follow(self.queue.withdraw(self._stop(index, "withdrawn"), self.now))
 
-    def give_back(self, index: int) -> None:
-        fresh = [t for t in self.running if not t.expired and not t.answered_at]
+    def requeue(self, index: int) -> None:
+        fresh = [t for t in self.running if not t.expired and not t.response_began_at]
         if fresh:
             ticket = pick(fresh, index)
             del self.running[ticket]
             self.waiting[ticket] = None
-            self.returned.add(ticket)
-            self.ends["given back"] += 1
-            self._follow(self.queue.give_back(ticket, self.now))
+            self.requeued.add(ticket)
+            self.ends["requeued"] += 1
+            self._follow(self.queue.requeue(ticket, self.now))
 
     def set_replica(self, index: int, concurrency: int, draining: bool, foreign: int) -> None:
         name = f"r{index}"
@@ -118,23 +118,23 @@ class Walk:
         assert not ends or (due is not None and due <= min(ends)), "a deadline would pass unseen"
 
     def _check_nobody_waits_beside_a_free_slot(self) -> None:
-        takers = [r for r in self.queue.replicas if r.open and not r.out]
+        takers = [r for r in self.queue.replicas if r.open and not r.ejection_reason]
         if any(ticket.needs_slot for ticket in self.waiting):
             assert all(r.free <= 0 for r in takers), "a request waits beside a free slot"
         if any(not ticket.needs_slot for ticket in self.waiting):
             assert not takers, "what needs no slot waits"
 
     def _check_shares(self) -> None:
-        line = self.queue.line
-        in_order = [t for t in self.waiting if t.needs_slot and t not in self.returned]
+        line = self.queue.fair_queue
+        in_order = [t for t in self.waiting if t.needs_slot and t not in self.requeued]
         queued = Counter(ticket.organization for ticket in in_order)
         running = Counter(ticket.organization for ticket in self.running if ticket.needs_slot)
-        known = {share.name: share for share in line.shares}
+        known = {flow.name: flow for flow in line.flows}
         assert set(known) == set(queued) | set(running), "an organization leaked"
-        for name, share in known.items():
-            assert (share.order.count, share.running) == (queued[name], running[name])
-        assert {share.name for share in line.waiting} == set(queued)
-        weights = sum(share.weight for share in line.waiting)
+        for name, flow in known.items():
+            assert (flow.queue.count, flow.running) == (queued[name], running[name])
+        assert {flow.name for flow in line.waiting} == set(queued)
+        weights = sum(flow.weight for flow in line.waiting)
         assert abs(line.waiting_weight - weights) < 1e-6
 
     # Inside
@@ -157,20 +157,20 @@ class Walk:
         for ticket in changes.granted:
             self._check_turn(ticket)
             self._end(ticket, "granted")
-            assert ticket.place == RUNNING
+            assert ticket.state == RUNNING
             self.running[ticket] = None
         for replica in self.queue.replicas:
             got = any(ticket.replica is replica and ticket.needs_slot for ticket in changes.granted)
-            taken = replica.taken + replica.foreign
+            taken = replica.taken + replica.taken_elsewhere
             assert not got or taken <= replica.concurrency, "more than its slots"
 
     def _check_turn(self, ticket: Ticket[int]) -> None:
-        if not ticket.needs_slot or ticket in self.returned:
+        if not ticket.needs_slot or ticket in self.requeued:
             return
-        assert not any(t.needs_slot for t in self.returned), "one that was given back goes first"
+        assert not any(t.needs_slot for t in self.requeued), "a requeued one goes first"
         for other in self.waiting:
             if other.needs_slot and other.organization == ticket.organization:
-                if ticket.number < other.number and self.now - ticket.arrived_at > PATIENT_S:
+                if ticket.number < other.number and self.now - ticket.arrived_at > STARVING_S:
                     continue  # it may have waited longest
                 mine = (ticket.priority, ticket.ends_at, ticket.number)
                 theirs = (other.priority, other.ends_at, other.number)
@@ -179,7 +179,7 @@ class Walk:
     def _end(self, ticket: Ticket[int], how: str) -> None:
         assert ticket in self.waiting, f"a ticket that does not wait was {how}"
         del self.waiting[ticket]
-        self.returned.discard(ticket)
+        self.requeued.discard(ticket)
         self.ends[how] += 1
 
 

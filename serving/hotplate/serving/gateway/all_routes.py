@@ -132,7 +132,7 @@ class Gateway:
                 name: replace(
                     server.demand(),
                     tasks=tasks.get(name, {}),
-                    out={r.id: r.out for r in server.queue.replicas if r.out},
+                    out=server.queue.ejection_reasons(),
                     refusals=dict(server.counters.refusals),
                 )
                 for name, server in self._servers.items()

@@ -124,14 +124,18 @@ class RouteServer(Host):
         queue = self.queue
         return RouteDemand(
             peak=self.dispatcher.read_peak(),
-            in_flight=queue.in_flight + sum(replica.foreign for replica in queue.replicas),
+            in_flight=queue.in_flight + sum(replica.taken_elsewhere for replica in queue.replicas),
             # A body that is waited for wakes a route that sleeps, as what is queued does.
             queued=queue.queued + int(self.bodies.any_waiting and not queue.ready),
             completed=queue.completed,
             refused=self.dispatcher.refused,
             service_s=queue.service.mean_s,
-            busy={r.id: r.taken + r.foreign for r in queue.replicas if r.taken + r.foreign},
-            learnt={r.id: r.adaptive.number for r in queue.replicas if r.adaptive is not None},
+            busy={
+                r.id: r.taken + r.taken_elsewhere
+                for r in queue.replicas
+                if r.taken + r.taken_elsewhere
+            },
+            learnt={r.id: r.adaptive.learnt for r in queue.replicas if r.adaptive is not None},
             abandoned=self.context.hangups.by_replica,
             error=self.error,
             owned=not self.route.relayed,
@@ -181,7 +185,7 @@ class RouteServer(Host):
         if not exchange.request_done and exchange.request.has_body:
             self.bodies.entered(exchange)
         dispatcher.submit(ticket, now)
-        if ticket.place == WAITING:
+        if ticket.state == WAITING:
             self.bodies.others_wait(now)
 
     def waits_for_body(self, exchange: Exchange) -> bool:

@@ -48,12 +48,12 @@ def test_a_file_outlives_its_gateway_and_grows_with_its_replicas(
     for number in range(2 * ROWS):
         others.take(replica(f"r{number}", 1), now=float(number))
     for number in range(2, 2 * ROWS):
-        others.give(replica(f"r{number}", 0), service_s=0.5)
-    others.give(replica("r1", 0), service_s=0.1)
+        others.release(replica(f"r{number}", 0), service_s=0.5)
+    others.release(replica("r1", 0), service_s=0.1)
     size_bytes = (tmp_path / OTHERS).stat().st_size
     for number in range(10 * ROWS):  # as revisions come and go
         others.take(replica(f"s{number}", 1), now=1.0)
-        others.give(replica(f"s{number}", 0), service_s=0.0)
+        others.release(replica(f"s{number}", 0), service_s=0.0)
     assert (tmp_path / OTHERS).stat().st_size == size_bytes
     others.close(remove=False)
     said = read_taken(tmp_path / OTHERS)
@@ -67,10 +67,10 @@ def test_a_living_gateways_slots_count_until_it_gives_them_back(
     others.take(replica("r1", 3), now=10.0)
     assert foreign.look(route(), now=10_000.0)
     assert foreign.slots == {"r1": 3}
-    others.give(replica("r1", 1), service_s=0.1)
+    others.release(replica("r1", 1), service_s=0.1)
     foreign.look(route(), now=10_000.0)
     assert foreign.slots == {"r1": 1}
-    others.give(replica("r1", 0), service_s=0.1)
+    others.release(replica("r1", 0), service_s=0.1)
     assert foreign.look(route(), now=10_000.0), "it may not take more, but its file is there"
     assert foreign.slots == {}
     others.close(remove=True)
@@ -81,7 +81,7 @@ def test_a_killed_gateways_slots_are_held_back_for_the_slowest_service_time(
     foreign: InheritedSlots, others: TakenSlots, tmp_path: Path
 ) -> None:
     others.take(replica("r1", 1), now=10.0)
-    others.give(replica("r1", 0), service_s=2.0)
+    others.release(replica("r1", 0), service_s=2.0)
     others.take(replica("r1", 2), now=20.0)
     others.close(remove=False)
     held_s = 2.0 * MARGIN + MARGIN_S

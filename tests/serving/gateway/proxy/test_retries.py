@@ -211,7 +211,7 @@ async def test_a_kept_connection_that_the_replica_closed_costs_no_post(kitchen: 
     assert bodies == [b"%d" % number for number in range(30)]
     assert abrupt.answered == 30, "none was read twice"
     assert kitchen.server.counters.repeats, "some went into a closed connection"
-    assert [r.out for r in kitchen.server.queue.replicas] == [""]
+    assert kitchen.server.queue.ejection_reasons() == {}
     abrupt.stop()
 
 
@@ -225,10 +225,10 @@ async def test_a_request_waits_while_all_replicas_are_out_and_its_time_is_kept(
     await kitchen.serve(timeout_s=5)
     caller = await kitchen.send("/x", method="POST", body=b"x")
     await until(lambda: kitchen.server.queue.queued == 1)
-    assert ["takes no connection" in r.out for r in kitchen.server.queue.replicas] == [True]
+    assert "takes no connection" in kitchen.server.queue.ejection_reason("late")
     await late.start()
     assert (await caller.answer()).status == 200
-    assert [r.out for r in kitchen.server.queue.replicas] == [""]
+    assert kitchen.server.queue.ejection_reasons() == {}
     await late.stop()
 
 
@@ -245,17 +245,17 @@ async def test_a_worker_that_died_is_out_until_it_says_that_it_is_ready(kitchen:
     assert (await caller.ask("/x", method="POST", body=b"x")).status == 502
     caller.send("/next")
     (replica,) = kitchen.server.queue.replicas
-    await until(lambda: "503" in replica.out)
+    await until(lambda: "503" in replica.ejection_reason)
     assert not [r for r in kitchen.backend.requests if r.target == "/next"]
     ready.set()
     assert (await caller.answer()).status == 200
-    assert replica.out == ""
+    assert replica.ejection_reason == ""
 
 
 async def test_a_slow_replica_is_not_out(kitchen: Kitchen) -> None:
     await kitchen.serve(replicas=(kitchen.replica(2),), timeout_s=0.1)
     assert (await kitchen.ask("/slow")).status == 504
-    assert [r.out for r in kitchen.server.queue.replicas] == [""]
+    assert kitchen.server.queue.ejection_reasons() == {}
     assert (await kitchen.ask("/x")).status == 200
 
 
@@ -282,7 +282,7 @@ async def test_a_worker_is_told_that_a_caller_left_and_its_slot_lasts_until_it_h
     assert kitchen.server.queue.in_flight == 1
     kitchen.backend.gate.set()
     await until(lambda: kitchen.server.queue.in_flight == 0)
-    assert [r.out for r in kitchen.server.queue.replicas] == [""], "it ended as it was told to"
+    assert kitchen.server.queue.ejection_reasons() == {}, "it ended as it was told to"
 
 
 async def test_a_worker_that_waits_longer_than_its_request_may_is_told_too(
@@ -305,6 +305,6 @@ async def test_another_replica_at_the_address_is_not_out_for_the_one_before(
     dead = ReplicaRoute("r1", f"127.0.0.1:{free_port()}")
     await kitchen.serve(replicas=(dead,))
     caller = await kitchen.send("/x")
-    await until(lambda: [r for r in kitchen.server.queue.replicas if r.out])
+    await until(lambda: [r for r in kitchen.server.queue.replicas if r.ejection_reason])
     await kitchen.serve(replicas=(replace(dead, address=second.address),))
     assert (await caller.answer()).status == 200

@@ -121,15 +121,15 @@ class Contest:
             priority=crowd.priority,
         )
         self._follow(self.queue.submit(ticket, self.now))
-        if ticket.place != ENDED and crowd.patience_s < float("inf"):
+        if ticket.state != ENDED and crowd.patience_s < float("inf"):
             self._at(self.now + crowd.patience_s, lambda: self._leave(ticket))
         self._at(ticket.ends_at, lambda: self._follow(self.queue.advance(self.now)))
 
     def _leave(self, ticket: Ticket[Call]) -> None:
-        call = ticket.holder
+        call = ticket.waiter
         if call.left:
             return
-        if ticket.place == WAITING:
+        if ticket.state == WAITING:
             self.queue.waiting.cancel(ticket)
         self._part(call)
 
@@ -140,19 +140,19 @@ class Contest:
 
     def _follow(self, changes: Changes[Call]) -> None:
         for ticket in changes.granted:
-            call = ticket.holder
+            call = ticket.waiter
             service_s = call.crowd.service_s(self.rng)
             call.got.waits_s.append(self.now - ticket.arrived_at)
             call.got.slot_s += service_s
             self._at(self.now + service_s, lambda t=ticket: self._answer(t))  # type: ignore[misc]
         self.most_running = max(self.most_running, self.queue.in_flight)
         for ticket, end in changes.ended:
-            ticket.holder.got.refused += 1
-            if end is not End.RUNNING or not ticket.holder.left:
-                self._part(ticket.holder)
+            ticket.waiter.got.refused += 1
+            if end is not End.RUNNING or not ticket.waiter.left:
+                self._part(ticket.waiter)
 
     def _answer(self, ticket: Ticket[Call]) -> None:
-        call = ticket.holder
+        call = ticket.waiter
         if call.left:
             call.got.wasted += 1
         else:

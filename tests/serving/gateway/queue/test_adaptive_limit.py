@@ -93,23 +93,23 @@ def test_a_trial_of_more_at_once_outlives_the_pauses_between_bursts() -> None:
                 begun[replica.add()] = replica.now, limit.begin(replica.now)
                 waiting -= 1
             limit.end(*begun.pop(replica.end()), replica.now, waiting=waiting > 0)
-        assert limit.limit >= limit.number
-    assert limit.number >= 4
+        assert limit.limit >= limit.learnt
+    assert limit.learnt >= 4
 
 
 def test_batches_without_an_edge_keep_more_than_half_of_their_throughput() -> None:
     limit = AdaptiveLimit()
     shown = load(Batching(32, 0.2), limit, 20_000, counted_from=5000)
     assert shown.per_s >= 0.5 * 32
-    assert limit.number >= 24
+    assert limit.learnt >= 24
 
 
 def test_it_is_never_lowered_below_what_batches_fill() -> None:
     limit = AdaptiveLimit(least=16)
     shown = load(Line(1, 0.1), limit, 2000, counted_from=500)
-    assert limit.number == 16
+    assert limit.learnt == 16
     assert shown.most == 16
-    assert AdaptiveLimit(least=100).number == FIRST_SLOTS
+    assert AdaptiveLimit(least=100).learnt == FIRST_SLOTS
 
 
 def test_what_was_learnt_before_is_where_it_begins() -> None:
@@ -136,7 +136,7 @@ def test_failures_teach_nothing() -> None:
         limit.drop(float(number), mark, number + 0.001, waiting=False)
     assert limit.limit == FIRST_SLOTS
     assert load(Line(1, 0.1), limit, 400, clients=16).most == FIRST_SLOTS
-    assert limit.number <= 2
+    assert limit.learnt <= 2
 
 
 def test_a_trial_in_which_all_fail_is_given_up() -> None:
@@ -150,11 +150,11 @@ def test_a_trial_in_which_all_fail_is_given_up() -> None:
         now += 0.01
         return running.popleft()
 
-    while limit.limit == limit.number:
+    while limit.limit == limit.learnt:
         limit.end(*go_on(), now, waiting=True)
     for _ in range(300):
         limit.drop(*go_on(), now, waiting=True)
-    assert limit.limit == limit.number == FIRST_SLOTS
+    assert limit.limit == limit.learnt == FIRST_SLOTS
 
 
 @pytest.mark.parametrize("failing", [0.5, 0.9])
@@ -170,20 +170,20 @@ def test_between_failures_the_knee_is_found(failing: float, knee: int) -> None:
         ended = limit.drop if chance.random() < failing else limit.end
         ended(begun_at, mark, replica.now, waiting=waiting > 0)
         waiting += 1
-    assert limit.number <= 2 if knee == 1 else limit.number > FIRST_SLOTS
+    assert limit.learnt <= 2 if knee == 1 else limit.learnt > FIRST_SLOTS
 
 
 def test_answers_that_go_on_and_on_are_no_load() -> None:
     limit = AdaptiveLimit(2)
     for _ in range(2):
         limit.begin(0.0)
-    assert not limit.stalled(0.9)
-    assert limit.stalled(1.0)
+    assert not limit.grow_if_stalled(0.9)
+    assert limit.grow_if_stalled(1.0)
     assert limit.limit == 3
     limit.begin(1.0)
-    assert not limit.stalled(1.9)
-    assert limit.stalled(2.0)
-    assert limit.number == 4
+    assert not limit.grow_if_stalled(1.9)
+    assert limit.grow_if_stalled(2.0)
+    assert limit.learnt == 4
 
 
 def test_sockets_that_come_and_go_are_no_reason_for_more_of_them() -> None:
@@ -192,7 +192,7 @@ def test_sockets_that_come_and_go_are_no_reason_for_more_of_them() -> None:
     for at in (0.9, 1.8, 2.7, 3.6):
         limit.drop(0.0, marks.pop(), at, waiting=True)
         marks.append(limit.begin(at))
-        assert not limit.stalled(at + 0.8)
+        assert not limit.grow_if_stalled(at + 0.8)
 
 
 def test_a_trial_whose_load_has_gone_is_given_up() -> None:
@@ -203,7 +203,7 @@ def test_a_trial_whose_load_has_gone_is_given_up() -> None:
         limit,
         60,
         clients=16,
-        at=lambda done: tried.append(limit.limit < limit.number),
+        at=lambda done: tried.append(limit.limit < limit.learnt),
     )
     assert tried[-1]
-    assert limit.limit == limit.number
+    assert limit.limit == limit.learnt

@@ -50,15 +50,15 @@ def ticket_of(
 def outcome(queue: SlotQueue[str], ticket: Ticket[str], now: float) -> int | End:
     """Where the submitted ticket is, or why it is not."""
     refused = [end for other, end in queue.submit(ticket, now).ended if other is ticket]
-    return refused[0] if refused else ticket.place
+    return refused[0] if refused else ticket.state
 
 
 def names(tickets: Iterable[Ticket[str]]) -> list[str]:
-    return [ticket.holder for ticket in tickets]
+    return [ticket.waiter for ticket in tickets]
 
 
 class Writer:
-    """A ledger: what was last written of each replica."""
+    """A slot recorder: what was last written of each replica."""
 
     def __init__(self) -> None:
         self.taken: dict[str, int] = {}
@@ -66,7 +66,7 @@ class Writer:
     def take(self, replica: Replica, now: float) -> None:
         self.taken[replica.id] = replica.taken
 
-    def give(self, replica: Replica, service_s: float) -> None:
+    def release(self, replica: Replica, service_s: float) -> None:
         self.taken[replica.id] = replica.taken
 
 
@@ -126,11 +126,11 @@ def test_a_ticket_that_was_given_back_is_first_again_and_waits_while_its_replica
     first, second = ticket_of("1"), ticket_of("2")
     queue.submit(first, 0.0)
     queue.submit(second, 0.0)
-    queue.put_out("a", "it died")
-    assert not queue.give_back(first, 1.0).granted
+    queue.eject("a", "it died")
+    assert not queue.requeue(first, 1.0).granted
     assert names(queue.waiting) == ["1", "2"]
     assert not queue.set_replicas([one()], 1.5).granted, "no table knows better"
-    assert names(queue.let_in("a", 2.0).granted) == ["1"]
+    assert names(queue.restore("a", 2.0).granted) == ["1"]
 
 
 def test_draining_and_gone_replicas_keep_their_slots_and_get_nothing() -> None:
@@ -218,7 +218,7 @@ def order_of(queue: SlotQueue[str], running: Ticket[str]) -> list[str]:
     gone = []
     while granted := queue.release(running, 0.0).granted:
         (running,) = granted
-        gone.append(running.holder)
+        gone.append(running.waiter)
     return gone
 
 
@@ -268,7 +268,7 @@ def test_a_full_queue_makes_room_for_who_has_less_than_its_share() -> None:
     for pushed_out in (greedy[3], greedy[2]):
         small = ticket_of("b", organization="b")
         assert list(queue.submit(small, 0.0).ended) == [(pushed_out, End.PUSHED_OUT)]
-        assert small.place == WAITING
+        assert small.state == WAITING
     assert outcome(queue, ticket_of("b2", organization="b"), 0.0) == End.SHARE_FULL
     assert queue.queued == 4
 
@@ -349,7 +349,7 @@ def test_callers_that_name_ever_new_organizations_are_forgotten() -> None:
         ticket = ticket_of("", number, organization=str(number))
         queue.submit(ticket, number)
         queue.release(ticket, number + 1)
-    assert queue.line.remembered <= 2 * REMEMBERED
+    assert queue.fair_queue.known_flows <= 2 * REMEMBERED
 
 
 def test_a_request_costs_the_same_beside_ten_others_as_beside_thousands() -> None:
@@ -373,20 +373,20 @@ def turn_over(queue: SlotQueue[str], running: deque[Ticket[str]], times: int) ->
         queue.next_event_at()
 
 
-def test_the_ledger_has_what_is_taken_whoever_a_slot_that_comes_back_goes_to() -> None:
+def test_the_recorder_knows_which_slots_are_taken_whichever_ticket_gets_the_next_one() -> None:
     queue = queue_of(one(1))
-    queue.granted.ledger = ledger = Writer()
+    queue.granted.slot_recorder = recorder = Writer()
     for number in range(2 * ENOUGH):  # until it is known that a request takes ten seconds
         ticket = ticket_of("usual", 10.0 * number)
         queue.submit(ticket, ticket.arrived_at)
         queue.release(ticket, ticket.arrived_at + 10.0)
-        assert ledger.taken == {"a": 0}
+        assert recorder.taken == {"a": 0}
     now = 10.0 * 2 * ENOUGH
     first, second, third = (ticket_of(name, now) for name in ("1", "2", "3"))
     for ticket in (first, second, third):
         queue.submit(ticket, now)
     assert names(queue.release(first, now + 20.0).granted) == ["2"]
-    assert (ledger.taken, queue.in_flight) == ({"a": 1}, 1), "the slot went on to the next"
+    assert (recorder.taken, queue.in_flight) == ({"a": 1}, 1), "the slot went on to the next"
     assert not queue.release(second, now + TIMEOUT_S - 5.0).granted, "nobody is in time for it"
-    assert third.place == ENDED
-    assert (ledger.taken, queue.in_flight) == ({"a": 0}, 0), "it came back"
+    assert third.state == ENDED
+    assert (recorder.taken, queue.in_flight) == ({"a": 0}, 0), "it came back"

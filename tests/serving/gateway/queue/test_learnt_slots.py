@@ -27,7 +27,7 @@ def the_replica(queue: SlotQueue[str], name: str = "a") -> Replica:
 def learnt(queue: SlotQueue[str], name: str = "a") -> int:
     adaptive = the_replica(queue, name).adaptive
     assert adaptive is not None
-    return adaptive.number
+    return adaptive.learnt
 
 
 @dataclass
@@ -49,17 +49,17 @@ class Serving:
     def follow(self, *table: ReplicaRoute) -> None:
         self._go(*self.queue.set_replicas(table, self.now).granted)
 
-    def answer(self, requests: int, *, again: bool = True, teaches: bool = True) -> None:
+    def answer(self, requests: int, *, again: bool = True, is_sample: bool = True) -> None:
         for _ in range(requests):
             self.now, _, ticket = heapq.heappop(self._ends)
-            ticket.teaches = teaches
+            ticket.is_sample = is_sample
             self._go(*self.queue.release(ticket, self.now).granted)
             if again:
                 self.come(1)
 
     def _go(self, *granted: Ticket[str]) -> None:
         for ticket in granted:
-            assert ticket.place == RUNNING and ticket.replica is not None
+            assert ticket.state == RUNNING and ticket.replica is not None
             name = ticket.replica.id
             assert ticket.replica.taken <= ticket.replica.concurrency
             self._free_at[name] = max(self.now, self._free_at.get(name, 0.0)) + 0.1
@@ -91,7 +91,7 @@ def test_failures_teach_nothing() -> None:
     queue = queue_of(ROUTE)
     serving = Serving(queue)
     serving.come(100)
-    serving.answer(1000, teaches=False)
+    serving.answer(1000, is_sample=False)
     assert learnt(queue) == FIRST_SLOTS
 
 
@@ -127,8 +127,8 @@ def test_streams_that_go_on_keep_nobody_out_for_long() -> None:
     for stream in streams:
         queue.submit(stream, 0.0)
     for stream in streams[:2]:
-        queue.answered(stream, 0.1)
-    assert streams[2].place != RUNNING
+        queue.response_began(stream, 0.1)
+    assert streams[2].state != RUNNING
     due = queue.stalls_at(0.1)
     assert 0.1 < due <= 2.0
     assert queue.advance(due).granted == [streams[2]]
@@ -149,6 +149,6 @@ def test_bodies_that_come_slowly_teach_nothing() -> None:
     for number in range(500):
         ticket = Ticket("r", float(number), math.inf, math.inf)
         queue.submit(ticket, float(number))
-        ticket.whole_at = number + 0.5
+        ticket.body_received_at = number + 0.5
         queue.release(ticket, number + 0.6)
     assert learnt(queue) == FIRST_SLOTS

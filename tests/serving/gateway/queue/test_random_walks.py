@@ -16,7 +16,7 @@ def test_a_long_random_walk_loses_nothing_and_leaks_nothing() -> None:
     wander(walk, random.Random(7), 4000)
     for how in ("granted", "released", "left", "share_full", "pushed_out", "no_capacity"):
         assert walk.ends[how], f"no ticket was {how}"
-    for how in ("no_replica", "waiting", "running", "given back", "withdrawn"):
+    for how in ("no_replica", "waiting", "running", "requeued", "withdrawn"):
         assert walk.ends[how], f"no ticket ended so: {how}"
     while walk.running:
         walk.release(0)

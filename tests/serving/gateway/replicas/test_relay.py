@@ -129,7 +129,7 @@ async def test_a_caller_that_leaves_a_relaying_gateway_leaves_the_owner_too(pair
     assert owners.in_flight == 1, "the handler runs on, and has its slot"
     # It does not think less of the owner for that.
     health = pair.first.server(pair.name).queue.replicas  # type: ignore[union-attr]
-    assert not any(replica.out for replica in health)
+    assert not any(replica.ejection_reason for replica in health)
     pair.backend.gate.set()
     await until(lambda: owners.in_flight == 0)
 
@@ -164,7 +164,7 @@ async def test_what_runs_keeps_its_slot_and_what_waits_goes_over_to_a_new_owner(
     await pair.second_takes_over()
     owners = pair.queue(pair.second)
     await until(lambda: owners.queued == 1)
-    assert [replica.foreign for replica in owners.replicas] == [1]
+    assert [replica.taken_elsewhere for replica in owners.replicas] == [1]
     busy = pair.second.report().routes[pair.name].busy
     assert busy == {"r1": 1}
     assert pair.backend.running == pair.backend.peak == 1
@@ -172,7 +172,7 @@ async def test_what_runs_keeps_its_slot_and_what_waits_goes_over_to_a_new_owner(
     assert (await running.answer()).body == b"slow"
     assert (await waiting.answer()).body == b"ok /x"
     assert pair.backend.peak == 1
-    await until(lambda: not any(replica.foreign for replica in owners.replicas))
+    await until(lambda: not any(replica.taken_elsewhere for replica in owners.replicas))
 
 
 async def test_an_owner_that_ends_hands_on_what_the_others_have_passed_to_it(pair: Pair) -> None:

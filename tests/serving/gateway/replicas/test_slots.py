@@ -148,7 +148,7 @@ async def test_a_replica_that_refused_is_tried_again_after_a_moment(kitchen: Kit
     late = Backend()
     await kitchen.serve(replicas=(ReplicaRoute("late", late.address),))
     caller = await kitchen.send("/x")
-    await until(lambda: [r for r in kitchen.server.queue.replicas if r.out])
+    await until(lambda: [r for r in kitchen.server.queue.replicas if r.ejection_reason])
     await late.start()
     assert (await caller.answer()).status == 200
     await late.stop()

@@ -47,7 +47,7 @@ async def test_callers_are_told_no_path_of_a_socket_that_nobody_answers(
     answer = await kitchen.ask("/echo")
     assert answer.status in (503, 504)
     assert str(path) not in answer.error["message"]
-    assert kitchen.server.queue.why_out("r1").startswith("it takes no connection")
+    assert kitchen.server.queue.ejection_reason("r1").startswith("it takes no connection")
 
 
 async def test_where_nobody_listens_any_more_nothing_runs(path: Path) -> None:

@@ -126,8 +126,8 @@ def _by_organization(route: RouteServer) -> dict[str, int]:
     if not route.route.organization_header:
         return {}
     counts = {**{name: 0 for name, _ in route.route.weights}, OTHERS: 0}
-    for share in route.queue.line.waiting:
-        counts[share.name if share.name in counts else OTHERS] += share.order.count
+    for flow in route.queue.fair_queue.waiting:
+        counts[flow.name if flow.name in counts else OTHERS] += flow.queue.count
     return counts
 
 

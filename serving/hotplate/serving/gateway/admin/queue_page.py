@@ -8,14 +8,14 @@ from math import inf
 from typing import Any
 
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import Ticket, WaiterT
 
 LISTED = 100
 """Requests, and organizations, that are shown one by one."""
 
 
 def describe(
-    name: str, error: str, queue: SlotQueue[Holder], now: float, slots_from: str = ""
+    name: str, error: str, queue: SlotQueue[WaiterT], now: float, slots_from: str = ""
 ) -> dict[str, Any]:
     """Times in seconds from now. `estimated_start_s` is when a request gets its slot, at the top
     one that came now; null = nothing is known of it, because no replica is ready and none has
@@ -28,45 +28,45 @@ def describe(
         "error": error,
         "queued": queue.queued,
         "queued_bytes": queue.queued_bytes,
-        "queue_limit": queue.room.limit,
-        "queue_limit_bytes": queue.room.limit_bytes,
+        "queue_limit": queue.overflow.limit,
+        "queue_limit_bytes": queue.overflow.limit_bytes,
         "in_flight": queue.in_flight,
         "slots": queue.slots,
         "slots_from": slots_from,
         "service_s": _rounded(queue.service.mean_s) or None,
         "retry_after_s": _rounded(max(1.0, queue.estimates.retry_after_s(now))),
-        "estimated_start_s": _rounded(queue.estimates.start_s(queue.line.count, now)),
+        "estimated_start_s": _rounded(queue.estimates.start_s(queue.fair_queue.count, now)),
         "organizations": _organizations(queue),
         "waiting": [_ticket(ticket, queue, ahead, now) for ahead, ticket in waiting],
         "replicas": [
             {
                 "id": replica.id,
                 "concurrency": replica.concurrency,
-                "learnt": None if replica.adaptive is None else replica.adaptive.number,
+                "learnt": None if replica.adaptive is None else replica.adaptive.learnt,
                 "taken": replica.taken,
                 "draining": replica.draining,
-                "out": replica.out,
+                "out": replica.ejection_reason,
             }
             for replica in queue.replicas
         ],
     }
 
 
-def _organizations(queue: SlotQueue[Holder]) -> Mapping[str, Any]:
+def _organizations(queue: SlotQueue[WaiterT]) -> Mapping[str, Any]:
     """Those with most waiting first."""
-    shares = sorted(queue.line.shares, key=lambda share: -share.order.count)[:LISTED]
+    flows = sorted(queue.fair_queue.flows, key=lambda flow: -flow.queue.count)[:LISTED]
     return {
-        share.name: {
-            "queued": share.order.count,
-            "in_flight": share.running,
-            "weight": share.weight,
+        flow.name: {
+            "queued": flow.queue.count,
+            "in_flight": flow.running,
+            "weight": flow.weight,
         }
-        for share in shares
+        for flow in flows
     }
 
 
 def _ticket(
-    ticket: Ticket[Holder], queue: SlotQueue[Holder], ahead: int, now: float
+    ticket: Ticket[WaiterT], queue: SlotQueue[WaiterT], ahead: int, now: float
 ) -> Mapping[str, Any]:
     start_s = queue.estimates.start_s(ahead, now) if ticket.needs_slot or not queue.ready else 0.0
     return {

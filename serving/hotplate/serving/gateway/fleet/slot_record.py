@@ -56,7 +56,7 @@ class TakenSlots:
         self._times[row] = now
         self._counts[row - 1] = replica.taken
 
-    def give(self, replica: Replica, service_s: float) -> None:
+    def release(self, replica: Replica, service_s: float) -> None:
         """A slot of the replica came back after that time."""
         self._counts[self._rows[replica.id] - 1] = replica.taken
         slowest_s = self._slowest_s * DECAY

@@ -70,7 +70,7 @@ class Ownership:
         if not self._server.closing and self._settled_at != self._fleet.changes:
             self._settle()
         if self._taken is not None and not self.owned and not self._server.queue.in_flight:
-            self._server.queue.granted.ledger = None
+            self._server.queue.granted.slot_recorder = None
             self._taken.close(remove=True)
             self._taken = None
 
@@ -124,7 +124,7 @@ class Ownership:
         self._lock = lock
         if self._taken is None:
             self._taken = TakenSlots(self._file)
-            self._server.queue.granted.ledger = self._taken
+            self._server.queue.granted.slot_recorder = self._taken
         self._inherited.watch(lambda: self._route, self._taken_of, self._put_in_force)
         self._put_in_force()
 

@@ -102,7 +102,7 @@ class BodyGate:
             all_bytes = self._held_bytes + queue.queued_bytes + len(data)
             fits = size_bytes <= limits.hold_bytes
             if size_bytes <= limits.read_ahead_bytes or (
-                fits and all_bytes <= queue.room.limit_bytes
+                fits and all_bytes <= queue.overflow.limit_bytes
             ):
                 upload.held_bytes = size_bytes
                 self._held_bytes += len(data)

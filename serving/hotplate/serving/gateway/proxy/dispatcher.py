@@ -23,9 +23,9 @@ from hotplate.serving.gateway.fleet.connection_backup import ConnectionBackup
 from hotplate.serving.gateway.limits import Limits
 from hotplate.serving.gateway.protocol.routes import Change, Route
 from hotplate.serving.gateway.proxy.alarm import Alarm
+from hotplate.serving.gateway.proxy.refusals import RefusalLog, refusal
 from hotplate.serving.gateway.queue.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.refusals import RefusalLog, refusal
 from hotplate.serving.gateway.queue.ticket import ENDED, WAITING, Ticket
 from hotplate.serving.gateway.replicas.call import Waiter
 from hotplate.serving.gateway.replicas.connection_pool import ConnectionPool
@@ -97,8 +97,8 @@ class Dispatcher:
         self.queue.set_limits(route.queue_limit, route.queue_limit_bytes, dict(route.weights))
         self._follow_replicas()
         for ticket in waiting:  # its terms are other ones here, and another gateway decides on them
-            ticket.holder.ticket = None
-            ticket.holder.enter_anew(ticket.ends_at if counted else inf)
+            ticket.waiter.ticket = None
+            ticket.waiter.enter_anew(ticket.ends_at if counted else inf)
         if turned:
             self.changed(BEGAN)
         if route.refuse:
@@ -141,7 +141,7 @@ class Dispatcher:
         first = not queue.in_flight and not queue.queued
         changes = queue.submit(ticket, now)
         self._deadlines.set(ticket.ends_at)
-        if ticket.place == WAITING:
+        if ticket.state == WAITING:
             self._rewatch()
         if changes is not NOTHING:
             self._take_up(changes, now)
@@ -160,7 +160,7 @@ class Dispatcher:
         task.ticket = ticket
         granted, ended = queue.submit(ticket, now)
         self._take_up(Changes(granted, [each for each in ended if each[0] is not ticket]), now)
-        if ticket.place == ENDED:
+        if ticket.state == ENDED:
             task.ticket = None
             return False
         self._has_more(first=first)
@@ -174,14 +174,14 @@ class Dispatcher:
     def response_began(self, waiter: Waiter) -> None:
         """It may last: its response has begun, or it has become a tunnel."""
         if waiter.ticket is not None:
-            self.queue.answered(waiter.ticket, self.loop.time())
+            self.queue.response_began(waiter.ticket, self.loop.time())
 
     def release(self, waiter: Waiter, now: float) -> None:
         """The replica is done with it: its slot is free."""
         ticket, waiter.ticket = waiter.ticket, None
         if ticket is None:
             return
-        ticket.teaches = ticket.expired or waiter.says_of_replica
+        ticket.is_sample = ticket.expired or waiter.says_of_replica
         changes = self.queue.release(ticket, now)
         if changes is not NOTHING:
             self._take_up(changes, now)
@@ -214,7 +214,7 @@ class Dispatcher:
             waiter.enter_anew(inf if waiter.relayed else ticket.ends_at)
             return
         ticket.size_bytes = waiter.size_bytes
-        self._take_up(self.queue.give_back(ticket, now), now)
+        self._take_up(self.queue.requeue(ticket, now), now)
         self._rewatch()
         self.changed(COUNTS)
 
@@ -222,14 +222,14 @@ class Dispatcher:
 
     def replica_changed(self, pool: ConnectionPool) -> None:
         """A replica is out, for another reason than before, or in again."""
-        reason, was = pool.ejection.reason, self.queue.why_out(pool.id)
+        reason, was = pool.ejection.reason, self.queue.ejection_reason(pool.id)
         if reason:
             log.warning("%s: replica %s is out: %s", self.route.name, pool.id, reason)
-            self.queue.put_out(pool.id, reason)
+            self.queue.eject(pool.id, reason)
         elif was:
             log.warning("%s: replica %s is in again", self.route.name, pool.id)
             now = self.loop.time()
-            self._take_up(self.queue.let_in(pool.id, now), now)
+            self._take_up(self.queue.restore(pool.id, now), now)
             self.changed(COUNTS)
 
     # Inside
@@ -255,19 +255,19 @@ class Dispatcher:
         for ticket, end in changes.ended:
             if end is not End.RUNNING:
                 self.refused += 1
-                ticket.holder.ticket = None
+                ticket.waiter.ticket = None
             if end is End.PUSHED_OUT:
                 self.counters.pushed_out += 1
             error = refusal(self.route, self.queue, ticket, end, now)
-            if line := self._refusal_log.line(error, now):
+            if line := self._refusal_log.sentence(error, now):
                 log.warning(line)
-            ticket.holder.fail(error)
+            ticket.waiter.fail(error)
 
     def _send(self, ticket: Ticket[Waiter], now: float) -> None:
         assert ticket.replica is not None
         if ticket.needs_slot:
             self.counters.waited(now - ticket.arrived_at)
-        ticket.holder.granted(self._pools.of(ticket.replica.id), now)
+        ticket.waiter.granted(self._pools.of(ticket.replica.id), now)
 
     def _slot_freed(self, ticket: Ticket[Waiter]) -> None:
         replica = ticket.replica
@@ -281,15 +281,15 @@ class Dispatcher:
     def _part_with_tasks(self) -> None:
         """From now on they have slots of their own: none of them waits here any longer."""
         for ticket in list(self.queue.waiting):
-            if ticket.holder.is_task:
-                self.withdraw(ticket.holder)
-                ticket.holder.enter_anew(inf)
+            if ticket.waiter.is_task:
+                self.withdraw(ticket.waiter)
+                ticket.waiter.enter_anew(inf)
 
     def _refuse_waiting(self, make_error: Callable[[], GatewayError]) -> None:
         for ticket in self.queue.waiting.clear():
             self.refused += 1
-            ticket.holder.ticket = None
-            ticket.holder.fail(make_error())
+            ticket.waiter.ticket = None
+            ticket.waiter.fail(make_error())
 
     def _rewatch(self) -> None:
         due = min(self.queue.next_event_at() or inf, self.queue.stalls_at(self.loop.time()))

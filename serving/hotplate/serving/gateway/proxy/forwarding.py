@@ -99,7 +99,7 @@ class Forwarding(Upload):
         self.request_done = True
         self._trailers = trailers
         if self.ticket is not None:
-            self.ticket.whole_at = self.dispatcher.loop.time()
+            self.ticket.body_received_at = self.dispatcher.loop.time()
         if self.upstream is not None and self.caller is not None and self.request.chunked:
             if self.spool is None:
                 self.upstream.write(last_chunk(trailers))

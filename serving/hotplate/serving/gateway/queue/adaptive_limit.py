@@ -1,27 +1,32 @@
 """How many requests a replica should have at once, learnt from what it shows. Pure.
 
-Up to some number at once, its *knee*, a replica answers more a second with each one more, and each
-takes as long as if it were alone; beyond it each takes longer and nothing is gained. By Little's
-law the knee is throughput x time, the point at which BBR holds a connection (Cardwell et al., 2016;
-Kleinrock, 1979). Of two levels of load, the lower one's time and the higher one's throughput say
-where it lies:
+Up to some number of requests at once, its *knee*, a replica answers more per second with each one
+more, and each takes as long as if it were alone; beyond the knee each takes longer and nothing is
+gained. By Little's law the knee is throughput x time, the point at which BBR holds a connection
+(Cardwell et al., 2016; Kleinrock, 1979). Of two levels of load, the lower one's time and the higher
+one's throughput say where it lies:
 
     knee = throughput(high) x time(low) = high x time(low) / time(high)
 
-That is the higher level where nobody waits for anybody, the lower one where nothing is gained, and
-between them where the knee is. Envoy's adaptive concurrency and Netflix's concurrency-limits
-(Vegas, Gradient2) move a limit by the time of answers, too; they hold it against the least that was
-seen, which says nothing where requests differ in length. Here two levels that follow each other are
-compared: a *trial* takes the limit down or up until enough is known, and then it moves or not.
+That is the higher level where requests do not slow each other down, the lower one where nothing is
+gained, and otherwise the knee between them. Envoy's adaptive concurrency and Netflix's
+concurrency-limits (Vegas, Gradient2) move a limit by response times, too; they compare them with
+the least time seen, which says nothing where requests differ in length. Here two levels that follow
+each other are compared: a *trial* takes the limit down or up until enough is known, and then the
+limit moves or stays.
 
-* A trial wants a load that lasts: no burst that ends is held up for one.
-* Down, while nothing is known of less load, or where requests take longer than they did; the more
-  they differ in length, the further.
-* Up, while somebody waits.
-* Every so often once more, since knees move.
-* Answers that go on and on, as streams and sockets do, are no load by themselves: where nothing
-  else has the slots, there are soon more (`stalled`).
-* What begins before a replica's first answer has ended teaches nothing: it is cold.
+* A trial needs a load that lasts: no burst that is about to end is held up for one.
+* A trial goes down while nothing is known of less load, or if requests take longer than before; the
+  more they differ in length, the further.
+* A trial goes up while requests wait.
+* Trials are repeated now and then, since knees move.
+* Responses that do not end for long, such as streams and sockets, are no load by themselves: where
+  they have all slots, the limit grows soon (`grow_if_stalled`).
+* Requests that begin before a replica's first response has ended are no samples: the replica is
+  cold.
+
+`baseline.py` says what is known outside of trials, `load_times.py` which requests are measured and
+how two loads compare.
 """
 
 from __future__ import annotations
@@ -30,236 +35,190 @@ import math
 from typing import Final
 
 from hotplate.serving.gateway.protocol.routes import FIRST_SLOTS
-from hotplate.serving.gateway.queue.load_times import SHORTEST_S, Cohort, Times
+from hotplate.serving.gateway.queue.baseline import ENOUGH, Baseline
+from hotplate.serving.gateway.queue.load_times import SHORTEST_S, Cohort, LoadComparison, LoadTimes
 
 MOST: Final = 1000
-ENOUGH: Final = 16
-"""Answers that tell a level's time; at large numbers, half of those that run at once."""
-PATIENCE: Final = 4
-"""After so many times as many, a trial that tells nothing for sure has to do."""
+OVERLONG: Final = 4
+"""A trial that has had this many times the requests it needs is decided, or given up."""
 SURE: Final = 1.6
-"""Standard errors by which a trial's outcome is to be off the border."""
-STEEP: Final = 0.65
-"""The slope of log time over log load from which on more at once is not worth its time."""
-SHEER: Final = 0.8
-"""The slope from which on nothing is gained."""
-SLOWER: Final = math.log(1.5)
-"""Nor is it worth it where each takes so much longer (log)."""
-FLAT: Final = 0.35
-"""The slope up to which nobody need try less load."""
-CHANGED: Final = 0.25
-"""What takes so much longer or shorter (log) than it did is to be looked at again."""
-BRIEF: Final = 8
-"""Answers that show such a change."""
+"""Standard errors between a trial's outcome and the border that make it certain."""
 NEAR, FAR, FURTHEST = 0.7, 1.39, 2.8
 """How far down a trial goes (log): to a half, to a quarter, and where requests take that much
-longer than they did, to a sixteenth."""
-TELLING: Final = 2.0
-"""The same in standard deviations of one answer's log time."""
+longer than before, to a sixteenth."""
+SPREADS: Final = 2.0
+"""The same in standard deviations of one request's log time."""
 APART: Final = 0.1
-"""Loads that came out nearer than this (log) tell nothing."""
-HALF: Final = math.log(2)
+"""Loads that differ by less than this (log) cannot be compared."""
 NEARLY: Final = 1.1
 FULL: Final = 0.9
 LASTS: Final = 1.5
-"""Answers in a row, over those that run at once, of a load that lasts."""
+"""A load lasts if this many times the requests in flight have ended without a pause."""
 PAUSE: Final = (16, 128)
-"""Answers between two trials up, at first and at most; or 8 times the number."""
+"""Requests between two trials up, at first and at most; or 8 times the limit."""
 REFRESH: Final = (1024, 32)
-"""Answers between two trials down where nothing has changed; or so many times the number."""
+"""Requests between two trials down where nothing has changed; or this many times the limit."""
 SHORT_STALL_S: Final = 1.0
 LONG_STALL_S: Final = 10.0
-"""For how long nothing ends before the limit grows: four usual answers, but as long as this at
-least and at most."""
+"""The limit of a stalled replica grows after four usual requests' time without an end, but after
+this time at least and at most."""
 GROWTH: Final = 1.1
-FEW_LOWS: Final = 64
-"""After so many answers at less load in a row, that is the load."""
 
 BASE: Final = 0
 DOWN: Final = 1
 UP: Final = 2
 
 Mark = tuple[float, int]
-"""Of a request that runs: the load that there had been until it began, and its turn."""
+"""Of a running request: the load up to its beginning (`_area`), and its number."""
 
 
 class AdaptiveLimit:
-    """One replica's. Say what begins and ends, and give it no more than `limit` at a time.
+    """The limit of one replica. It has to know of every request's beginning and end, and the
+    replica must have no more than `limit` at a time.
 
     Each call takes constant time. Times are seconds of one clock that does not go back.
     """
 
-    def __init__(self, number: int = FIRST_SLOTS, least: int = 1) -> None:
-        """`number` is what was learnt before; it is never lowered below `least`."""
-        self.number = min(max(1, number), MOST)
-        """What is learnt so far."""
-        self.limit = self.number
-        """How many it may have now: during a trial it is another number."""
+    def __init__(self, learnt: int = FIRST_SLOTS, least: int = 1) -> None:
+        """`learnt` is what was learnt before; it is never lowered below `least`."""
+        self.learnt = min(max(1, learnt), MOST)
+        """The limit learnt so far."""
+        self.limit = self.learnt
+        """The limit now; during a trial it differs from `learnt`."""
         self._least = least
         self._in_flight = 0
-        self._turn = 0
+        self._last_number = 0
         """Counts the requests."""
         self._area = 0.0
-        """The number in flight over time: what comes to it while a request runs, through its time,
-        is that one's load."""
+        """The integral of the requests in flight over time: its growth while a request runs,
+        divided by the request's duration, is the load that the request met."""
         self._area_at = 0.0
         self._busy = 0
-        """Answers since there was nothing to do."""
+        """Ends since the replica was last idle."""
         self._warm = False
-        """Whether any has ended."""
-        self._still_since = -math.inf
-        """When the last one ended, the first one began, or the limit grew."""
+        """Whether any request has ended."""
+        self._progress_at = -math.inf
+        """When the last request ended, the first one began, or the limit grew."""
         self._cohort = Cohort()
-        """Who tells of the level: open since as much is in flight as limit and demand allow."""
+        """The requests that are measured now: opened when the replica has as many as limit and
+        demand allow."""
         self._phase = BASE
-        self._base = Times()
-        """Where no trial is made."""
-        self._low = Times()
-        """The same at half the load or less, as it came."""
-        self._lows = 0
-        """Answers at such a load, one after the other."""
-        self._brief = 0.0
-        """The mean log time of the newest few."""
-        self._settled = math.nan
-        """What the base's was when less load gained nothing; NaN = that is not known."""
-        self._trial = Times()
+        self._baseline = Baseline()
+        self._trial = LoadTimes()
         self._stride = NEAR
-        """How far down the next one goes."""
-        self._spent = 0
-        """Answers since the trial began, or since the last one ended."""
-        self._since_down = 0
+        """How far down the next trial goes."""
+        self._ends = 0
+        """Ends since the trial began, or since the last one ended."""
+        self._ends_since_down = 0
         self._pause = 0
+        """Ends before the next trial."""
         self._futile = 0
-        """Trials one after the other that changed nothing."""
+        """Trials in a row that changed nothing."""
 
     def begin(self, now: float) -> Mark:
         """A request goes to the replica; the mark is for its end."""
-        self._pass(now)
+        self._advance_clock(now)
         self._in_flight += 1
-        self._turn += 1
+        self._last_number += 1
         cohort = self._cohort
-        if self._turn == 1:
-            self._still_since = now
+        if self._last_number == 1:
+            self._progress_at = now
         elif (
             self._warm and not cohort.is_open and FULL * self.limit <= self._in_flight <= self.limit
         ):
             self._open_cohort()
-        cohort.begin(self._turn, now)
-        return self._area, self._turn
+        cohort.begin(self._last_number, now)
+        return self._area, self._last_number
 
     def drop(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None:
-        """A request ended that teaches nothing: it was not sent, or failed."""
-        self._pass(now)
+        """A request ended that is no sample: it was not sent, or failed."""
+        self._advance_clock(now)
         self._in_flight -= 1
-        self._still_since = now
+        self._progress_at = now
         self._cohort.end(mark[1], begun_at)
         if self._phase != BASE:
-            self._spent += 1
-            self._tire()
+            self._ends += 1
+            self._give_up_if_overlong()
         self._rest_if_idle(waiting=waiting)
 
     def end(self, begun_at: float, mark: Mark, now: float, *, waiting: bool) -> None:
-        """A request has its answer; `waiting`: others want its slot."""
-        self._pass(now)
-        area, turn = mark
+        """A request has its response; `waiting`: others wait for its slot."""
+        self._advance_clock(now)
+        area, number = mark
         took_s = max(now - begun_at, SHORTEST_S)
         self._in_flight -= 1
         self._busy += 1
-        self._spent += 1
-        self._since_down += 1
-        self._still_since, self._warm = now, True
-        if self._cohort.end(turn, begun_at):
-            self._learn(math.log(took_s), math.log(max(1.0, (self._area - area) / took_s)))
+        self._ends += 1
+        self._ends_since_down += 1
+        self._progress_at, self._warm = now, True
+        if self._cohort.end(number, begun_at):
+            self._add_sample(math.log(took_s), math.log(max(1.0, (self._area - area) / took_s)))
         elif not self._cohort.is_open and not waiting and self._in_flight < self.limit:
             self._open_cohort()
         if self._phase == BASE:
-            self._perhaps_try(waiting)
+            self._maybe_begin_trial(waiting)
         else:
-            self._judge(now, waiting)
+            self._judge_trial(now, waiting)
         self._rest_if_idle(waiting=waiting)
 
-    def stalled(self, now: float) -> bool:
-        """Somebody waits, and every slot's answer has begun and goes on. Whether there are more
-        slots now."""
-        usual_s = math.exp(self._base.mean) if self._base.count else 0.0
+    def grow_if_stalled(self, now: float) -> bool:
+        """Call it while requests wait and every slot has a response that has begun and goes on.
+        Returns whether the limit has grown."""
+        usual = self._baseline.times
+        usual_s = math.exp(usual.mean) if usual.count else 0.0
         still_s = min(max(SHORT_STALL_S, 4 * usual_s), LONG_STALL_S)
-        if now < self._still_since + still_s or self.number >= MOST:
+        if now < self._progress_at + still_s or self.learnt >= MOST:
             return False
-        self._still_since = now
-        self.number = min(MOST, max(self.number + 1, int(self.number * GROWTH)))
+        self._progress_at = now
+        self.learnt = min(MOST, max(self.learnt + 1, int(self.learnt * GROWTH)))
         self._stop_trial()
         return True
 
-    # Inside: what is known
+    # Inside: samples
 
-    def _pass(self, now: float) -> None:
+    def _advance_clock(self, now: float) -> None:
         self._area += self._in_flight * (now - self._area_at)
         self._area_at = now
 
     def _open_cohort(self) -> None:
-        self._cohort.open(self._turn, max(ENOUGH, self._in_flight // 2))
+        self._cohort.open(self._last_number, max(ENOUGH, self._in_flight // 2))
 
     def _rest_if_idle(self, *, waiting: bool) -> None:
         if not self._in_flight and not waiting:
             self._busy = 0
-            if self._phase == DOWN:  # one up holds nobody up: it goes on with the next load
+            if self._phase == DOWN:  # a trial up delays no request, so it may go on
                 self._stop_trial()
 
-    def _learn(self, log_s: float, log_load: float) -> None:
-        base = self._base
+    def _add_sample(self, log_s: float, log_load: float) -> None:
         if self._phase != BASE:
             self._trial.add(log_s, log_load)
             return
-        self._brief += (log_s - self._brief) / min(base.count + 1, BRIEF)
-        if self._has_changed():
-            self._start_anew(Times(), Times(), self._brief - self._settled)
-            self._cohort.shut()
-            return
-        self._lows = self._lows + 1 if log_load < base.load - HALF else 0
-        if base.count and log_load > base.load + HALF:
-            self._start_anew(Times(), base)
-        elif self._lows > FEW_LOWS:
-            self._start_anew(self._low, Times())
-        (self._low if self._lows else self._base).add(log_s, log_load)
-
-    def _has_changed(self) -> bool:
-        """Whether requests take longer or shorter than when the number was settled."""
-        base = self._base
-        if math.isnan(self._settled) or base.count < ENOUGH:
-            return False
-        return abs(self._brief - self._settled) > CHANGED + 3 * base.spread / math.sqrt(BRIEF)
-
-    def _start_anew(self, base: Times, low: Times, longer: float = 0.0) -> None:
-        """The load or the replica is another; requests take so much `longer` (log)."""
-        self._base, self._low, self._lows = base, low, 0
-        self._settled, self._pause, self._futile = math.nan, 0, 0
-        self._stride = min(max(NEAR, longer), FURTHEST)
-
-    def _is_flat(self) -> bool:
-        """Whether less load, as it came, is known to take as long."""
-        low, base = self._low, self._base
-        apart = base.load - low.load
-        return low.count >= ENOUGH and apart > HALF and base.mean - low.mean < FLAT * apart
+        slower = self._baseline.add(log_s, log_load)
+        if slower is not None:
+            self._pause = self._futile = 0
+            self._stride = min(max(NEAR, slower), FURTHEST)
+            if slower:
+                self._cohort.close()
 
     # Inside: trials
 
-    def _perhaps_try(self, waiting: bool) -> None:
-        base = self._base
-        if base.count < ENOUGH or self._lows or not self._cohort.is_told:
+    def _maybe_begin_trial(self, waiting: bool) -> None:
+        base = self._baseline
+        if not base.is_usable or not self._cohort.is_complete:
             return
-        if self._spent < self._pause or self._busy < LASTS * math.exp(base.load):
+        if self._ends < self._pause or self._busy < LASTS * math.exp(base.times.load):
             return
-        settled = not math.isnan(self._settled) or self._is_flat()
         every, times = REFRESH
-        if not settled or self._since_down > max(every, times * self.number):
+        if not base.is_settled or self._ends_since_down > max(every, times * self.learnt):
             self._try_down()
-        elif waiting and self.number < MOST:
-            self._try_up(1.5 * self.number)
+        elif waiting and self.learnt < MOST:
+            self._try_up(1.5 * self.learnt)
 
     def _try_down(self) -> None:
-        self._since_down = 0
-        load = min(math.exp(self._base.load), self.number)
-        stride = max(self._stride, min(FAR, TELLING * self._base.spread))
+        self._ends_since_down = 0
+        base = self._baseline.times
+        load = min(math.exp(base.load), self.learnt)
+        stride = max(self._stride, min(FAR, SPREADS * base.spread))
         to = max(1, self._least, int(load * math.exp(-stride)))
         if to > FULL * load:
             self._settle()
@@ -267,100 +226,97 @@ class AdaptiveLimit:
             self._begin_trial(DOWN, to)
 
     def _try_up(self, to: float) -> None:
-        self._begin_trial(UP, min(MOST, max(self.number + 1, round(to))))
+        self._begin_trial(UP, min(MOST, max(self.learnt + 1, round(to))))
 
     def _begin_trial(self, phase: int, to: int) -> None:
-        self._phase, self.limit, self._trial, self._spent = phase, to, Times(), 0
-        self._cohort.shut()
+        self._phase, self.limit, self._trial, self._ends = phase, to, LoadTimes(), 0
+        self._cohort.close()
 
     def _stop_trial(self) -> None:
-        self._phase, self.limit, self._spent = BASE, self.number, 0
-        self._cohort.shut()
+        self._keep_limit()
+        self._cohort.close()
 
-    def _stay(self) -> None:
-        """The trial's level is where it stays: who tells of it goes on to do so."""
-        self._phase, self.limit, self._spent = BASE, self.number, 0
+    def _keep_limit(self) -> None:
+        """The trial is over and its limit stays, so its cohort goes on."""
+        self._phase, self.limit, self._ends = BASE, self.learnt, 0
 
     def _give_up(self) -> None:
         first, most = PAUSE
-        self._pause = min(first << min(self._futile, 16), max(most, 8 * self.number))
+        self._pause = min(first << min(self._futile, 16), max(most, 8 * self.learnt))
         self._futile += 1
         self._stop_trial()
 
-    def _tire(self) -> None:
-        """A trial that has told nothing for so long is over."""
-        if self._spent > PATIENCE * (self.limit + self.number + ENOUGH):
+    def _give_up_if_overlong(self) -> None:
+        if self._ends > OVERLONG * (self.limit + self.learnt + ENOUGH):
             self._give_up()
 
     def _settle(self) -> None:
-        """Less at once would gain nothing."""
-        self._settled, self._stride = self._base.mean, NEAR
+        """A lower limit would gain nothing."""
+        self._baseline.settled_mean, self._stride = self._baseline.times.mean, NEAR
         self._give_up()
 
-    def _judge(self, now: float, waiting: bool) -> None:
-        cohort, trial, base = self._cohort, self._trial, self._base
-        if not cohort.is_told:
-            self._tire()
+    def _judge_trial(self, now: float, waiting: bool) -> None:
+        cohort, trial, base = self._cohort, self._trial, self._baseline.times
+        if not cohort.is_complete:
+            self._give_up_if_overlong()
             return
         if trial.count < ENOUGH // 2:  # the others have failed
             self._open_cohort()
-            self._tire()
+            self._give_up_if_overlong()
             return
         cohort.count_slow(trial, now)
         low, high = (trial, base) if self._phase == DOWN else (base, trial)
-        apart, slower = high.load - low.load, high.mean - low.mean
-        if apart < APART:  # demand was below both
+        if high.load - low.load < APART:  # demand was below both
             self._give_up()
             return
-        slope, error = slower / apart, math.sqrt(low.error2 + high.error2) / apart
-        sure = abs(slope - STEEP) >= SURE * error
-        if not sure and trial.count < PATIENCE * cohort.size:
+        outcome = LoadComparison(low, high)
+        sure = outcome.certainty >= SURE
+        if not sure and trial.count < OVERLONG * cohort.size:
             self._open_cohort()
-            return
-        steep = slope > STEEP or slower > SLOWER
-        knee = math.exp(high.load - max(0.0, slower))
-        if self._phase == UP:
-            self._went_up(knee, steep=steep, waiting=waiting)
-        elif steep:
-            self._lower(knee, sheer=slope > SHEER)
+        elif self._phase == UP:
+            self._judge_up(outcome, waiting=waiting)
+        elif outcome.is_steep:
+            self._lower(outcome)
         elif sure or self._stride >= FAR:
             self._settle()
         else:
             self._stride = min(FAR, 2 * self._stride)
             self._stop_trial()
 
-    def _lower(self, knee: float, *, sheer: bool) -> None:
+    def _lower(self, outcome: LoadComparison) -> None:
         to = self.limit
         self._futile = self._pause = 0
-        self.number = min(self.number, max(to, round(knee)))
-        if sheer or self.number <= NEARLY * to:
-            self.number = to
+        self.learnt = min(self.learnt, max(to, round(outcome.knee)))
+        if outcome.gains_nothing or self.learnt <= NEARLY * to:
+            self.learnt = to
             self._stride = min(FAR, 2 * self._stride)
-            self._base, self._low = self._trial, Times()
-            self._stay()
+            self._baseline.replace(self._trial, LoadTimes())
+            self._keep_limit()
         else:
-            self._base, self._low = Times(), self._trial
+            self._baseline.replace(LoadTimes(), self._trial)
             self._stop_trial()
 
-    def _went_up(self, knee: float, *, steep: bool, waiting: bool) -> None:
-        to, number = self.limit, self.number
-        if steep and max(NEARLY * number, number + 1) <= knee < FULL * to:
-            self._try_up(knee)
-        elif steep:
-            self._give_up()
-        else:
+    def _judge_up(self, outcome: LoadComparison, *, waiting: bool) -> None:
+        to, learnt, knee = self.limit, self.learnt, outcome.knee
+        if not outcome.is_steep:
             self._raise(to, knee, waiting=waiting)
+        elif max(NEARLY * learnt, learnt + 1) <= knee < FULL * to:
+            self._try_up(knee)
+        else:
+            self._give_up()
 
     def _raise(self, to: int, knee: float, *, waiting: bool) -> None:
-        self._futile = self._pause = self._lows = 0
-        self._low, self._settled = self._base, math.nan
+        base = self._baseline
+        self._futile = self._pause = 0
+        base.settled_mean = math.nan
         if knee <= FULL * to:
-            self.number = max(self.number, round(knee))
-            self._base = Times()
+            self.learnt = max(self.learnt, round(knee))
+            base.replace(LoadTimes(), base.times)
             self._stop_trial()
             return
-        self.number, self._base = to, self._trial
+        self.learnt = to
+        base.replace(self._trial, base.times)
         if waiting and to < MOST:
             self._try_up(2 * to)
         else:
-            self._stay()
+            self._keep_limit()

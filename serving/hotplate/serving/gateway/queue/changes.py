@@ -1,4 +1,4 @@
-"""What a call to a queue has brought to its tickets. Pure."""
+"""The tickets whose state a call to a queue has changed. Pure."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic
 
-from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import Ticket, WaiterT
 
 
 class End(enum.Enum):
-    """Why a ticket's wait, or its caller's, is over before an answer began."""
+    """Why a ticket, or only its caller's wait for it, ended before a response began."""
 
     SHARE_FULL = "share_full"
     """The queue is full, by count or bytes, and its organization fills its share of it."""
     PUSHED_OUT = "pushed_out"
-    """The same of one that waited, when another organization's came that fills less."""
+    """The same, but the ticket had waited, and left for one of an organization that fills less."""
     NO_CAPACITY = "no_capacity"
-    """It cannot be answered before its time is over."""
+    """It cannot be answered in its remaining time."""
     NO_REPLICA = "no_replica"
-    """No replica was ready for as long as it may be held."""
+    """No replica became ready while it was held."""
     WAITING = "waiting"
-    """Its time ran out in the line."""
+    """Its time ran out in the queue."""
     RUNNING = "running"
-    """Its time ran out in its replica, whose slot it keeps until `release`."""
+    """Its time ran out in its replica; it keeps the slot until `release`."""
 
 
-class Changes(Generic[Holder]):
-    """The tickets whose place a call has changed, the caller's own among them."""
+class Changes(Generic[WaiterT]):
+    """The tickets that a call has granted or ended, the one that it was given among them."""
 
     __slots__ = ("ended", "granted")
 
     def __init__(
         self,
-        granted: Sequence[Ticket[Holder]] = (),
-        ended: Sequence[tuple[Ticket[Holder], End]] = (),
+        granted: Sequence[Ticket[WaiterT]] = (),
+        ended: Sequence[tuple[Ticket[WaiterT], End]] = (),
     ) -> None:
         self.granted = granted
         self.ended = ended

@@ -1,7 +1,8 @@
-"""When tickets' times are over, the earliest first. Pure.
+"""The tickets' deadlines, the earliest first. Pure.
 
-A heap whose entries stay when a ticket ends or its time changes, and are thrown away together once
-they are more than the others: a request costs one push, which for equal time-outs is an append.
+This is a heap in which entries stay when a ticket ends or its deadline changes. They are dropped
+together once they outnumber the valid ones: a request costs one push, which is an append where all
+time limits are equal.
 """
 
 from __future__ import annotations
@@ -11,35 +12,35 @@ from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic
 
-from hotplate.serving.gateway.queue.ticket import ENDED, Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import ENDED, Ticket, WaiterT
 
 STALE_MOST: Final = 64
-"""Entries of no use that are kept at least."""
+"""Invalid entries that the heap may always keep."""
 
 
-class Deadlines(Generic[Holder]):
+class Deadlines(Generic[WaiterT]):
     """The deadlines of a queue's tickets, waiting and running."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Ticket[Holder]]] = []
+        self._heap: list[tuple[float, int, Ticket[WaiterT]]] = []
         self._sweep_at = STALE_MOST
 
-    def add(self, ticket: Ticket[Holder]) -> None:
-        """Watches `ticket.ends_at`, if it ever comes; call it again when that has changed."""
+    def add(self, ticket: Ticket[WaiterT]) -> None:
+        """Watches `ticket.ends_at`, unless it is infinite. Call it again when that has changed."""
         heap, ends_at = self._heap, ticket.ends_at
         if ends_at == math.inf:
             return
         count = len(heap)
         if count and ends_at < heap[(count - 1) >> 1][0]:
             heappush(heap, (ends_at, ticket.number, ticket))
-        else:  # it is later than the entry above its place, so that is where it stays
+        else:  # it is no earlier than its parent in the heap, so it may stay at the end
             heap.append((ends_at, ticket.number, ticket))
         if count >= self._sweep_at:
             self.replace(())
 
-    def replace(self, tickets: Iterable[Ticket[Holder]]) -> None:
-        """Watches these too, whose ends have all changed, and throws away what is of no use."""
-        heap: list[tuple[float, int, Ticket[Holder]]] = []
+    def replace(self, tickets: Iterable[Ticket[WaiterT]]) -> None:
+        """Watches these tickets too, whose deadlines have changed, and drops invalid entries."""
+        heap: list[tuple[float, int, Ticket[WaiterT]]] = []
         latest, in_order = -math.inf, True
         for entry in self._heap:
             if _is_due(entry):
@@ -50,19 +51,19 @@ class Deadlines(Generic[Holder]):
             in_order = in_order and latest <= ticket.ends_at
             latest = ticket.ends_at
             heap.append((latest, ticket.number, ticket))
-        if not in_order:  # with equal time-outs it is, and so a heap
+        if not in_order:  # a sorted list is a heap, and with equal time limits it is sorted
             heapify(heap)
         self._heap = heap
         self._sweep_at = 2 * len(heap) + STALE_MOST
 
-    def over(self, now: float) -> Iterator[Ticket[Holder]]:
-        """Takes out those whose time is over."""
+    def expired(self, now: float) -> Iterator[Ticket[WaiterT]]:
+        """Removes and yields the tickets whose time is over."""
         while self.next_at <= now:
             yield heappop(self._heap)[2]
 
     @property
     def next_at(self) -> float:
-        """The earliest; infinite = nobody's time ends."""
+        """The earliest deadline; infinite = there is none."""
         heap = self._heap
         while heap and not _is_due(heap[0]):
             heappop(heap)
@@ -72,6 +73,6 @@ class Deadlines(Generic[Holder]):
         return len(self._heap)
 
 
-def _is_due(entry: tuple[float, int, Ticket[Holder]]) -> bool:
+def _is_due(entry: tuple[float, int, Ticket[WaiterT]]) -> bool:
     ends_at, _, ticket = entry
-    return ticket.place != ENDED and ticket.ends_at == ends_at and not ticket.expired
+    return ticket.state != ENDED and ticket.ends_at == ends_at and not ticket.expired

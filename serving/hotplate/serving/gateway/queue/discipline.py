@@ -1,22 +1,22 @@
-"""A route's queue and its replicas' slots: who waits, who is served, by which replica.
+"""A route's queue and its replicas' slots: what waits, what is served, and by which replica.
 
-Pure: no I/O, time is an argument. A caller submits tickets, and every call answers with the
-tickets whose place has changed by it; the caller then sends or refuses those. The rules:
+Pure: no I/O, time is an argument. The dispatcher submits tickets, and every call returns the
+tickets whose state it has changed; the dispatcher then sends or refuses those. The rules:
 
 * A ticket is bound to a replica only when it has that replica's slot, and one free slot releases
   one ticket (*metered release*), to the open replica with most free slots.
 * A slot comes back by `release` only. Whoever calls it must know that the replica's handler has
-  ended; that a caller left or a time ran out is no reason (*slot truth*). The one exception is a
-  WebSocket's that is not waited for (`abandoned.py`), which is withdrawn.
+  ended; it is not enough that a caller left or that a time limit passed (*slot truth*). The one
+  exception is a WebSocket whose handler does not end (`abandoned.py`): its ticket is withdrawn.
 * No ticket waits while a slot that it could have is free.
-* No slot goes to a ticket that cannot be answered in the time it has left, and none waits that
-  cannot get a slot in time, as far as anything is known (`feasibility.py`).
+* No slot goes to a ticket that cannot be answered in its remaining time, and no ticket waits that
+  cannot get a slot in time, as far as that is known (`feasibility.py`).
 
-Here is what happens to a ticket, and in which order. What waits is kept in `waiting.py`, what a
-replica has in `granted.py`, the replicas' slots in `replica_slots.py`; `fairness.py` says whose
-turn it is, and `overflow.py` who has to leave a full queue.
+This file says what happens to a ticket, and in which order. `waiting.py` has the tickets that wait,
+`granted.py` those that run, `replica_slots.py` the replicas' slots; `fairness.py` says which ticket
+is next, and `overflow.py` which one has to leave a full queue.
 
-Nothing that one request costs grows with how many wait or run.
+The cost of a request does not grow with the number of requests that wait or run.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from hotplate.serving.gateway.queue.adaptive_limit import SHORT_STALL_S
 from hotplate.serving.gateway.queue.changes import NOTHING, Changes, End
 from hotplate.serving.gateway.queue.deadlines import Deadlines
 from hotplate.serving.gateway.queue.estimates import Estimates
-from hotplate.serving.gateway.queue.fairness import FairLine
-from hotplate.serving.gateway.queue.feasibility import WAY_MOST_S, comes_too_late, is_hopeless
+from hotplate.serving.gateway.queue.fairness import FairQueue
+from hotplate.serving.gateway.queue.feasibility import TRANSIT_MOST_S, comes_too_late, is_hopeless
 from hotplate.serving.gateway.queue.granted import Granted
-from hotplate.serving.gateway.queue.overflow import Room
+from hotplate.serving.gateway.queue.overflow import Overflow
 from hotplate.serving.gateway.queue.replica_slots import Replica, Slots
 from hotplate.serving.gateway.queue.service_time import ServiceTime
-from hotplate.serving.gateway.queue.ticket import ENDED, RUNNING, Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import ENDED, RUNNING, Ticket, WaiterT
 from hotplate.serving.gateway.queue.waiting import Waiting
 
 
-class SlotQueue(Generic[Holder]):
+class SlotQueue(Generic[WaiterT]):
     """The queue of one route and the slots of its replicas."""
 
     def __init__(self, limit: int, limit_bytes: int, *, now: float) -> None:
         self.completed = 0
         self.service = ServiceTime()
         self._slots = Slots()
-        self.line: FairLine[Holder] = FairLine(self.service)
-        self.room: Room[Holder] = Room(self.line, limit, limit_bytes)
-        self._deadlines: Deadlines[Holder] = Deadlines()
-        self.waiting: Waiting[Holder] = Waiting(
-            self._slots, self.line, self.room, self._deadlines, now=now
+        self.fair_queue: FairQueue[WaiterT] = FairQueue(self.service)
+        self.overflow: Overflow[WaiterT] = Overflow(self.fair_queue, limit, limit_bytes)
+        self._deadlines: Deadlines[WaiterT] = Deadlines()
+        self.waiting: Waiting[WaiterT] = Waiting(
+            self._slots, self.fair_queue, self.overflow, self._deadlines, now=now
         )
-        self.granted: Granted[Holder] = Granted(self._slots, self.line)
-        self.estimates: Estimates[Holder] = Estimates(
-            self._slots, self.line, self.waiting, self.service
+        self.granted: Granted[WaiterT] = Granted(self._slots, self.fair_queue)
+        self.estimates: Estimates[WaiterT] = Estimates(
+            self._slots, self.fair_queue, self.waiting, self.service
         )
         self._numbers = 0
 
@@ -63,7 +63,7 @@ class SlotQueue(Generic[Holder]):
 
     @property
     def queued(self) -> int:
-        return self.line.count + len(self.waiting.lobby)
+        return self.fair_queue.count + len(self.waiting.slotless)
 
     @property
     def queued_bytes(self) -> int:
@@ -95,19 +95,20 @@ class SlotQueue(Generic[Holder]):
 
     # Requests
 
-    def submit(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        """Grants the ticket a replica, queues it, pushing out another if need be, or refuses it."""
+    def submit(self, ticket: Ticket[WaiterT], now: float) -> Changes[WaiterT]:
+        """Grants the ticket a replica, or queues it (pushing out another if need be), or refuses
+        it."""
         self._numbers += 1
         ticket.number = self._numbers
         slots, waiting = self._slots, self.waiting
         since = ticket.arrived_at
-        if since < waiting.changed_at:
-            since = waiting.changed_at
+        if since < waiting.readiness_changed_at:
+            since = waiting.readiness_changed_at
         ticket.ends_at = since + (ticket.timeout_s if slots.ready else ticket.hold_s)
         if not ticket.needs_slot:
-            return self._submit_to_lobby(ticket, now)
-        line = self.line
-        if not line.count:
+            return self._submit_slotless(ticket, now)
+        fair_queue = self.fair_queue
+        if not fair_queue.count:
             if ticket.ends_at - now < self.service.least_s and is_hopeless(
                 ticket, self.service, now
             ):
@@ -117,11 +118,11 @@ class SlotQueue(Generic[Holder]):
                 self.granted.grant(ticket, replica, now)
                 self._deadlines.add(ticket)
                 return Changes((ticket,))
-        if slots.ready and comes_too_late(ticket, line, self.service, slots.total, now):
+        if slots.ready and comes_too_late(ticket, fair_queue, self.service, slots.total, now):
             return Changes((), ((ticket, End.NO_CAPACITY),))
-        room = self.room
+        overflow = self.overflow
         size_bytes = waiting.size_bytes + ticket.size_bytes
-        if line.count >= room.limit or size_bytes > room.limit_bytes:
+        if fair_queue.count >= overflow.limit or size_bytes > overflow.limit_bytes:
             fits, pushed_out = waiting.make_room(ticket)
             if not fits:
                 return Changes((), [*pushed_out, (ticket, End.SHARE_FULL)])
@@ -130,82 +131,87 @@ class SlotQueue(Generic[Holder]):
         waiting.join(ticket, now)
         return NOTHING
 
-    def answered(self, ticket: Ticket[Holder], now: float) -> None:
-        """The ticket's answer has begun, in time; from here on it may last."""
-        if ticket.needs_slot and ticket.replica is not None and not ticket.answered_at:
-            ticket.replica.answering += 1
-        ticket.answered_at = now
+    def response_began(self, ticket: Ticket[WaiterT], now: float) -> None:
+        """The ticket's response has begun, in time; from now on no time limit applies to it."""
+        if ticket.needs_slot and ticket.replica is not None and not ticket.response_began_at:
+            ticket.replica.responding += 1
+        ticket.response_began_at = now
         ticket.ends_at = math.inf
 
-    def release(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        """The replica is done with the ticket: its handler has ended, or got nothing of it."""
+    def release(self, ticket: Ticket[WaiterT], now: float) -> Changes[WaiterT]:
+        """The replica is done with the ticket: its handler has ended, or received nothing."""
         if not ticket.needs_slot:
-            self.granted.let_out(ticket)
+            self.granted.end_without_slot(ticket)
             return self._after_release(now)
         self.completed += 1
-        since, answered_at = ticket.granted_at, ticket.answered_at or now
-        if ticket.whole_at > since:  # how slow a caller is says nothing of the others
-            since = ticket.whole_at
-            answered_at = max(answered_at, since)
-        self.service.learn(now - since, answered_at - since, now)
+        since, response_began_at = ticket.granted_at, ticket.response_began_at or now
+        if ticket.body_received_at > since:  # a slow caller says nothing about other requests
+            since = ticket.body_received_at
+            response_began_at = max(response_began_at, since)
+        self.service.learn(now - since, response_began_at - since, now)
         replica = ticket.replica
-        if self.line.count and replica is not None and self._slots.passes_on(replica):
+        if self.fair_queue.count and replica is not None and self._slots.can_hand_over(replica):
             self.granted.end(ticket, replica, now, typical=True)
             return self._pump(now, replica)
         self.granted.free(ticket, now, typical=True)
         return self._after_release(now)
 
-    def give_back(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        """The ticket's replica did not serve it, and it may be served yet: it goes first again."""
+    def requeue(self, ticket: Ticket[WaiterT], now: float) -> Changes[WaiterT]:
+        """The ticket's replica did not serve it, but another one may: it becomes first in line."""
         self.granted.free(ticket, now, typical=False)
-        self.waiting.put_back(ticket)
+        self.waiting.requeue(ticket)
         return self._pump(now)
 
-    def withdraw(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        """A granted ticket gives up its slot. How long it had it says nothing of others: nothing of
-        it was sent, or its handler goes on for nobody."""
+    def withdraw(self, ticket: Ticket[WaiterT], now: float) -> Changes[WaiterT]:
+        """A granted ticket gives up its slot. The time that it had the slot is not learnt from:
+        nothing of it was sent, or its handler goes on although its caller has gone."""
         self.granted.free(ticket, now, typical=False)
         return self._after_release(now)
 
     # Replicas, settings and time
 
     def set_limits(self, limit: int, limit_bytes: int, weights: Mapping[str, float]) -> None:
-        """How much may wait, and the organizations' weights, from now on."""
-        self.room.limit, self.room.limit_bytes = limit, limit_bytes
-        self.line.weigh(weights)
+        """Sets how much may wait, and the organizations' weights."""
+        self.overflow.limit, self.overflow.limit_bytes = limit, limit_bytes
+        self.fair_queue.set_weights(weights)
 
-    def set_replicas(self, table: Iterable[ReplicaRoute], now: float) -> Changes[Holder]:
-        """Takes over the table. A replica that is no longer in it drains."""
+    def set_replicas(self, table: Iterable[ReplicaRoute], now: float) -> Changes[WaiterT]:
+        """Replaces the table of replicas. A replica that is no longer in it drains."""
         was_ready = self._slots.ready
-        self._slots.take_over(table)
+        self._slots.update(table)
         if self._slots.ready != was_ready:
             self.waiting.restart_clocks(now)
         return self._pump(now)
 
-    def put_out(self, replica_id: str, reason: str) -> None:
-        """The replica gets nothing until it is let in; what it has stays with it."""
-        self._slots.put_out(replica_id, reason)
+    def eject(self, replica_id: str, reason: str) -> None:
+        """The replica gets no requests until it is restored; it keeps those that it has."""
+        self._slots.eject(replica_id, reason)
 
-    def why_out(self, replica_id: str) -> str:
-        """Empty = it is in, or not known."""
-        return next((r.out for r in self.replicas if r.id == replica_id), "")
+    def ejection_reason(self, replica_id: str) -> str:
+        """Why the replica is ejected; empty = it is not, or there is no such replica."""
+        return self.ejection_reasons().get(replica_id, "")
 
-    def let_in(self, replica_id: str, now: float) -> Changes[Holder]:
-        self._slots.let_in(replica_id)
+    def ejection_reasons(self) -> dict[str, str]:
+        """By ejected replica, why it is."""
+        return {r.id: r.ejection_reason for r in self.replicas if r.ejection_reason}
+
+    def restore(self, replica_id: str, now: float) -> Changes[WaiterT]:
+        """The replica may get requests again."""
+        self._slots.restore(replica_id)
         return self._pump(now)
 
-    def advance(self, now: float) -> Changes[Holder]:
-        """Ends what has run out of time."""
-        ended: list[tuple[Ticket[Holder], End]] = []
-        for ticket in self._deadlines.over(now):
-            if ticket.place == RUNNING:
+    def advance(self, now: float) -> Changes[WaiterT]:
+        """Ends every ticket whose time is over."""
+        ended: list[tuple[Ticket[WaiterT], End]] = []
+        for ticket in self._deadlines.expired(now):
+            if ticket.state == RUNNING:
                 ticket.expired = True
                 ended.append((ticket, End.RUNNING))
             else:
                 self.waiting.cancel(ticket)
                 ended.append((ticket, End.WAITING if self._slots.ready else End.NO_REPLICA))
-        if self.line.count:
-            self._slots.outgrow_stalls(now)
+        if self.fair_queue.count:
+            self._slots.grow_stalled(now)
         granted, refused = self._pump(now)
         return Changes(granted, [*ended, *refused])
 
@@ -215,52 +221,59 @@ class SlotQueue(Generic[Holder]):
         return at if at < math.inf else None
 
     def stalls_at(self, now: float) -> float:
-        """When to `advance` for those whom learnt slots keep out; infinite = there are none."""
-        waits = self.line.count and any(self._slots.learning)
+        """When to `advance` for tickets that a learnt number of slots keeps waiting; infinite =
+        there are none."""
+        waits = self.fair_queue.count and any(self._slots.learning)
         return now + SHORT_STALL_S if waits else math.inf
 
     # Inside
 
-    def _submit_to_lobby(self, ticket: Ticket[Holder], now: float) -> Changes[Holder]:
-        replica = self._slots.next()
+    def _submit_slotless(self, ticket: Ticket[WaiterT], now: float) -> Changes[WaiterT]:
+        replica = self._slots.most_free()
         if replica is not None:
-            self.granted.let_past(ticket, replica, now)
+            self.granted.grant_without_slot(ticket, replica, now)
             self._deadlines.add(ticket)
             return Changes((ticket,))
-        waiting, room = self.waiting, self.room
-        full = waiting.size_bytes + ticket.size_bytes > room.limit_bytes
-        if full or len(waiting.lobby) >= room.limit:
+        waiting, overflow = self.waiting, self.overflow
+        full = waiting.size_bytes + ticket.size_bytes > overflow.limit_bytes
+        if full or len(waiting.slotless) >= overflow.limit:
             return Changes((), ((ticket, End.SHARE_FULL),))
         waiting.join(ticket, now)
         return NOTHING
 
-    def _after_release(self, now: float) -> Changes[Holder]:
-        if self.line.count:
+    def _after_release(self, now: float) -> Changes[WaiterT]:
+        if self.fair_queue.count:
             return self._pump(now)
-        if self.line.contested and self._slots.any_free:
-            self.line.calm()
+        if self.fair_queue.contested and self._slots.any_free:
+            self.fair_queue.end_contest()
         return NOTHING
 
-    def _pump(self, now: float, given: Replica | None = None) -> Changes[Holder]:
-        """Grants what can be granted; `given`: that a slot of it came back is not yet said."""
-        granted: list[Ticket[Holder]] = []
-        ended: list[tuple[Ticket[Holder], End]] = []
-        line, slots, service, waiting = self.line, self._slots, self.service, self.waiting
-        while waiting.lobby and (replica := slots.next()) is not None:
-            ticket, _ = waiting.lobby.popitem(last=False)
+    def _pump(self, now: float, freed: Replica | None = None) -> Changes[WaiterT]:
+        """Grants what can be granted, first a slot of `freed`: a replica whose slot has come back
+        and still counts as taken."""
+        granted: list[Ticket[WaiterT]] = []
+        ended: list[tuple[Ticket[WaiterT], End]] = []
+        fair_queue, slots, service, waiting = (
+            self.fair_queue,
+            self._slots,
+            self.service,
+            self.waiting,
+        )
+        while waiting.slotless and (replica := slots.most_free()) is not None:
+            ticket, _ = waiting.slotless.popitem(last=False)
             waiting.size_bytes -= ticket.size_bytes
-            self.granted.let_past(ticket, replica, now)
+            self.granted.grant_without_slot(ticket, replica, now)
             granted.append(ticket)
-        while line.count:
-            replica, given = given or slots.take(), None
+        while fair_queue.count:
+            replica, freed = freed or slots.take(), None
             if replica is None:
                 break
-            ticket = line.take(now)
+            ticket = fair_queue.take(now)
             waiting.size_bytes -= ticket.size_bytes
-            close = ticket.ends_at - now < service.fair_s + WAY_MOST_S
-            if close and is_hopeless(ticket, service, now, contended=line.count > 0):
-                self.granted.return_slot(replica)
-                ticket.place = ENDED
+            close = ticket.ends_at - now < service.fair_s + TRANSIT_MOST_S
+            if close and is_hopeless(ticket, service, now, contended=fair_queue.count > 0):
+                self.granted.release_unused(replica)
+                ticket.state = ENDED
                 ended.append((ticket, End.NO_CAPACITY))
             else:
                 self.granted.grant(ticket, replica, now)

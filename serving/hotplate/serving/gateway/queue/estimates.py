@@ -1,50 +1,50 @@
-"""When a request gets its slot, as far as is known. Pure.
+"""Estimates of when a request gets its slot. Pure.
 
-While a replica is open, what waits is done at the pace of those that have ended; while none is, the
-newest cold start says how long the next one takes.
+While a replica is open, the requests that wait are expected to take as long as those that have
+ended; while none is, the next cold start is expected to take as long as the latest one.
 """
 
 from __future__ import annotations
 
 from typing import Generic
 
-from hotplate.serving.gateway.queue.fairness import FairLine
+from hotplate.serving.gateway.queue.fairness import FairQueue
 from hotplate.serving.gateway.queue.replica_slots import Slots
 from hotplate.serving.gateway.queue.service_time import ServiceTime
-from hotplate.serving.gateway.queue.ticket import Holder
+from hotplate.serving.gateway.queue.ticket import WaiterT
 from hotplate.serving.gateway.queue.waiting import Waiting
 
 
-class Estimates(Generic[Holder]):
-    """What a caller of the route can be told."""
+class Estimates(Generic[WaiterT]):
+    """Estimates for the callers of a route."""
 
     def __init__(
         self,
         slots: Slots,
-        line: FairLine[Holder],
-        waiting: Waiting[Holder],
+        fair_queue: FairQueue[WaiterT],
+        waiting: Waiting[WaiterT],
         service: ServiceTime,
     ) -> None:
         self._slots = slots
-        self._line = line
+        self._fair_queue = fair_queue
         self._waiting = waiting
         self._service = service
 
     def retry_after_s(self, now: float) -> float:
-        """When a request could have its slot that comes again: what waits now is done by then."""
+        """When a refused request should be sent again: by then all that wait now should be done."""
         if not self._slots.ready:
             return self.start_s(0, now) or 0.0
-        return self._service.work_s(self._line.count) / self._slots.total
+        return self._service.work_s(self._fair_queue.count) / self._slots.total
 
     def start_s(self, ahead: float, now: float) -> float | None:
-        """When a request gets its slot, from now, with so many ahead of it; None = not known."""
+        """Seconds until a request gets its slot with `ahead` requests before it; None = unknown."""
         slots = self._slots
         if not slots.ready:
-            held_since, cold_start_s = self._waiting.held_since, self._waiting.cold_start_s
-            if held_since is None or not cold_start_s:
+            began_at, cold_start_s = self._waiting.cold_start_began_at, self._waiting.cold_start_s
+            if began_at is None or not cold_start_s:
                 return cold_start_s or None
-            return max(0.0, held_since + cold_start_s - now)
-        if not self._line.count and slots.any_free:
+            return max(0.0, began_at + cold_start_s - now)
+        if not self._fair_queue.count and slots.any_free:
             return 0.0
-        # Of those that run, the first is done in half the time between two that end, on average.
+        # On average the next request ends after half the time between two ends.
         return self._service.work_s(ahead + 0.5) / slots.total

@@ -1,17 +1,18 @@
-"""Whose turn it is: weighted fair between organizations, by the slot time that they use. Pure.
+"""Which ticket is next: weighted fair queuing between organizations, by slot time used. Pure.
 
-Start-time fair queuing. Every organization has a tag, the slot time it has used divided by its
-weight; the one with the least tag goes next. A request is charged as it gets its slot, with what
-its organization's requests take on average, and what that was wrong by is settled as it ends, so
-long requests buy no more slot time than short ones. The route's own tag, `_virtual`, follows the
-tag of whoever went last:
+This is start-time fair queuing (Goyal, Vin and Cheng, 1996). Every flow has a tag, the slot time
+that it has used divided by its weight; the flow with the least tag goes next. A request is charged
+as it gets its slot, with the mean slot time of its flow, and the difference is settled as it ends,
+so long requests buy no more slot time than short ones. The virtual time of the route, `_virtual`,
+follows the tag of the flow that went last:
 
-* An organization that comes back, or is new, starts from there, less one request's time: nothing
-  is saved up while nobody waits, and nothing is lost by being in service just as a slot is free.
-* Where a slot finds nobody waiting there is no contest: all begin the next one alike (`_round`),
-  so nobody pays later for slots that nobody else wanted.
+* A flow that comes back, or is new, starts from there, less one request's time: a flow saves
+  nothing up while none of its requests wait, and loses nothing by being in service just as a slot
+  comes free.
+* When a slot comes free and no ticket waits, the contest is over. All flows start the next one
+  equal (`_contest`), so none pays later for slots that no other flow wanted.
 
-Inside one organization an `Order` says who is first. Tickets that a replica gave back precede all.
+Inside one flow a `FlowQueue` says which ticket is first. Requeued tickets go before all others.
 """
 
 from __future__ import annotations
@@ -24,258 +25,256 @@ from itertools import islice
 from typing import Generic
 
 from hotplate.serving.gateway.queue.service_time import ServiceTime
-from hotplate.serving.gateway.queue.ticket import NO_ENTRY, NO_ROUND, Holder, Share, Ticket
+from hotplate.serving.gateway.queue.ticket import NO_CONTEST, NO_ENTRY, Flow, Ticket, WaiterT
 
 USUAL_COST_S = 1.0
-"""Charged while nothing is known; settled later, so that any figure would do."""
+"""Charged while nothing is known. It is settled later, so any figure would do."""
 COST_WEIGHT = 0.1
-"""Weight of an organization's newest request in what its next is charged."""
+"""Weight of the newest request of a flow in what its next one is charged."""
 REMEMBERED = 1000
-"""Organizations without a request that are remembered at most: callers name them."""
+"""Limit of flows without a request that are kept, because callers choose organizations' names."""
 STALE_MOST = 64
-"""Entries of no use that a heap keeps at least."""
+"""Invalid entries that a heap may always keep."""
 COMPARED = 32
-"""Organizations that an estimate looks at one by one; the others count one request each."""
+"""Flows that an estimate looks at one by one; it counts one request for each of the others."""
 
 
-class FairLine(Generic[Holder]):
-    """Everybody who waits for a slot, and what organizations have used."""
+class FairQueue(Generic[WaiterT]):
+    """All tickets that wait for a slot, and the slot time that each organization has used."""
 
     def __init__(self, service: ServiceTime) -> None:
         self.count = 0
-        """Those that wait. Counts are attributes, not `len`: they are read with every request."""
+        """Tickets that wait. An attribute, not `len`, because every request reads it."""
         self.contested = False
-        """Whether several organizations are known; else there is nothing to charge."""
+        """Whether there are several flows; with one there is nothing to charge."""
         self._service = service
         self._weights: Mapping[str, float] = {}
-        self._returned: OrderedDict[Ticket[Holder], None] = OrderedDict()
-        self._shares: dict[str, Share[Holder]] = {}
-        self._waiting: OrderedDict[Share[Holder], None] = OrderedDict()
-        """Shares with anybody in their order."""
-        self._sole: Share[Holder] | None = None
+        self._requeued: OrderedDict[Ticket[WaiterT], None] = OrderedDict()
+        self._flows: dict[str, Flow[WaiterT]] = {}
+        self._waiting: OrderedDict[Flow[WaiterT], None] = OrderedDict()
+        """Flows with a waiting ticket."""
+        self._sole: Flow[WaiterT] | None = None
         """The only one of them; None = there are none, or several."""
         self.waiting_weight = 0.0
-        """Of those, the weights together."""
-        self._next: list[tuple[float, int, Share[Holder]]] = []
-        """Those by tag, kept up while there are several. Of a share's entries the one with its
-        number counts, and may be too early but not too late."""
-        self._entries = 0
+        """The sum of their weights."""
+        self._heap: list[tuple[float, int, Flow[WaiterT]]] = []
+        """These flows by tag, maintained while there are several. The valid entry of a flow is the
+        one with its number; its tag may be too small but not too large."""
+        self._last_entry = 0
         self._virtual = 0.0
-        self._round = 1
+        self._contest = 1
         self._sweep_at = REMEMBERED
 
-    def __iter__(self) -> Iterator[Ticket[Holder]]:
-        """All, in the order in which they would go if nobody came."""
-        yield from list(self._returned)
+    def __iter__(self) -> Iterator[Ticket[WaiterT]]:
+        """All tickets, in the order in which they would go if no other came."""
+        yield from list(self._requeued)
         heap = [
-            (share.tag, number, share, iter(share.order))
-            for number, share in enumerate(self._waiting)
+            (flow.tag, number, flow, iter(flow.queue)) for number, flow in enumerate(self._waiting)
         ]
         heapify(heap)
         number = len(heap)
         while heap:
-            tag, _, share, tickets = heap[0]
+            tag, _, flow, tickets = heap[0]
             ticket = next(tickets, None)
             if ticket is None:
                 heappop(heap)
                 continue
             number += 1
-            heapreplace(heap, (tag + share.cost_s / share.weight, number, share, tickets))
+            heapreplace(heap, (tag + flow.cost_s / flow.weight, number, flow, tickets))
             yield ticket
 
     @property
-    def shares(self) -> Iterable[Share[Holder]]:
-        """Of organizations with a request, waiting or running."""
-        return (s for s in self._shares.values() if s.running or s.order.count)
+    def flows(self) -> Iterable[Flow[WaiterT]]:
+        """Flows with a request, waiting or running."""
+        return (flow for flow in self._flows.values() if flow.running or flow.queue.count)
 
     @property
-    def waiting(self) -> Collection[Share[Holder]]:
-        """Of organizations with a request that waits."""
+    def waiting(self) -> Collection[Flow[WaiterT]]:
+        """Flows with a request that waits."""
         return self._waiting.keys()
 
     @property
-    def remembered(self) -> int:
-        """Organizations that are known, also without a request."""
-        return len(self._shares)
+    def known_flows(self) -> int:
+        """How many flows are kept, also without a request."""
+        return len(self._flows)
 
-    def weigh(self, weights: Mapping[str, float]) -> None:
-        """The weights of organizations from now on; 1 for those not named."""
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Sets the weights of organizations; those that are not named have 1."""
         self._weights = weights
-        for share in self._shares.values():
-            share.weight = weights.get(share.name, 1.0)
-        self.waiting_weight = sum(share.weight for share in self._waiting)
+        for flow in self._flows.values():
+            flow.weight = weights.get(flow.name, 1.0)
+        self.waiting_weight = sum(flow.weight for flow in self._waiting)
 
-    # Who waits
+    # Tickets that wait
 
-    def join(self, ticket: Ticket[Holder]) -> None:
-        share = self._shares.get(ticket.organization) or self.share_of(ticket.organization)
-        ticket.share = share
-        if not share.order.count:
-            self._begin(share)
-        share.order.join(ticket)
-        share.queued_bytes += ticket.size_bytes
+    def join(self, ticket: Ticket[WaiterT]) -> None:
+        flow = self._flows.get(ticket.organization) or self.flow_of(ticket.organization)
+        ticket.flow = flow
+        if not flow.queue.count:
+            self._activate(flow)
+        flow.queue.join(ticket)
+        flow.queued_bytes += ticket.size_bytes
         self.count += 1
 
-    def put_back(self, ticket: Ticket[Holder]) -> None:
-        """It had its turn and got nothing of it: it goes before all others."""
-        self._returned[ticket] = None
-        self._returned.move_to_end(ticket, last=False)
+    def requeue(self, ticket: Ticket[WaiterT]) -> None:
+        """The ticket had a slot but was not served: it goes before all others."""
+        self._requeued[ticket] = None
+        self._requeued.move_to_end(ticket, last=False)
         self.count += 1
 
-    def take(self, now: float) -> Ticket[Holder]:
-        """Whose turn it is; it leaves."""
-        if self._returned:
+    def take(self, now: float) -> Ticket[WaiterT]:
+        """Removes and returns the ticket that is next."""
+        if self._requeued:
             self.count -= 1
-            return self._returned.popitem(last=False)[0]
-        share = self._sole or self._least()
-        ticket = share.order.take(now)
-        self._left(share, ticket)
+            return self._requeued.popitem(last=False)[0]
+        flow = self._sole or self._next_flow()
+        ticket = flow.queue.take(now)
+        self._removed(flow, ticket)
         return ticket
 
-    def leave(self, ticket: Ticket[Holder]) -> None:
-        if ticket in self._returned:
-            del self._returned[ticket]
+    def leave(self, ticket: Ticket[WaiterT]) -> None:
+        if ticket in self._requeued:
+            del self._requeued[ticket]
             self.count -= 1
             return
-        share = ticket.share
-        assert share is not None, "who waits has a share"
-        share.order.leave(ticket)
-        self._left(share, ticket)
+        flow = ticket.flow
+        assert flow is not None, "a waiting ticket has a flow"
+        flow.queue.leave(ticket)
+        self._removed(flow, ticket)
 
-    def grow(self, ticket: Ticket[Holder], size_bytes: int) -> None:
+    def grow(self, ticket: Ticket[WaiterT], size_bytes: int) -> None:
         ticket.size_bytes += size_bytes
-        if ticket.share is not None and ticket not in self._returned:
-            ticket.share.queued_bytes += size_bytes
+        if ticket.flow is not None and ticket not in self._requeued:
+            ticket.flow.queued_bytes += size_bytes
 
     def sort(self) -> None:
-        """Puts everybody in order anew, after deadlines have changed."""
-        for share in self._waiting:
-            share.order.sort()
+        """Sorts every flow again, after deadlines have changed."""
+        for flow in self._waiting:
+            flow.queue.sort()
 
-    def ahead(self, ticket: Ticket[Holder]) -> float:
-        """At least so many requests get their slots before this one, which is about to join."""
-        share = self.share_of(ticket.organization)
-        own = share.order.ahead(ticket)
-        ahead = float(own + len(self._returned))
+    def ahead(self, ticket: Ticket[WaiterT]) -> float:
+        """How many requests at least get their slots before this one, which is about to join."""
+        flow = self.flow_of(ticket.organization)
+        own = flow.queue.ahead(ticket)
+        ahead = float(own + len(self._requeued))
         if own and len(self._waiting) > 1:
-            turns = own / share.weight
+            turns = own / flow.weight
             for other in islice(self._waiting, COMPARED):
-                if other is not share:
-                    ahead += min(other.order.count, turns * other.weight)
+                if other is not flow:
+                    ahead += min(other.queue.count, turns * other.weight)
             ahead += max(0, len(self._waiting) - COMPARED) * min(1.0, turns)
         return ahead
 
-    # Who has used how much
+    # Slot time used
 
-    def charge(self, ticket: Ticket[Holder]) -> None:
-        """It gets a slot."""
-        share = ticket.share
-        if share is None:
+    def charge(self, ticket: Ticket[WaiterT]) -> None:
+        """The ticket gets a slot."""
+        flow = ticket.flow
+        if flow is None:
             organization = ticket.organization
-            share = self._shares.get(organization) or self.share_of(organization)
-            ticket.share = share
-        share.running += 1
+            flow = self._flows.get(organization) or self.flow_of(organization)
+            ticket.flow = flow
+        flow.running += 1
         if not self.contested:
-            ticket.round = NO_ROUND
+            ticket.contest = NO_CONTEST
             return
-        if not share.order.count:
-            self._bring_up(share)
-        if share.tag > self._virtual:
-            self._virtual = share.tag
-        ticket.round = self._round
-        ticket.charged_s = share.cost_s
-        share.tag += share.cost_s / share.weight
+        if not flow.queue.count:
+            self._catch_up(flow)
+        if flow.tag > self._virtual:
+            self._virtual = flow.tag
+        ticket.contest = self._contest
+        ticket.charged_s = flow.cost_s
+        flow.tag += flow.cost_s / flow.weight
 
-    def settle(self, ticket: Ticket[Holder], slot_s: float, *, typical: bool) -> None:
-        """It had the slot for this time; `typical` says whether its like may be expected to."""
-        share = ticket.share
-        assert share is not None, "who was charged has a share"
-        share.running -= 1
+    def settle(self, ticket: Ticket[WaiterT], slot_s: float, *, typical: bool) -> None:
+        """The ticket had its slot for `slot_s`; `typical`: the next ones may take as long."""
+        flow = ticket.flow
+        assert flow is not None, "a charged ticket has a flow"
+        flow.running -= 1
         if not self.contested:
             return
-        if ticket.round == self._round:
+        if ticket.contest == self._contest:
             off_s = slot_s - ticket.charged_s
-            share.tag += off_s / share.weight
-            if off_s < 0.0 and share.entry:
-                self._enter(share)
+            flow.tag += off_s / flow.weight
+            if off_s < 0.0 and flow.entry:
+                self._enter(flow)
         if typical:
-            share.cost_s += (slot_s - share.cost_s) * COST_WEIGHT
+            flow.cost_s += (slot_s - flow.cost_s) * COST_WEIGHT
 
-    def calm(self) -> None:
-        """A slot is free and nobody wants it."""
-        self._round += 1
+    def end_contest(self) -> None:
+        """A slot is free and no ticket waits for it."""
+        self._contest += 1
 
-    def share_of(self, organization: str) -> Share[Holder]:
-        share = self._shares.get(organization)
-        if share is None:
-            if len(self._shares) >= self._sweep_at:
+    def flow_of(self, organization: str) -> Flow[WaiterT]:
+        flow = self._flows.get(organization)
+        if flow is None:
+            if len(self._flows) >= self._sweep_at:
                 self._sweep()
             usual_s = self._service.mean_s or USUAL_COST_S
-            for alone in self._shares.values() if len(self._shares) == 1 else ():
+            for alone in self._flows.values() if len(self._flows) == 1 else ():
                 alone.cost_s = usual_s
-            share = Share(organization, self._weights.get(organization, 1.0), usual_s)
-            self._shares[organization] = share
-            self.contested = len(self._shares) > 1
-        return share
+            flow = Flow(organization, self._weights.get(organization, 1.0), usual_s)
+            self._flows[organization] = flow
+            self.contested = len(self._flows) > 1
+        return flow
 
     # Inside
 
-    def _begin(self, share: Share[Holder]) -> None:
-        self._bring_up(share)
+    def _activate(self, flow: Flow[WaiterT]) -> None:
+        self._catch_up(flow)
         if self._sole is not None:
             self._enter(self._sole)
-        self._waiting[share] = None
-        self.waiting_weight += share.weight
+        self._waiting[flow] = None
+        self.waiting_weight += flow.weight
         if len(self._waiting) > 1:
             self._sole = None
-            self._enter(share)
+            self._enter(flow)
         else:
-            self._sole = share
+            self._sole = flow
 
-    def _left(self, share: Share[Holder], ticket: Ticket[Holder]) -> None:
-        share.queued_bytes -= ticket.size_bytes
+    def _removed(self, flow: Flow[WaiterT], ticket: Ticket[WaiterT]) -> None:
+        flow.queued_bytes -= ticket.size_bytes
         self.count -= 1
-        if not share.order.count:
-            del self._waiting[share]
-            share.entry = NO_ENTRY
-            self.waiting_weight = self.waiting_weight - share.weight if self._waiting else 0.0
+        if not flow.queue.count:
+            del self._waiting[flow]
+            flow.entry = NO_ENTRY
+            self.waiting_weight = self.waiting_weight - flow.weight if self._waiting else 0.0
             self._sole = next(iter(self._waiting)) if len(self._waiting) == 1 else None
 
-    def _bring_up(self, share: Share[Holder]) -> None:
-        """An organization that nobody waits for keeps no more than one request's claim."""
-        if share.round != self._round:
-            share.round = self._round
-            share.tag = self._virtual
+    def _catch_up(self, flow: Flow[WaiterT]) -> None:
+        """Brings the tag of a flow without waiting tickets up to the virtual time, less the time of
+        one request."""
+        if flow.contest != self._contest:
+            flow.contest = self._contest
+            flow.tag = self._virtual
         else:
-            share.tag = max(share.tag, self._virtual - share.cost_s / share.weight)
+            flow.tag = max(flow.tag, self._virtual - flow.cost_s / flow.weight)
 
-    def _enter(self, share: Share[Holder]) -> None:
-        self._entries += 1
-        share.entry = self._entries
-        heappush(self._next, (share.tag, self._entries, share))
-        if len(self._next) > 2 * len(self._waiting) + STALE_MOST:
-            self._next = [entry for entry in self._next if entry[1] == entry[2].entry]
-            heapify(self._next)
+    def _enter(self, flow: Flow[WaiterT]) -> None:
+        self._last_entry += 1
+        flow.entry = self._last_entry
+        heappush(self._heap, (flow.tag, self._last_entry, flow))
+        if len(self._heap) > 2 * len(self._waiting) + STALE_MOST:
+            self._heap = [entry for entry in self._heap if entry[1] == entry[2].entry]
+            heapify(self._heap)
 
-    def _least(self) -> Share[Holder]:
-        heap = self._next
+    def _next_flow(self) -> Flow[WaiterT]:
+        heap = self._heap
         while True:
-            tag, entry, share = heap[0]
-            if entry != share.entry:
+            tag, entry, flow = heap[0]
+            if entry != flow.entry:
                 heappop(heap)
-            elif tag < share.tag:
-                self._entries += 1
-                share.entry = self._entries
-                heapreplace(heap, (share.tag, self._entries, share))
+            elif tag < flow.tag:
+                self._last_entry += 1
+                flow.entry = self._last_entry
+                heapreplace(heap, (flow.tag, self._last_entry, flow))
             else:
-                return share
+                return flow
 
     def _sweep(self) -> None:
-        """Forgets organizations without a request: those that owe nothing, then who owes least."""
-        idle = [
-            share for share in self._shares.values() if not (share.running or share.order.count)
-        ]
-        idle.sort(key=lambda share: share.tag if share.round == self._round else -math.inf)
-        for share in idle[: len(idle) - REMEMBERED // 2]:
-            del self._shares[share.name]
-        self._sweep_at = len(self._shares) + REMEMBERED // 2
+        """Forgets flows without a request, those that have used least slot time first."""
+        idle = [flow for flow in self._flows.values() if not (flow.running or flow.queue.count)]
+        idle.sort(key=lambda flow: flow.tag if flow.contest == self._contest else -math.inf)
+        for flow in idle[: len(idle) - REMEMBERED // 2]:
+            del self._flows[flow.name]
+        self._sweep_at = len(self._flows) + REMEMBERED // 2

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 from typing import Final
 
-from hotplate.serving.gateway.queue.fairness import FairLine
+from hotplate.serving.gateway.queue.fairness import FairQueue
 from hotplate.serving.gateway.queue.service_time import ServiceTime
-from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import Ticket, WaiterT
 
-WAY: Final = 0.01
-"""Of a request's time limit, what its way here and its answer's way back may take: the caller's
-own clock began before ours. It counts where others wait for the slot."""
-WAY_MOST_S: Final = 0.05
+TRANSIT: Final = 0.01
+"""The part of a request's time limit that the request's way here and the response's way back may
+take, because the caller's clock started before ours. It counts where others wait for the slot."""
+TRANSIT_MOST_S: Final = 0.05
 
 
 def is_hopeless(
-    ticket: Ticket[Holder], service: ServiceTime, now: float, *, contended: bool = False
+    ticket: Ticket[WaiterT], service: ServiceTime, now: float, *, contended: bool = False
 ) -> bool:
-    """Whether it has less time left than an answer needs; more is needed where others wait."""
-    left_s = ticket.ends_at - now
-    needs_s = service.fair_s + way_s(ticket) if contended else service.least_s
-    return left_s < needs_s and service.is_fresh(now)
+    """Whether a response needs more than the ticket's remaining time. `contended`: others wait for
+    the slot, so the ticket must have a fair chance, not only some chance."""
+    remaining_s = ticket.ends_at - now
+    needs_s = service.fair_s + transit_s(ticket) if contended else service.least_s
+    return remaining_s < needs_s and service.is_fresh(now)
 
 
 def comes_too_late(
-    ticket: Ticket[Holder], line: FairLine[Holder], service: ServiceTime, slots: int, now: float
+    ticket: Ticket[WaiterT],
+    fair_queue: FairQueue[WaiterT],
+    service: ServiceTime,
+    slots: int,
+    now: float,
 ) -> bool:
-    """Whether so much goes before it on its route's slots that it cannot be answered in time."""
-    left_s = ticket.ends_at - now
-    needs_s = service.fair_s + WAY_MOST_S
-    # Most requests have time for everybody who waits; only others are worth a closer look.
-    if line.count * service.mean_s <= (left_s - needs_s) * slots:
+    """Whether so many requests go before the ticket that it cannot be answered in time."""
+    remaining_s = ticket.ends_at - now
+    needs_s = service.fair_s + TRANSIT_MOST_S
+    # Most requests have time enough for all that wait; only the others need a closer look.
+    if fair_queue.count * service.mean_s <= (remaining_s - needs_s) * slots:
         return False
     if service.is_fresh(now):
-        left_s -= service.fair_s + way_s(ticket)
-    return service.least_work_s(line.ahead(ticket)) > left_s * slots
+        remaining_s -= service.fair_s + transit_s(ticket)
+    return service.least_work_s(fair_queue.ahead(ticket)) > remaining_s * slots
 
 
-def way_s(ticket: Ticket[Holder]) -> float:
-    return min(WAY_MOST_S, WAY * ticket.timeout_s)
+def transit_s(ticket: Ticket[WaiterT]) -> float:
+    """What the request's and the response's way may take, in seconds."""
+    return min(TRANSIT_MOST_S, TRANSIT * ticket.timeout_s)

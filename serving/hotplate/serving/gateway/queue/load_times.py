@@ -1,22 +1,30 @@
-"""How long requests take under some load, each held against the load that it had itself. Pure."""
+"""How long requests take under some load, which ones are measured, and two loads compared. Pure."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-FADE: Final = 128
-"""The mean is over about so many of the newest."""
+WINDOW: Final = 128
+"""The mean is over about this many of the newest requests."""
 LEAST_VARIANCE: Final = 1e-3
-"""Of log times: no service is steadier than three in a hundred."""
+"""Least variance of log times: no service is steadier than 3 %."""
 SHORTEST_S: Final = 1e-6
+STEEP: Final = 0.65
+"""The slope of log time over log load from which on a higher load is not worth its time."""
+NO_GAIN: Final = 0.8
+"""The slope from which on a higher load gains nothing."""
+SLOWER: Final = math.log(1.5)
+"""Nor is a higher load worth it where requests take this much longer (log)."""
+
+
 SLOW: Final = 0.15
-"""The part of a cohort that is not waited for."""
+"""The part of a cohort whose end is not waited for."""
 NEVER: Final = 1 << 62
 
 
-class Times:
-    """Mean and variance of log seconds, and the mean log of the load."""
+class LoadTimes:
+    """Mean and variance of requests' log seconds, and the mean log of their load."""
 
     __slots__ = ("count", "load", "mean", "variance")
 
@@ -27,9 +35,9 @@ class Times:
         self.load = 0.0
 
     def add(self, log_s: float, log_load: float) -> None:
-        """One more."""
+        """One more request."""
         self.count += 1
-        weight = 1.0 / min(self.count, FADE)
+        weight = 1.0 / min(self.count, WINDOW)
         off = log_s - self.mean
         self.mean += weight * off
         self.variance = (1.0 - weight) * (self.variance + weight * off * off)
@@ -37,79 +45,92 @@ class Times:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of one."""
+        """The standard deviation of one request's log time."""
         return math.sqrt(self.variance)
 
     @property
     def error2(self) -> float:
         """The square of the mean's standard error."""
-        return (self.variance + LEAST_VARIANCE) / min(max(1, self.count), FADE)
+        return (self.variance + LEAST_VARIANCE) / min(max(1, self.count), WINDOW)
 
 
 class Cohort:
-    """So many requests, one after the other as they began, whichever of them ends first.
+    """A number of requests in the order in which they began, whichever of them ends first.
 
-    The first ends after a change of load are those of short requests: whoever takes those for all
-    takes them for too short. So it is told who counts by when he began, and nothing before nearly
-    all of them have ended; the rest have taken as long as they have run, at least.
+    The first ends after a change of load are those of short requests, which are no fair sample. So
+    requests count by when they began, and the result is read when nearly all of them have ended;
+    the rest count for the time that they have run so far.
     """
 
-    __slots__ = ("_first", "_left", "_running", "_running_s", "_size")
+    __slots__ = ("_first", "_remaining", "_running", "_running_s", "size")
 
     def __init__(self) -> None:
+        self.size = 0
         self._first = NEVER
-        """The turn of its first one."""
-        self._size = 0
-        self._left = 0
-        """Those that have not ended."""
+        """The number of its first request."""
+        self._remaining = 0
+        """Its requests that have not ended."""
         self._running = 0
-        """Of these, those that have begun, and the sum of the times at which they did, seconds."""
+        """Those of them that have begun, and the sum of the times at which they did, seconds."""
         self._running_s = 0.0
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody counts."""
+        """Whether there is a cohort."""
         return self._first != NEVER
 
     @property
-    def is_told(self) -> bool:
-        """Whether nearly all of it have ended."""
-        return self._first != NEVER and self._left <= SLOW * self._size
+    def is_complete(self) -> bool:
+        """Whether nearly all of its requests have ended."""
+        return self._first != NEVER and self._remaining <= SLOW * self.size
 
-    @property
-    def size(self) -> int:
-        return self._size
-
-    def open(self, turn: int, size: int) -> None:
-        """From the turn on they count."""
-        self._first, self._size, self._left = turn, size, size
+    def open(self, first: int, size: int) -> None:
+        """The cohort is `size` requests from the number `first` on."""
+        self._first, self.size, self._remaining = first, size, size
         self._running, self._running_s = 0, 0.0
 
-    def shut(self) -> None:
-        """Nobody counts until it is opened."""
-        self._first, self._left, self._running = NEVER, 0, 0
+    def close(self) -> None:
+        """No request counts until the next `open`."""
+        self._first, self._remaining, self._running = NEVER, 0, 0
 
-    def begin(self, turn: int, now: float) -> None:
-        if self._first <= turn < self._first + self._size:
+    def begin(self, number: int, now: float) -> None:
+        if self._first <= number < self._first + self.size:
             self._running += 1
             self._running_s += now
 
-    def end(self, turn: int, begun_at: float) -> bool:
-        """Whether its time counts: it is one of the cohort, or came after one that is told."""
-        if turn < self._first:
+    def end(self, number: int, begun_at: float) -> bool:
+        """Whether the request's time counts: it is of the cohort, or followed a complete one."""
+        if number < self._first:
             return False
-        if turn < self._first + self._size:
-            if not self._running:  # those that were slow have been counted already
+        if number < self._first + self.size:
+            if not self._running:  # the slow ones have been counted already
                 return False
-            self._left -= 1
+            self._remaining -= 1
             self._running -= 1
             self._running_s -= begun_at
             return True
-        return self.is_told
+        return self.is_complete
 
-    def count_slow(self, times: Times, now: float) -> None:
-        """Those that have not ended count for as long as they have run, or as the others."""
+    def count_slow(self, times: LoadTimes, now: float) -> None:
+        """Requests that have not ended count as long as they have run, or the mean if longer."""
         for _ in range(self._running):
             age_s = now - self._running_s / self._running
             times.add(max(times.mean, math.log(max(SHORTEST_S, age_s))), times.load)
-        self._left = self._running = 0
+        self._remaining = self._running = 0
+
+
+class LoadComparison:
+    """What two loads say about the knee, which `adaptive_limit.py` explains."""
+
+    def __init__(self, low: LoadTimes, high: LoadTimes) -> None:
+        """`high` must be the higher load."""
+        apart, slower = high.load - low.load, high.mean - low.mean
+        slope = slower / apart
+        self.certainty = abs(slope - STEEP) * apart / math.sqrt(low.error2 + high.error2)
+        """Standard errors between the slope and `STEEP`."""
+        self.is_steep = slope > STEEP or slower > SLOWER
+        """Whether the higher load is not worth its time."""
+        self.gains_nothing = slope > NO_GAIN
+        """Whether the higher load gains no throughput."""
+        self.knee = math.exp(high.load - max(0.0, slower))
+        """The number of requests at once up to which more of them gain throughput."""

@@ -1,8 +1,8 @@
 """The slots of a route's replicas, and which replica is next. Pure; every call takes constant time.
 
-Open replicas lie in a row of groups by how many free slots they have; a grant or a release moves
-one replica to the group beside. The next request goes to the replica with most free slots, among
-equals to the one that has had as many for longest.
+Open replicas are grouped by their number of free slots; a grant or a release moves one replica to
+the neighbouring group. The next request goes to the replica with most free slots, and among equals
+to the one that has had that many for longest.
 """
 
 from __future__ import annotations
@@ -20,63 +20,63 @@ class Replica:
 
     __slots__ = (
         "adaptive",
-        "answering",
         "concurrency",
         "draining",
-        "foreign",
+        "ejection_reason",
         "gone",
         "group",
         "id",
-        "out",
+        "responding",
         "taken",
+        "taken_elsewhere",
     )
 
     def __init__(self, replica_id: str) -> None:
         self.id = replica_id
         self.concurrency = 0
         self.adaptive: AdaptiveLimit | None = None
-        """Learns what its concurrency should be; None = it is set."""
-        self.answering = 0
-        """Of the slots taken, those whose answer has begun and lasts."""
+        """Learns what its concurrency should be; None = the route sets it."""
+        self.responding = 0
+        """Slots whose response has begun and has not ended."""
         self.draining = False
         self.gone = False
         """No longer in the table; kept until its slots have come back."""
         self.taken = 0
-        self.foreign = 0
-        """Slots that other gateways' requests have."""
-        self.out = ""
-        """Why it gets nothing for now; empty = it is in."""
+        self.taken_elsewhere = 0
+        """Slots that requests of other gateways have."""
+        self.ejection_reason = ""
+        """Why it gets no requests for now; empty = it is not ejected."""
         self.group = -1
-        """Its free slots while it may get requests; -1 = it may not."""
+        """The number of its free slots; -1 = it may get no requests."""
 
     @property
     def free(self) -> int:
-        """Less than none after its concurrency was lowered."""
-        return self.concurrency - self.taken - self.foreign
+        """Free slots; negative after its concurrency was lowered."""
+        return self.concurrency - self.taken - self.taken_elsewhere
 
     @property
     def stalled(self) -> bool:
-        """Whether every slot of it has an answer that goes on."""
-        return not self.out and 0 < self.taken == self.answering and self.free <= 0
+        """Whether each of its slots has a response that has begun and goes on."""
+        return not self.ejection_reason and 0 < self.taken == self.responding and self.free <= 0
 
     @property
     def open(self) -> bool:
-        """Whether the table gives it requests, though it may be out for a moment."""
+        """Whether the table lets it have requests; it may still be ejected for a moment."""
         return not self.draining and self.concurrency > 0
 
 
-class Ledger(Protocol):
-    """Writes down which slots are taken, for when somebody else has to know."""
+class SlotRecorder(Protocol):
+    """Records which slots are taken, for a later owner of the route."""
 
     def take(self, replica: Replica, now: float) -> None:
         """A slot of the replica was taken."""
 
-    def give(self, replica: Replica, service_s: float) -> None:
-        """A slot of the replica came back after that time; 0 = it is not known, or not usual."""
+    def release(self, replica: Replica, service_s: float) -> None:
+        """A slot of the replica came back after `service_s`; 0 = unknown, or not typical."""
 
 
 class Slots:
-    """All replicas of a route that are open, draining, or gone with slots still taken."""
+    """All replicas of a route: open, draining, or gone with slots still taken."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -85,7 +85,7 @@ class Slots:
         """Whether any replica is open."""
         self._replicas: dict[str, Replica] = {}
         self._groups: list[OrderedDict[Replica, None]] = [OrderedDict()]
-        """By free slots."""
+        """The index is the number of free slots."""
         self._most = 0
         """No replica has more free slots than this."""
 
@@ -93,21 +93,21 @@ class Slots:
     def replicas(self) -> Collection[Replica]:
         return self._replicas.values()
 
-    def take_over(self, table: Iterable[ReplicaRoute]) -> None:
-        """What is named is in with what the table says; the rest drains."""
+    def update(self, table: Iterable[ReplicaRoute]) -> None:
+        """Replaces the table. Replicas that it does not name drain."""
         named = {entry.id: entry for entry in table}
         for entry in named.values():
             replica = self._replicas.setdefault(entry.id, Replica(entry.id))
             replica.concurrency = _concurrency(replica, entry)
             replica.draining = entry.draining
-            replica.foreign = entry.foreign
+            replica.taken_elsewhere = entry.foreign
             replica.gone = False
         for replica in list(self._replicas.values()):
             if replica.id not in named:
                 replica.draining = replica.gone = True
                 self._forget_if_empty(replica)
             self._place(replica)
-        self._sum_up()
+        self._update_totals()
 
     @property
     def learning(self) -> Iterator[Replica]:
@@ -118,12 +118,12 @@ class Slots:
     def any_free(self) -> bool:
         return self._find() > 0
 
-    def next(self) -> Replica | None:
+    def most_free(self) -> Replica | None:
         """The replica for a request that needs no slot."""
         return next(iter(self._groups[self._find()]), None)
 
     def take(self) -> Replica | None:
-        """A slot of the replica that the next request goes to; None = there is none free."""
+        """Takes a slot of the replica with most free ones; None = no slot is free."""
         groups = self._groups
         group = self._most
         if not groups[group]:
@@ -136,8 +136,8 @@ class Slots:
         groups[group][replica] = None
         return replica
 
-    def give(self, replica: Replica) -> None:
-        """One slot of it back."""
+    def release(self, replica: Replica) -> None:
+        """A slot of the replica comes back."""
         replica.taken -= 1
         group = replica.group
         if 0 <= group < replica.free:
@@ -150,23 +150,23 @@ class Slots:
             self._forget_if_empty(replica)
 
     def resize(self, replica: Replica) -> None:
-        """It has as many slots now as its limit says."""
+        """Gives the replica as many slots as its adaptive limit allows."""
         adaptive = replica.adaptive
         if adaptive is not None and replica.concurrency != adaptive.limit:
             replica.concurrency = adaptive.limit
             self._place(replica)
-            self._sum_up()
+            self._update_totals()
 
-    def outgrow_stalls(self, now: float) -> None:
-        """Somebody waits: a replica that learns, and is stalled, may have more slots."""
+    def grow_stalled(self, now: float) -> None:
+        """Requests wait: a stalled replica with an adaptive limit may get more slots."""
         for replica in list(self.learning):
             adaptive = replica.adaptive
-            if adaptive is not None and replica.stalled and adaptive.stalled(now):
+            if adaptive is not None and replica.stalled and adaptive.grow_if_stalled(now):
                 self.resize(replica)
 
-    def passes_on(self, replica: Replica) -> bool:
-        """Whether a slot of it that comes back goes to the next request at once: then it need
-        not be given and taken. Where it learns, it may have another number by then."""
+    def can_hand_over(self, replica: Replica) -> bool:
+        """Whether a slot of the replica that comes back certainly goes to the next request, so that
+        the two calls `release` and `take` can be saved. An adaptive limit may change in between."""
         return (
             replica.adaptive is None
             and replica.group == 0
@@ -174,31 +174,31 @@ class Slots:
             and not self.any_free
         )
 
-    # Replicas that are out
+    # Ejection
 
-    def put_out(self, replica_id: str, reason: str) -> None:
-        """It gets nothing until it is let in."""
-        self._set_out(replica_id, reason)
+    def eject(self, replica_id: str, reason: str) -> None:
+        """The replica gets no requests until it is restored."""
+        self._set_ejection_reason(replica_id, reason)
 
-    def let_in(self, replica_id: str) -> None:
-        """It may get requests again."""
-        self._set_out(replica_id, "")
+    def restore(self, replica_id: str) -> None:
+        """The replica may get requests again."""
+        self._set_ejection_reason(replica_id, "")
 
-    def _set_out(self, replica_id: str, reason: str) -> None:
+    def _set_ejection_reason(self, replica_id: str, reason: str) -> None:
         replica = self._replicas.get(replica_id)
         if replica is not None:
-            replica.out = reason
+            replica.ejection_reason = reason
             self._place(replica)
 
     # Inside
 
-    def _sum_up(self) -> None:
+    def _update_totals(self) -> None:
         opened = [replica for replica in self._replicas.values() if replica.open]
         self.ready = bool(opened)
         self.total = sum(replica.concurrency for replica in opened)
 
     def _find(self) -> int:
-        """The most free slots that a replica has."""
+        """The most free slots that any replica has."""
         most = self._most
         while most and not self._groups[most]:
             most -= 1
@@ -206,9 +206,9 @@ class Slots:
         return most
 
     def _place(self, replica: Replica) -> None:
-        """Moves it to the group of its free slots, to that group's end."""
+        """Moves the replica to the end of the group of its number of free slots."""
         group = -1
-        if replica.open and not replica.out:
+        if replica.open and not replica.ejection_reason:
             group = max(0, replica.free)
         if group == replica.group:
             return
@@ -228,7 +228,7 @@ class Slots:
 
 
 def _concurrency(replica: Replica, entry: ReplicaRoute) -> int:
-    """What the table says; where the replica learns, what it has learnt since it came."""
+    """What the table says, or what the replica's adaptive limit has learnt so far."""
     if not entry.learns:
         replica.adaptive = None
         return entry.concurrency

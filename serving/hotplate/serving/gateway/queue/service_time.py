@@ -2,19 +2,20 @@
 
 Two questions, two answers:
 
-* How long until the work ahead is done? The mean of the time that requests had their slots, less
-  one deviation for each square root of their number: what a lucky caller may hope for.
-* Can a request still be answered in the time it has left? Not if nine of ten took longer until
-  their answers began: the tenth percentile of the newest 64. Streams count until their
-  first byte only, as time-outs do. A mean would refuse what can finish wherever short and long
-  requests are mixed. Where others wait for the slot it must have a fair chance of one kind's
-  spread too: a tenth above that percentile, or the median, whichever is less. Under overload every
-  request gets its slot as its time runs out, and would else be late by a hair, one after another.
-  A newest one that took less than half says that things have changed: it counts instead.
+* How long until the requests ahead are done? Their number times the mean slot time, less one
+  standard deviation of that sum: what a lucky caller may hope for.
+* Can a request still be answered in its remaining time? Not if nine of ten took longer until their
+  responses began: the tenth percentile of the newest 64. A stream counts until its first byte
+  only, as its time limit does. A mean would refuse requests that can finish wherever short and long
+  ones are mixed. Where others wait for the slot the request needs a fair chance also among equals:
+  a tenth more than that percentile, or the median, whichever is less. Under overload every request
+  gets its slot just as its time runs out, and otherwise one after another would be slightly late.
+  If the newest request took less than half of the percentile, things have changed, and its time
+  counts instead.
 
-The first requests of a model that loads lazily are slow, and what they teach must not keep others
-out: what is known of less than ten requests counts in part, of one not at all; and a first byte's
-time is believed for `FRESH_S`, so that one request a while finds out whether it still holds.
+The first requests of a model that loads lazily are slow, and what is learnt from them must not
+refuse others: figures from fewer than ten requests count in part, from one not at all. The time to
+the first byte is trusted for `FRESH_S`, so that now and then one request checks it.
 """
 
 from __future__ import annotations
@@ -25,40 +26,40 @@ from collections import deque
 from typing import Final
 
 MEAN_WEIGHT: Final = 0.1
-"""Weight of the newest request in the means, once there are ten."""
+"""Weight of the newest request in the mean, once there are ten."""
 ENOUGH: Final = 10
-"""Requests after which both are held against a request as they are; the first says nothing."""
+"""Requests after which the figures count in full; the first counts for nothing."""
 WINDOW: Final = 64
-"""Requests whose first byte's times are kept."""
+"""Requests whose time to the first byte is kept."""
 PAUSE_S: Final = 0.005
-"""Once there are as many, only what ends so long after the last is learnt from: two hundred a
-second tell as much as ten thousand."""
+"""Once `WINDOW` is full, a request that ends sooner than this after the last sample is no sample:
+two hundred a second say as much as ten thousand."""
 LOW: Final = 0.1
-"""The quantile of them below which a request is not tried."""
+"""The quantile of these times that a request must have left."""
 SPREAD: Final = 1.1
 FALL: Final = 0.5
 FRESH_S: Final = 5.0
 
 
 class ServiceTime:
-    """What is known of one route's requests."""
+    """The service times of one route's requests."""
 
     def __init__(self) -> None:
         self.mean_s = 0.0
-        """Exponentially weighted mean of the time that a request had its slot; 0 = none yet."""
+        """Exponentially weighted mean slot time; 0 = no request has ended."""
         self.seen = 0
         self._variance = 0.0
         self._trust = 0.0
-        self._answer_s: deque[float] = deque()
+        self._first_byte_s: deque[float] = deque()
         self._sorted: list[float] = []
         self._newest_at = -math.inf
         self.least_s = 0.0
-        """What an answer takes at least, where nobody else wants the slot."""
+        """The remaining time that a request needs where no other waits for the slot."""
         self.fair_s = 0.0
-        """The same where somebody does."""
+        """The same where others wait."""
 
-    def learn(self, slot_s: float, answer_s: float, now: float) -> None:
-        """A request had its slot for `slot_s`, its answer began `answer_s` after it got it."""
+    def learn(self, slot_s: float, first_byte_s: float, now: float) -> None:
+        """A request had its slot for `slot_s`; its response began after `first_byte_s` of that."""
         if now - self._newest_at < PAUSE_S and self.seen > WINDOW:
             return
         self.seen += 1
@@ -69,26 +70,26 @@ class ServiceTime:
         self.mean_s += weight * off
         self._variance = (1.0 - weight) * (self._variance + weight * off * off)
         self._newest_at = now
-        newest, known = self._answer_s, self._sorted
-        insort(known, answer_s)
-        newest.append(answer_s)
+        newest, by_length = self._first_byte_s, self._sorted
+        insort(by_length, first_byte_s)
+        newest.append(first_byte_s)
         if len(newest) > WINDOW:
-            del known[bisect_left(known, newest.popleft())]
-        low_s = known[int(LOW * len(known))]
-        if answer_s < low_s * FALL:
-            low_s = answer_s
+            del by_length[bisect_left(by_length, newest.popleft())]
+        low_s = by_length[int(LOW * len(by_length))]
+        if first_byte_s < low_s * FALL:
+            low_s = first_byte_s
         self.least_s = low_s * self._trust
-        self.fair_s = min(low_s * SPREAD, known[len(known) // 2]) * self._trust
+        self.fair_s = min(low_s * SPREAD, by_length[len(by_length) // 2]) * self._trust
 
     def work_s(self, requests: float) -> float:
-        """Slot time of so many requests, on average."""
+        """The mean slot time of that many requests."""
         return requests * self.mean_s
 
     def least_work_s(self, requests: float) -> float:
-        """Slot time that so many requests take at least, with luck."""
+        """The slot time that that many requests take with luck."""
         least_s = requests * self.mean_s - math.sqrt(requests * self._variance)
         return max(0.0, least_s * self._trust)
 
     def is_fresh(self, now: float) -> bool:
-        """Whether `least_s` and `fair_s` may be held against a request."""
+        """Whether `least_s` and `fair_s` are new enough to refuse a request."""
         return now - self._newest_at <= FRESH_S

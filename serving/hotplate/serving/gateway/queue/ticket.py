@@ -1,18 +1,18 @@
-"""One request's place, the order of places inside one organization, and that organization's flow.
+"""A ticket is one request's place in the queue; a flow is the tickets of one organization.
 
-An organization's requests wait by priority, then by deadline, then by arrival.
+A flow's tickets wait by priority, then by deadline, then by arrival.
 
-So that nobody waits for ever behind more urgent ones: of those that are less urgent than the first,
-the one that has waited longest, and for longer than `PATIENT_S`, goes in its place after
-`OVERTAKEN` of the more urgent, that is every fourth time. The n-th of them has its turn after
-`PATIENT_S` and four times n turns of its organization at most, however many urgent ones come.
+No ticket starves behind more urgent ones. After `OVERTAKEN_MOST` more urgent tickets in a row the
+next one to go is the less urgent ticket that has waited longest, if that is for more than
+`STARVING_S`. So the n-th such ticket goes after `STARVING_S` and four times n turns of its flow at
+most, however many urgent ones come.
 
-A sorted list with its first place moving: both ends cost nothing, the middle a search and one
-move of pointers (8 kB for a thousand that wait, a tenth of a microsecond). Unlike a heap it knows
-how many are ahead of anybody, its own last one, and keeps nothing of those that left.
+`FlowQueue` is a sorted list whose first position moves: both ends cost nothing, and the middle
+costs a search and one move of pointers (8 kB for a thousand tickets, a tenth of a microsecond).
+Unlike a heap it knows how many tickets are ahead of another one and which is last, and it keeps no
+ticket that has gone.
 
-A flow is what fair queuing calls one: an organization's part in a route's slots and queue
-(`fairness.py` says which flow is next). Pure.
+`fairness.py` says which flow is next. Pure.
 """
 
 from __future__ import annotations
@@ -27,59 +27,60 @@ from hotplate.serving.gateway.protocol.priority import USUAL_PRIORITY
 from hotplate.serving.gateway.queue.adaptive_limit import AdaptiveLimit, Mark
 from hotplate.serving.gateway.queue.replica_slots import Replica
 
-Holder = TypeVar("Holder")
+WaiterT = TypeVar("WaiterT")
 
 NEVER: Final = math.inf
-ENDLESS_S: Final = 60.0
-"""Who has no deadline, such as a task, stands as if it had this long, or it would starve."""
-PATIENT_S: Final = 5.0
-"""Who has waited for less is not considered by how long it has waited."""
-OVERTAKEN: Final = 3
-"""More urgent ones that go, one after the other, before who has waited longer."""
-SPENT_MOST: Final = 64
-"""Places before the first one that are kept, at least, before they are dropped together."""
-NO_ROUND: Final = 0
+NO_DEADLINE_S: Final = 60.0
+"""A ticket without a deadline, such as a task's, is sorted as if it had this long, so that it does
+not starve."""
+STARVING_S: Final = 5.0
+"""A less urgent ticket that has waited for longer than this gets every fourth turn."""
+OVERTAKEN_MOST: Final = 3
+"""More urgent tickets that go in a row before a less urgent one that has waited for long."""
+GONE_LEAST: Final = 64
+"""Entries of tickets that have gone are dropped together, and not before there are this many."""
+NO_CONTEST: Final = 0
 NO_ENTRY: Final = 0
 EARLIER: Final = -math.inf
 NO_MARK: Final = (0.0, 0)
 
-# Where a ticket is; not an enum, because every request is asked several times.
+# A ticket's states; not an enum, because they are compared several times per request.
 ENDED: Final = 0
 WAITING: Final = 1
 RUNNING: Final = 2
 
 
-class Ticket(Generic[Holder]):
+class Ticket(Generic[WaiterT]):
     """One request, from its arrival until its replica is done with it."""
 
     __slots__ = (
         "adaptive",
-        "answered_at",
         "arrived_at",
+        "body_received_at",
         "charged_s",
+        "contest",
         "ends_at",
         "expired",
+        "flow",
         "granted_at",
         "hold_s",
-        "holder",
+        "is_sample",
         "mark",
         "needs_slot",
         "number",
         "organization",
-        "place",
         "priority",
         "replica",
-        "round",
-        "share",
+        "response_began_at",
         "size_bytes",
-        "teaches",
+        "state",
         "timeout_s",
-        "whole_at",
+        "waiter",
     )
 
     def __init__(
         self,
-        holder: Holder,
+        waiter: WaiterT,
         arrived_at: float,
         timeout_s: float,
         hold_s: float,
@@ -88,159 +89,159 @@ class Ticket(Generic[Holder]):
         organization: str = "",
         priority: int = USUAL_PRIORITY,
     ) -> None:
-        self.holder = holder
+        self.waiter = waiter
         self.arrived_at = arrived_at
         self.timeout_s = timeout_s
-        """Time until its end, counted from when the route has an open replica."""
+        """Time until its response must begin, counted from when the route has an open replica."""
         self.hold_s = hold_s
         """Time it may wait for an open replica."""
         self.size_bytes = size_bytes
         self.needs_slot = needs_slot
-        """False: it waits for a replica to be ready, not for a slot, and takes none."""
+        """False: it waits for a replica to be ready but needs no slot, and takes none."""
         self.organization = organization
         self.priority = priority
-        self.place = ENDED
+        self.state = ENDED
         self.replica: Replica | None = None
         self.expired = False
-        """Its time ran out in its replica."""
-        self.teaches = True
-        """How long it takes says something of its replica; what fails says nothing."""
+        """Its time ran out while its replica had it."""
+        self.is_sample = True
+        """Whether its duration says something about its replica; that of a failure does not."""
         self.adaptive: AdaptiveLimit | None = None
-        """Where it counts; None = nowhere."""
+        """The limit that counts it while it runs; None = there is none."""
         self.mark: Mark = NO_MARK
-        self.answered_at = 0.0
-        """When its answer began; 0 = it has not."""
-        self.whole_at = EARLIER
-        """When the last of it came, where that was after its submission."""
-        self.share: Share[Holder] | None = None
+        self.response_began_at = 0.0
+        """When its response began; 0 = it has not."""
+        self.body_received_at = EARLIER
+        """When its body was complete, where that was after its submission."""
+        self.flow: Flow[WaiterT] | None = None
 
-    # Kept by the queue, from its submission on:
+    # Set by `SlotQueue`, from its submission on:
     number: int
     """Counts the tickets of its queue, in the order of their arrival."""
     ends_at: float
-    """When its time is over as things are; infinite lets it run on."""
+    """When its time is over; infinite = it has no time limit, or no longer has one."""
     granted_at: float
-    # Kept by the line, from its grant on:
+    # Set by `FairQueue`, from its grant on:
     charged_s: float
     """The slot time that its organization was charged for it."""
-    round: int
+    contest: int
     """The contest in which it was charged."""
 
 
-Turn = tuple[int, float, int, Ticket[Holder]]
-"""Where a ticket stands: its priority, deadline and number; of equal ones there are none."""
-SPENT: Final[Any] = (-1, 0.0, 0, None)
+SortKey = tuple[int, float, int, Ticket[WaiterT]]
+"""A ticket with its priority, deadline and number; no two are equal."""
+GONE: Final[Any] = (-1, 0.0, 0, None)
 
 
-class Order(Generic[Holder]):
-    """Tickets by `(priority, ends_at, number)`."""
+class FlowQueue(Generic[WaiterT]):
+    """The waiting tickets of one flow, by `(priority, ends_at, number)`."""
 
     def __init__(self) -> None:
-        self._turns: list[Turn[Holder]] = []
+        self._sorted: list[SortKey[WaiterT]] = []
         self._first = 0
-        self._came: dict[int, OrderedDict[Ticket[Holder], None]] = {}
-        """All, by priority, in the order in which they came."""
+        self._arrivals: dict[int, OrderedDict[Ticket[WaiterT], None]] = {}
+        """All tickets, by priority, in the order in which they came."""
         self._overtaking = 0
-        """More urgent ones that went one after the other while one had waited for long."""
+        """More urgent tickets that went in a row while a less urgent one had waited for long."""
         self.count = 0
 
-    def __iter__(self) -> Iterator[Ticket[Holder]]:
-        for turn in self._turns[self._first :]:
-            yield turn[3]
+    def __iter__(self) -> Iterator[Ticket[WaiterT]]:
+        for key in self._sorted[self._first :]:
+            yield key[3]
 
     @property
-    def last(self) -> Ticket[Holder]:
-        return self._turns[-1][3]
+    def last(self) -> Ticket[WaiterT]:
+        return self._sorted[-1][3]
 
-    def ahead(self, ticket: Ticket[Holder]) -> int:
-        """How many go before this one, which may be one that has not joined."""
-        return bisect_left(self._turns, turn_of(ticket), lo=self._first) - self._first
+    def ahead(self, ticket: Ticket[WaiterT]) -> int:
+        """How many go before the ticket, which need not have joined."""
+        return bisect_left(self._sorted, sort_key(ticket), lo=self._first) - self._first
 
-    def join(self, ticket: Ticket[Holder]) -> None:
-        turn = turn_of(ticket)
-        turns = self._turns
+    def join(self, ticket: Ticket[WaiterT]) -> None:
+        key = sort_key(ticket)
+        keys = self._sorted
         self.count += 1
-        came = self._came.get(ticket.priority)
-        if came is None:
-            came = self._came[ticket.priority] = OrderedDict()
-        came[ticket] = None
-        if self.count == 1 or _follows(turn, turns[-1]):
-            turns.append(turn)
+        arrivals = self._arrivals.get(ticket.priority)
+        if arrivals is None:
+            arrivals = self._arrivals[ticket.priority] = OrderedDict()
+        arrivals[ticket] = None
+        if self.count == 1 or _follows(key, keys[-1]):
+            keys.append(key)
         else:
-            insort(turns, turn, lo=self._first)
+            insort(keys, key, lo=self._first)
 
-    def take(self, now: float) -> Ticket[Holder]:
-        """Whose turn it is; it leaves."""
-        ticket = self._turns[self._first][3]
-        if len(self._came) > 1:
-            longest = self._longest_behind(ticket)
-            if now - longest.arrived_at > PATIENT_S:
+    def take(self, now: float) -> Ticket[WaiterT]:
+        """Removes and returns the ticket that is next."""
+        ticket = self._sorted[self._first][3]
+        if len(self._arrivals) > 1:
+            longest = self._longest_waiting_behind(ticket)
+            if now - longest.arrived_at > STARVING_S:
                 self._overtaking += 1
-                if self._overtaking > OVERTAKEN:
+                if self._overtaking > OVERTAKEN_MOST:
                     self._overtaking = 0
                     ticket = longest
         self.leave(ticket)
         return ticket
 
-    def leave(self, ticket: Ticket[Holder]) -> None:
-        turns, first = self._turns, self._first
+    def leave(self, ticket: Ticket[WaiterT]) -> None:
+        keys, first = self._sorted, self._first
         self.count -= 1
-        came = self._came[ticket.priority]
-        del came[ticket]
-        if not came:
-            del self._came[ticket.priority]
-        if turns[first][3] is not ticket:
-            del turns[bisect_left(turns, turn_of(ticket), lo=first)]
+        arrivals = self._arrivals[ticket.priority]
+        del arrivals[ticket]
+        if not arrivals:
+            del self._arrivals[ticket.priority]
+        if keys[first][3] is not ticket:
+            del keys[bisect_left(keys, sort_key(ticket), lo=first)]
             return
-        # What is spent must not keep its ticket; it is not compared, as searches start behind it.
-        turns[first] = SPENT
+        # The entry must not keep its ticket alive. Searches start behind it, so it is not compared.
+        keys[first] = GONE
         self._first = first = first + 1
-        if first > SPENT_MOST and first * 2 > len(turns):
-            del turns[:first]
+        if first > GONE_LEAST and first * 2 > len(keys):
+            del keys[:first]
             self._first = 0
 
-    def _longest_behind(self, first: Ticket[Holder]) -> Ticket[Holder]:
-        """Who has waited longest of those that are less urgent than the first; some are."""
+    def _longest_waiting_behind(self, first: Ticket[WaiterT]) -> Ticket[WaiterT]:
+        """The ticket that has waited longest of those less urgent than `first`; else `first`."""
         longest = first
-        for priority, came in self._came.items():
+        for priority, arrivals in self._arrivals.items():
             if priority > first.priority:
-                eldest = next(iter(came))
-                if longest is first or eldest.arrived_at < longest.arrived_at:
-                    longest = eldest
+                oldest = next(iter(arrivals))
+                if longest is first or oldest.arrived_at < longest.arrived_at:
+                    longest = oldest
         return longest
 
     def sort(self) -> None:
-        """Puts all in order anew: their deadlines have changed, which must not happen otherwise."""
-        self._turns = sorted(turn_of(ticket) for ticket in self)
+        """Sorts all tickets again. Deadlines must not change without a call of this."""
+        self._sorted = sorted(sort_key(ticket) for ticket in self)
         self._first = 0
 
 
-def turn_of(ticket: Ticket[Holder]) -> Turn[Holder]:
+def sort_key(ticket: Ticket[WaiterT]) -> SortKey[WaiterT]:
     ends_at = ticket.ends_at
     if ends_at == NEVER:
-        ends_at = ticket.arrived_at + ENDLESS_S
+        ends_at = ticket.arrived_at + NO_DEADLINE_S
     return (ticket.priority, ends_at, ticket.number, ticket)
 
 
-def _follows(turn: Turn[Holder], other: Turn[Holder]) -> bool:
-    """As `turn > other`; compiled, numbers are compared as they are and tuples are not."""
-    if turn[0] != other[0]:
-        return turn[0] > other[0]
-    if turn[1] != other[1]:
-        return turn[1] > other[1]
-    return turn[2] > other[2]
+def _follows(key: SortKey[WaiterT], other: SortKey[WaiterT]) -> bool:
+    """`key > other`, without a comparison of tuples, which is slow in compiled code."""
+    if key[0] != other[0]:
+        return key[0] > other[0]
+    if key[1] != other[1]:
+        return key[1] > other[1]
+    return key[2] > other[2]
 
 
-class Share(Generic[Holder]):
-    """One organization's part in a route's slots and queue."""
+class Flow(Generic[WaiterT]):
+    """One organization's requests of a route, waiting and running, and the slot time they used."""
 
     __slots__ = (
+        "contest",
         "cost_s",
         "entry",
         "name",
-        "order",
+        "queue",
         "queued_bytes",
-        "round",
         "running",
         "tag",
         "weight",
@@ -249,13 +250,13 @@ class Share(Generic[Holder]):
     def __init__(self, name: str, weight: float, cost_s: float) -> None:
         self.name = name
         self.weight = weight
-        self.order: Order[Holder] = Order()
+        self.queue: FlowQueue[WaiterT] = FlowQueue()
         self.queued_bytes = 0
         self.running = 0
         self.tag = 0.0
-        self.round = NO_ROUND
-        """The contest that its tag is of."""
+        self.contest = NO_CONTEST
+        """The contest that its tag belongs to (`FairQueue`)."""
         self.cost_s = cost_s
-        """What a request of it takes on average, as far as is known."""
+        """The mean slot time of its requests, as far as it is known."""
         self.entry = NO_ENTRY
-        """The number of its entry in the line's heap that counts."""
+        """The number of its valid entry in the heap of `FairQueue`."""

@@ -1,4 +1,4 @@
-"""What a caller is told whose request the queue refused or gave up. Pure."""
+"""The errors of requests that the queue refused or gave up, and their log line. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from hotplate.serving.gateway.errors import (
 from hotplate.serving.gateway.protocol.routes import Route
 from hotplate.serving.gateway.queue.changes import End
 from hotplate.serving.gateway.queue.discipline import SlotQueue
-from hotplate.serving.gateway.queue.ticket import Holder, Ticket
+from hotplate.serving.gateway.queue.ticket import Ticket, WaiterT
 
-SAID_S = 10.0
-"""How often at most the log says that a route refuses requests."""
+LOG_EVERY_S = 10.0
+"""The log says at most once in this time that a route refuses requests."""
 
 
 class RefusalLog:
-    """What an operator is told of a route that refuses: the first case at once, then sums."""
+    """Log lines about refusals of one route: the first at once, then sums."""
 
     def __init__(self) -> None:
-        self._said_at = -SAID_S
+        self._logged_at = -LOG_EVERY_S
         self._counts: Counter[str] = Counter()
-        """By error code, since the last sentence."""
+        """By error code, since the last line."""
 
-    def line(self, error: GatewayError, now: float) -> str:
-        """The sentence for the log; empty = not yet again."""
+    def sentence(self, error: GatewayError, now: float) -> str:
+        """Counts the error, and returns a sentence for the log; empty = it is too early for one."""
         self._counts[error.code] += 1
-        if now - self._said_at < SAID_S:
+        if now - self._logged_at < LOG_EVERY_S:
             return ""
         counts = ", ".join(f"{count} {code}" for code, count in self._counts.items())
-        self._said_at = now
+        self._logged_at = now
         self._counts.clear()
         return (
             f"{error.message} Refused since the last such line: {counts}. "
@@ -43,9 +43,9 @@ class RefusalLog:
 
 
 def refusal(
-    route: Route, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End, now: float
+    route: Route, queue: SlotQueue[WaiterT], ticket: Ticket[WaiterT], end: End, now: float
 ) -> GatewayError:
-    """The error for a ticket of the route that has ended so, in one sentence."""
+    """The error for a ticket of the route that has ended for this reason."""
     name = route.name
     unready = "" if queue.ready else no_replica(route)
     retry_after_s = queue.estimates.retry_after_s(now)
@@ -59,9 +59,9 @@ def refusal(
         return NotReady(sentence, retry_after_s=retry_after_s)
     if end is End.NO_CAPACITY:
         sentence = (
-            f"{name}: {queue.line.count} requests wait for {queue.slots} slots, and one takes "
-            f"{queue.service.mean_s:.3g} s; it could not be answered in {ticket.timeout_s:g} s"
-            f"{unready}."
+            f"{name}: {queue.fair_queue.count} requests wait for {queue.slots} slots, and one "
+            f"takes {queue.service.mean_s:.3g} s; it could not be answered in "
+            f"{ticket.timeout_s:g} s{unready}."
         )
         return NoCapacity(sentence, retry_after_s=retry_after_s)
     sentence = f"{_full(name, queue, ticket, end)}{unready}; come back later."
@@ -69,16 +69,16 @@ def refusal(
 
 
 def no_replica(route: Route) -> str:
-    """The part of a sentence about a route none of whose replicas is ready."""
+    """The end of a sentence about a route without a ready replica."""
     return "; no replica is ready" + (f" ({route.waits_for})" if route.waits_for else "")
 
 
-def _full(name: str, queue: SlotQueue[Holder], ticket: Ticket[Holder], end: End) -> str:
-    room = queue.room
-    if queue.line.count >= room.limit or end is End.PUSHED_OUT:
-        what = f"{queue.queued} requests wait (queue_limit={room.limit})"
+def _full(name: str, queue: SlotQueue[WaiterT], ticket: Ticket[WaiterT], end: End) -> str:
+    overflow = queue.overflow
+    if queue.fair_queue.count >= overflow.limit or end is End.PUSHED_OUT:
+        what = f"{queue.queued} requests wait (queue_limit={overflow.limit})"
     else:
-        what = f"{queue.queued_bytes} bytes wait (queue_limit_bytes={room.limit_bytes})"
+        what = f"{queue.queued_bytes} bytes wait (queue_limit_bytes={overflow.limit_bytes})"
     if end is End.PUSHED_OUT:
         return f"{name}: {what}, and its place went to an organization with fewer"
     if ticket.organization:
