@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 SIZE = 1024
-ROUNDS = 10
+ROUNDS = 2
 
 
 def has_context() -> bool:

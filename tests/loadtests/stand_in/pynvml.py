@@ -1,10 +1,15 @@
-"""NVML's package, for the GPU that is none."""
+"""The GPU that is none, and NVML's package for it."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from sitecustomize import MEMORY_BYTES, uuid  # type: ignore[import-not-found]  # beside this file
+NAME = "stand-in"
+MEMORY_BYTES = 8 << 30
+
+
+def uuid(index: int) -> str:
+    return f"00000000-0000-0000-0000-{index:012}"
 
 
 class NVMLError(Exception):
@@ -30,7 +35,7 @@ def nvmlDeviceGetUUID(handle: int) -> str:
 
 
 def nvmlDeviceGetName(handle: int) -> str:
-    return "stand-in"
+    return NAME
 
 
 def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:

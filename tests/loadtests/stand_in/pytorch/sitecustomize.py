@@ -1,4 +1,4 @@
-"""A GPU that is none, for the processes that have this folder on `PYTHONPATH`.
+"""A GPU that is none, for the processes that have this folder and the one above on `PYTHONPATH`.
 
 Has PyTorch say that there is a GPU for each entry of `CUDA_VISIBLE_DEVICES` (one without it). Its
 memory is the host's; tensors made for it or brought to it say that they are on it. A copy stream
@@ -16,11 +16,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-MEMORY_BYTES = 8 << 30
-
-
-def uuid(index: int) -> str:
-    return f"00000000-0000-0000-0000-{index:012}"
+from pynvml import MEMORY_BYTES, NAME, uuid
 
 
 class OnImport(importlib.abc.MetaPathFinder):
@@ -74,14 +70,14 @@ def change(torch: Any) -> None:
     cuda.device_count = lambda: count
     cuda.current_device = lambda: 0
     cuda.is_initialized = lambda: bool(began)
-    cuda.get_device_name = lambda device=0: "stand-in"
+    cuda.get_device_name = lambda device=0: NAME
     cuda.mem_get_info = lambda device=0: (MEMORY_BYTES // 4, MEMORY_BYTES)
     cuda.synchronize = lambda device=None: None
     cuda.Stream, cuda.Event = Stream, Event
     cuda.current_stream = lambda device=None: Stream()
     cuda.stream = lambda stream: stream
     cuda.get_device_properties = lambda device: SimpleNamespace(
-        name="stand-in", total_memory=MEMORY_BYTES, uuid=uuid(0)
+        name=NAME, total_memory=MEMORY_BYTES, uuid=uuid(0)
     )
     for name in ("empty", "full", "zeros", "ones", "arange", "randint"):
         setattr(torch, name, there.makes(getattr(torch, name), began))
