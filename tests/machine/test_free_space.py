@@ -48,5 +48,5 @@ def test_a_shortage_is_told_while_it_lasts(disk: Path) -> None:
 def test_the_disk_tier_leaves_the_reserve_alone(disk: Path) -> None:
     tier = DiskTier(disk / "tier", reserve_bytes=4 * MIB)
     with pytest.raises(NoSpace):
-        tier.claim(7 * MIB)
+        tier.reserve(7 * MIB)
     assert list(tier.root.iterdir()) == []

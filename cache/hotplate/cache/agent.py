@@ -55,7 +55,7 @@ from hotplate.machine.background import BackgroundTasks
 log = logging.getLogger(__name__)
 
 SPARE_BYTES = 2 << 30
-"""What an agent with a node of its own makes ready: most models' first file, in seconds."""
+"""Memory that an agent with a node of its own makes ready, in seconds: most models' first file."""
 
 PEERS_S = 2.0
 """How long a start waits for the list of peers; a DNS server may hang."""
@@ -63,24 +63,24 @@ PEERS_S = 2.0
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What an agent needs to know."""
+    """The settings of one agent."""
 
     data_dir: Path
     """Folder of the disk tier, the trees and the socket: on one file system, the agent's own."""
     origin_url: str = ""
     """fsspec URL of the platform's blob store: `file:///…`, `s3://…`, `gs://…`, `http://…`; empty
-    where there is no platform, and only URLs are pulled."""
+    where there is no platform: then only URLs are pulled."""
     host: str = "127.0.0.1"
     """Address of the control interface. Beyond this machine it needs a token."""
     port: int = 0
-    """Port of the control interface; 0 takes any free one, which `ready` is told."""
+    """Port of the control interface; 0 takes any free one, which `ready` is called with."""
     hosts: tuple[str, ...] = ()
     """Names by which others call this agent, beside `host` and addresses: see `OwnHosts`."""
     token: str = field(default="", repr=False)
-    """The cluster's token; empty: whoever is on this machine is let in, so only a program that has
-    the machine to itself runs an agent so (`serve` can make a token)."""
+    """The cluster's token; empty: every user of this machine is let in, which suits only a program
+    that has the machine to itself (`serve` can make a token)."""
     metrics_token: str | None = field(default="", repr=False)
-    """Another token for `/metrics`; None = anybody may read them."""
+    """Another token for `/metrics`; None = they need none."""
     peers: tuple[str, ...] = ()
     """`HOST:PORT` of other nodes' agents; they need not run yet."""
     peers_from: str = ""
@@ -89,9 +89,9 @@ class AgentSettings:
     arena_limit_bytes: int = field(default_factory=memory_limit_bytes)
     """Memory for files, in bytes; a quarter of what there is, since replicas need the rest."""
     spare_bytes: int = 0
-    """Bytes of the arena that are made ready at the start, before the first model is wanted."""
+    """Bytes of the arena that are made ready at the start, for the first model."""
     disk_limit_bytes: int = 0
-    """Bytes of disk for files; 0 = whatever the reserve leaves."""
+    """Bytes of disk for files; 0 = all but the reserve."""
     disk_reserve_bytes: int = 0
     """Bytes of the disk that the agent leaves free; 0 = 5 % of it, at most 1 GiB."""
     fetch_threads: int = 4
@@ -99,11 +99,11 @@ class AgentSettings:
     stall_s: float = STALL_S
     """Seconds without a new byte after which a file fails."""
     mount: Path | None = None
-    """Folder to show all files in, as a file system, where that is allowed; None = nowhere."""
+    """Folder to mount the file view at, where that is allowed; None = nowhere."""
     flush_s: float = 60.0
     """Seconds that a stopping agent takes to write complete files to disk."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    """Where a hub and object stores are, and who we are there: `HF_ENDPOINT`, `HF_TOKEN`, …"""
+    """Addresses and credentials of a hub and of object stores: `HF_ENDPOINT`, `HF_TOKEN`, …"""
 
     def __post_init__(self) -> None:
         if self.fetch_threads < 1:
@@ -119,7 +119,7 @@ async def serve(
 ) -> None:
     """Runs until SIGTERM, SIGINT or cancellation; `ready` is called with the interface's URL.
 
-    `guarded`: where the settings have no token, one is made that this user's programs find.
+    `guarded`: where the settings have no token, makes one that this user's programs find.
     Complete files are on disk when it returns. Raises CacheError when another agent has the data
     folder or the port is taken.
     """
@@ -138,12 +138,12 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterator[str]:
-    """An agent inside this process for the time of the block; gives the interface's URL."""
+    """Runs an agent inside this process for the time of the block; gives the interface's URL."""
     await _check_reach(settings)
     data = settings.data_dir.resolve()
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     loop = asyncio.get_running_loop()
-    # What is made below is closed in the opposite order, however far the start has come.
+    # All that is made below is closed in the opposite order, however far the start has come.
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_sole_agent(data))
         makes_token = guarded and not settings.token
@@ -179,26 +179,26 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         )
         stack.callback(contents.close)
         index, place = ManifestIndex(), ViewPlace()
-        holdings = BlobTable(arena, disk, contents, settings.stall_s, index.blobs)
-        node = Trees(data, origin, disk, holdings, ledger, index=index, view=place)
-        node.sweep()
+        blob_table = BlobTable(arena, disk, contents, settings.stall_s, index.blobs)
+        trees = Trees(data, origin, disk, blob_table, ledger, index=index, view=place)
+        trees.sweep()
         schemes.prepare()
-        source = ChunkSource(contents, holdings, disk, ledger.content, clock)
+        source = ChunkSource(contents, blob_table, disk, ledger.content, clock)
         gossip = Gossip(members, contents, source, changes, port=port, token=settings.token)
         stack.push_async_callback(gossip.close)
         seeds = Seeds(settings.peers, settings.peers_from, port, gossip.set_seeds)
         client = ChunkClient(settings.token, clock)
         stack.callback(client.close)
         Fetcher(settings.fetch_threads, contents, clock, metrics, ClusterPeers(members, client))
-        pulls = Pulls(holdings, ledger, schemes, PeerUrlIndex(gossip.addresses, settings.token))
+        pulls = Pulls(blob_table, ledger, schemes, PeerUrlIndex(gossip.addresses, settings.token))
         metrics.arena_bytes.set_function(lambda: arena.used_bytes)
         metrics.disk_bytes.set_function(lambda: disk.used_bytes)
-        metrics.mended_chunks.set_function(lambda: holdings.mended_chunks)
-        metrics.leases.set_function(lambda: sum(one.leases for one in holdings))
-        view = FileView(node, pulls, place, settings.mount, data)
-        lending = Lending(node, pulls, data, settings.token)
+        metrics.mended_chunks.set_function(lambda: blob_table.mended_chunks)
+        metrics.leases.set_function(lambda: sum(one.leases for one in blob_table))
+        view = FileView(trees, pulls, place, settings.mount, data)
+        lending = Lending(trees, pulls, data, settings.token)
         control = Control(
-            node=node,
+            trees=trees,
             pulls=pulls,
             ledger=ledger,
             view=view,
@@ -211,7 +211,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         runner = web.AppRunner(app, shutdown_timeout=1)
         # Requests that wait for files end with these, so the files go first.
         stack.push_async_callback(runner.cleanup)
-        stack.push_async_callback(node.close, settings.flush_s)
+        stack.push_async_callback(trees.close, settings.flush_s)
         stack.push_async_callback(pulls.close)
         stack.push_async_callback(lending.close)
         server = ChunkServer(source, settings.token, clock, metrics, own)
@@ -221,16 +221,16 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         answering = partial(QuietConnection, runner.server, loop=loop)
         stack.push_async_callback(view.close)
         await view.start()
-        door = Port(listener, server, answering)
-        stack.push_async_callback(door.close)
+        port_server = Port(listener, server, answering)
+        stack.push_async_callback(port_server.close)
         tasks = BackgroundTasks()
         stack.push_async_callback(tasks.cancel)
         tasks.start(seeds.watch())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(seeds.read.wait(), PEERS_S)
         if makes_token:
-            stack.enter_context(own_token.found_at(door.url.removeprefix("http://"), data))
-        yield door.url
+            stack.enter_context(own_token.found_at(port_server.url.removeprefix("http://"), data))
+        yield port_server.url
 
 
 def _shield(disk: DiskTier) -> None:
@@ -238,7 +238,7 @@ def _shield(disk: DiskTier) -> None:
         disk.shield()
     except OSError as exc:
         log.warning(
-            "replicas of this user could change files that they are lent from %s: no mount can "
+            "replicas of this user could change files that they borrow from %s: no mount can "
             "be made here (%s)",
             disk.root,
             exc.strerror,
@@ -262,7 +262,7 @@ def _sole_agent(data: Path) -> Iterator[None]:
 
 
 async def _check_reach(settings: AgentSettings) -> None:
-    """Raises CacheError for an address that others reach and no token to know them by."""
+    """Raises CacheError where other machines can reach the address and there is no token."""
     if settings.token:
         return
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The agent's control interface, from elsewhere in the platform."""
+"""A client of the agent's control interface, for the rest of the platform."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hotplate.cache.errors import CacheError
 
 @dataclass(frozen=True)
 class TreeInfo:
-    """How far a node has got with a manifest."""
+    """How far a node has got with a tree."""
 
     root: str
     bytes_total: int
@@ -23,20 +23,20 @@ class TreeInfo:
     complete: bool
     """Whether every file can be read by anybody, streamed ones included."""
     view: str
-    """Where links of files that still arrive lead to, and reads wait; "" without a file view."""
+    """Where links to arriving files lead, and reads wait; "" without a file view."""
     absent: tuple[str, ...]
-    """Paths of files that are not seen before they are complete."""
+    """Paths of files that are absent until they are complete."""
 
 
 PATIENCE_S = 20.0
-"""How long an agent that does not answer is asked again: one that died is back in seconds."""
+"""How long requests to an agent that does not answer are repeated: it may be restarting."""
 RETRY_S = 0.2
 
 
 class AgentClient:
     """Talks to one agent. Every method raises the agent's CacheError, or a plain one.
 
-    All that it asks may be asked twice, so an agent that goes away is asked again when it is back.
+    All its requests may be repeated, so they are when the agent is gone for a moment.
     """
 
     def __init__(self, url: str, token: str = "", patience_s: float = PATIENCE_S) -> None:
@@ -48,7 +48,7 @@ class AgentClient:
     async def tree(
         self, manifest: str, wait: Literal["view", "files", "all"] = "files"
     ) -> TreeInfo:
-        """Brings a tree to the node, or joins who does.
+        """Brings a tree to the node, or joins a fetch that is under way.
 
         Returns when the files that are not streamed are there (`files`), or every file
         (`all`). Takes as long as that takes. `view` shows the tree at once and brings bytes as
@@ -57,18 +57,18 @@ class AgentClient:
         return _tree(await self._call("PUT", f"/v1/trees/{manifest}?wait={wait}"))
 
     async def progress(self, manifest: str) -> TreeInfo:
-        """How far a tree has got that somebody asked for."""
+        """How far a tree has got that was asked for."""
         return _tree(await self._call("GET", f"/v1/trees/{manifest}"))
 
     async def idle_s(self) -> dict[str, float]:
-        """For how long nobody has asked for each tree of the node, by manifest."""
+        """For how many seconds each tree of the node was not asked for, by manifest."""
         found: dict[str, float] = (await self._call("GET", "/v1/trees"))["idle_s"]
         return found
 
     async def delete(self, manifest: str, idle_s: float = 0.0) -> bool:
         """Removes a tree, and the blobs that no other tree names; whether it did.
 
-        A tree that somebody has asked for in the last `idle_s` stays.
+        A tree that was asked for in the last `idle_s` stays.
         """
         answer = await self._call("DELETE", f"/v1/trees/{manifest}?idle_s={idle_s}")
         return bool(answer["deleted"])
@@ -94,14 +94,14 @@ class AgentClient:
         return await self._call("GET", "/v1/status")
 
     async def pull(self, url: str) -> dict[str, Any]:
-        """Brings all files of a URL to the node, or joins who does: `bytes`, `seconds`,
-        `from_origin_bytes`, `from_peers_bytes`. Takes as long as that takes."""
+        """Brings all files of a URL to the node, or joins a pull that is under way: `bytes`,
+        `seconds`, `from_origin_bytes`, `from_peers_bytes`. Takes as long as that takes."""
         return await self._call("PUT", f"/v1/pulls?url={quote(url, safe='')}")
 
     async def pull_to_disk(self, url: str) -> dict[str, str]:
         """As `pull`; where each file lies on the node's disk, by the file's URL.
 
-        A file that is not linked to soon may go from there for others.
+        A file that is not linked soon may be evicted for others.
         """
         answer = await self._call("PUT", f"/v1/pulls?url={quote(url, safe='')}&wait=disk")
         files: dict[str, str] = answer["files"]
@@ -113,7 +113,7 @@ class AgentClient:
         return await self._call("GET", f"/v1/pulls?url={quote(url, safe='')}")
 
     async def location(self, url: str) -> dict[str, Any]:
-        """What the node's ledger says of a URL: `location`, `files`, `chunks`."""
+        """The node's ledger entry of a URL: `location`, `files`, `chunks`."""
         return await self._call("GET", f"/v1/locations?url={quote(url, safe='')}")
 
     async def held(self) -> list[dict[str, Any]]:
@@ -172,7 +172,7 @@ class AgentClient:
 
 
 def error_of(data: dict[str, str]) -> CacheError:
-    """The error that an agent answered with."""
+    """The error in an agent's response."""
     kinds = {kind.code: kind for kind in _kinds(CacheError)}
     return kinds.get(data["code"], CacheError)(data["message"])
 

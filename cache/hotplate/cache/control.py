@@ -61,8 +61,8 @@ _TREE = "/v1/trees/{manifest:[0-9a-f]{64}}"
 def application(
     control: Control, token: str, own: OwnHosts, metrics_token: str | None = ""
 ) -> web.Application:
-    """The app, which is called by `own` names; an empty `token` lets every program in.
-    `metrics_token` is another one for the metrics; None = anybody may read them."""
+    """The app, which answers under its `own` host names; an empty `token` lets every program in.
+    `metrics_token` is another token for the metrics; None = they need none."""
     app = web.Application(
         middlewares=[
             refuse_cross_site(own),
@@ -80,7 +80,7 @@ def application(
             web.put(_TREE, control.put_tree),
             web.get(_TREE, control.get_tree),
             web.delete(_TREE, control.delete_tree),
-            web.put("/v1/doors", control.put_door),
+            web.put("/v1/doors", control.put_socket),
             web.put("/v1/pulls", control.put_pull),
             web.get("/v1/pulls", control.get_pull),
             web.post("/v1/peers", control.greet),
@@ -95,12 +95,12 @@ def application(
 
 
 class Control:
-    """Answers requests about one node."""
+    """Answers requests about one node; the README's table says what each call returns."""
 
     def __init__(
         self,
         *,
-        node: Trees,
+        trees: Trees,
         pulls: Pulls,
         ledger: UrlIndex,
         view: FileView,
@@ -108,13 +108,13 @@ class Control:
         lending: Lending,
         gossip: Gossip,
     ) -> None:
-        self._node = node
+        self._trees = trees
         self._pulls = pulls
         self._ledger = ledger
         self._view = view
         self._metrics = metrics
         self._lending = lending
-        self._inventory = Inventory(node, pulls, node.holdings, ledger)
+        self._inventory = Inventory(trees, pulls, trees.blob_table, ledger)
         self._gossip = gossip
 
     async def healthz(self, request: web.Request) -> web.Response:
@@ -127,14 +127,14 @@ class Control:
         digest, wait = request.match_info["manifest"], request.query.get("wait")
         if wait == "view" and (root := self._view.tree_root(digest)) is not None:
             return web.json_response(await self._show(digest, root))
-        tree = await self._node.bring(digest)
+        tree = await self._trees.bring(digest)
         await tree.until(tree.whole if wait in ("all", "view") else tree.ready)
         return web.json_response(_tree_json(tree))
 
     async def _show(self, digest: str, root: Path) -> dict[str, Any]:
-        """A tree of the view: its bytes come as they are read."""
-        manifest = await self._node.show(digest)
-        verified_bytes = self._node.verified_bytes(manifest)
+        """Shows a tree in the view, where its bytes come as they are read."""
+        manifest = await self._trees.show(digest)
+        verified_bytes = self._trees.verified_bytes(manifest)
         return {
             "root": str(root),
             "view": str(root),
@@ -145,28 +145,28 @@ class Control:
         }
 
     async def get_tree(self, request: web.Request) -> web.Response:
-        tree = self._node.get(request.match_info["manifest"])
+        tree = self._trees.get(request.match_info["manifest"])
         if tree.error is not None:
             raise tree.error
         return web.json_response(_tree_json(tree))
 
     async def troubles(self, request: web.Request) -> web.Response:
-        holdings = self._node.holdings
-        found = (holdings.disk_trouble, holdings.memory_room.trouble)
+        blob_table = self._trees.blob_table
+        found = (blob_table.disk_trouble, blob_table.arena_space.trouble)
         return web.json_response({"troubles": [one for one in found if one]})
 
     async def list_trees(self, request: web.Request) -> web.Response:
-        return web.json_response({"idle_s": self._node.idle_s()})
+        return web.json_response({"idle_s": self._trees.idle_s()})
 
     async def delete_tree(self, request: web.Request) -> web.Response:
         try:
             idle_s = float(request.query.get("idle_s", "0"))
         except ValueError:
             raise web.HTTPBadRequest(reason="idle_s is not a number") from None
-        deleted = await self._node.delete(request.match_info["manifest"], idle_s)
+        deleted = await self._trees.delete(request.match_info["manifest"], idle_s)
         return web.json_response({"deleted": deleted})
 
-    async def put_door(self, request: web.Request) -> web.Response:
+    async def put_socket(self, request: web.Request) -> web.Response:
         path = Path(request.query.get("path", ""))
         if not path.is_absolute():
             raise web.HTTPBadRequest(reason="path is not absolute")
@@ -192,12 +192,13 @@ class Control:
         )
 
     async def _on_disk(self, pull: Pull) -> dict[str, Any]:
-        """Where each file of a pull lies, once it does; raises CacheError when the disk is full."""
+        """Waits until each file of a pull is on disk; where it lies. Raises CacheError when it is
+        full."""
         assert pull.location is not None  # it has ended
         files = {}
-        for version, holding in zip(pull.location.versions, pull.holdings, strict=True):
-            await holding.until_on_disk()
-            files[version.url] = str(self._node.holdings.disk.path(holding.key))
+        for version, cached in zip(pull.location.versions, pull.cached_blobs, strict=True):
+            await cached.until_on_disk()
+            files[version.url] = str(self._trees.blob_table.disk.path(cached.key))
         return {"files": files}
 
     async def get_pull(self, request: web.Request) -> web.Response:
@@ -238,7 +239,7 @@ class Control:
         return web.json_response({**location_json(location), "chunks": chunks})
 
     async def greet(self, request: web.Request) -> web.Response:
-        """Another agent says that it is there, and what it has."""
+        """A greeting of another agent."""
         try:
             return web.json_response(
                 self._gossip.receive(request.remote or "", json.loads(await request.text()))
@@ -247,7 +248,7 @@ class Control:
             raise web.HTTPBadRequest(reason=f"not a greeting of an agent ({error!r})") from None
 
     async def status(self, request: web.Request) -> web.Response:
-        holdings = self._node.holdings
+        blob_table = self._trees.blob_table
         blobs = [
             {
                 "digest": one.key,
@@ -259,21 +260,21 @@ class Control:
                 "leases": one.leases,
                 "error": str(one.error) if one.error else None,
             }
-            for one in holdings
+            for one in blob_table
         ]
-        trees = [{"manifest": one.digest, **_tree_json(one)} for one in self._node.trees]
+        trees = [{"manifest": one.digest, **_tree_json(one)} for one in self._trees.trees]
         return web.json_response(
             {
                 "socket": str(self._lending.socket_path),
                 "view": self._view.status(),
                 "origin_bytes": self._metrics.origin_bytes_total,
                 "peers": self._gossip.status(),
-                "disk_bytes": holdings.disk.used_bytes,
-                "disk_limit_bytes": holdings.disk.limit_bytes,
-                "disk_trouble": holdings.disk_trouble,
-                "memory_trouble": holdings.memory_room.trouble,
-                "mended_chunks": holdings.mended_chunks,
-                "arena_bytes": holdings.arena.used_bytes,
+                "disk_bytes": blob_table.disk.used_bytes,
+                "disk_limit_bytes": blob_table.disk.limit_bytes,
+                "disk_trouble": blob_table.disk_trouble,
+                "memory_trouble": blob_table.arena_space.trouble,
+                "mended_chunks": blob_table.mended_chunks,
+                "arena_bytes": blob_table.arena.used_bytes,
                 "blobs": blobs,
                 "trees": trees,
             }
@@ -298,9 +299,9 @@ def _end(request: web.Request, name: str) -> str:
 
 
 def _check_own_machine(request: web.Request, url: str) -> None:
-    """The cluster's token makes nobody the reader of all its machines' files.
+    """Raises Unauthorized for files of this machine that are asked for from another.
 
-    Raises Unauthorized for files of this machine that are asked for from another.
+    The cluster's token is no right to read all files of all its machines.
     """
     if is_elsewhere(url) or _DIGEST.fullmatch(url):
         return

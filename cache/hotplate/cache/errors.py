@@ -3,14 +3,14 @@
 ├── UnknownManifest    no manifest of that digest at the origin
 ├── UnknownBlob        no blob of that digest at the origin
 ├── UnknownUrl         nothing that can be read at a URL
-├── VersionChanged     the file at a URL is another one than when its fetch began
+├── VersionChanged     the file at a URL has changed since its fetch began
 ├── Unauthorized       a request without the agent's token
-├── TooMany            more connections than one replica may have, or one that says nothing
+├── TooMany            more connections than one replica may have, or one without a request
 ├── UnknownPart        no part of that number in that upload
 ├── ChunkCorrupt       bytes that do not have the digest they should
-├── Misled             bytes that were believed on the word of a peer that lied
+├── Misled             bytes that were accepted from a peer that lied
 ├── OriginUnavailable  the origin does not answer, or not in time
-│   └── OriginBusy     it answers that it has no time just now
+│   └── OriginBusy     the origin answers that it is overloaded
 └── NoSpace            arena, disk tier or blob store is full
 """
 
@@ -18,11 +18,11 @@ from __future__ import annotations
 
 
 class CacheError(Exception):
-    """Base of what the cache raises; `code` is stable."""
+    """Base class of the cache's errors; `code` is stable."""
 
     code = "cache_error"
     body_bytes = 0
-    """Bytes that were read and are of no use, where a read failed half-way."""
+    """Bytes that were read in vain, where a read failed half-way."""
 
 
 class BadArchive(CacheError):
@@ -80,7 +80,7 @@ class ChunkCorrupt(CacheError):
 
 
 class Misled(CacheError):
-    """A peer gave wrong bytes of a file without digests before it was found out. Ask again."""
+    """Wrong bytes of a file without digests were accepted from a peer that lied. Ask again."""
 
     code = "misled"
 
@@ -92,7 +92,7 @@ class OriginUnavailable(CacheError):
 
 
 class OriginBusy(OriginUnavailable):
-    """The origin has no time just now. Ask again later."""
+    """The origin is overloaded. Ask again later."""
 
     code = "origin_busy"
 

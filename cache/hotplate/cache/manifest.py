@@ -40,9 +40,9 @@ class Content(Protocol):
 
 
 def for_all(mode: int) -> int:
-    """The mode of a file or folder that every replica that is shown it reads, and nobody writes.
+    """The mode of a file or folder: every replica that can see it may read it, and none may write.
 
-    Replicas are users of their own; what keeps a file from them is that they are not shown it.
+    Replicas are users of their own; a file is kept from them by not being visible to them.
     """
     return 0o555 if mode & 0o111 else 0o444
 
@@ -66,7 +66,7 @@ class Draft:
     """One file's content before its digests are known: the first complete fetch sets them."""
 
     def __init__(self, size_bytes: int, known: Mapping[int, str] | None = None) -> None:
-        """`known` are digests that an earlier fetch of it had found, by chunk."""
+        """`known` are the digests that an earlier fetch has found, by chunk."""
         self.size_bytes = size_bytes
         known = known or {}
         self.chunks = [known.get(index, "") for index in range(count_chunks(size_bytes))]
@@ -75,7 +75,7 @@ class Draft:
         return _span(self.size_bytes, index)
 
     def forget(self) -> None:
-        """What was found is not believed."""
+        """Forgets all digests."""
         self.chunks = [""] * len(self.chunks)
 
     def blob(self) -> Blob:
@@ -105,7 +105,7 @@ class ManifestEntry:
     blob: Blob | None = None
     """None for a folder and for a link."""
     link: str | None = None
-    """Where a symbolic link leads, as it is written in it."""
+    """The target of a symbolic link, as it is written."""
     part: tuple[int, int] | None = None
     """(offset, length) of a small file that shares its blob with others; None: all of the blob."""
 
@@ -115,7 +115,7 @@ class ManifestEntry:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where in its blob the file lies: (offset, length) in bytes."""
+        """The (offset, length) of the file in its blob, in bytes."""
         if self.part is not None:
             return self.part
         return 0, self.blob.size_bytes if self.blob is not None else 0
@@ -142,7 +142,7 @@ class Manifest:
 
     @cached_property
     def size_bytes(self) -> int:
-        """Of its blobs, each counted once."""
+        """Bytes of its blobs, each counted once."""
         return sum(blob.size_bytes for blob in set(self.blobs()))
 
     def blobs(self) -> Iterator[Blob]:
@@ -152,7 +152,7 @@ class Manifest:
         return next((entry for entry in self.entries if entry.path == path), None)
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON: the bytes that the digest is taken of."""
+        """Canonical JSON: the bytes that the digest is computed from."""
         return json.dumps([_entry_json(entry) for entry in self.entries], sort_keys=True).encode()
 
     @staticmethod

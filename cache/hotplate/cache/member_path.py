@@ -13,8 +13,8 @@ PATH_MAX_DEPTH = 64
 def clean_path(raw: bytes, *, folder: bool) -> str:
     """The member's path without a leading `./` and, for a folder, without its closing slash.
 
-    `""` is the root folder itself. Raises ValueError with the reason for everything that another
-    reader could understand differently, or that could leave the folder it is unpacked into.
+    `""` is the root folder itself. Raises ValueError with the reason for a path that another reader
+    could understand differently, or that could leave the folder it is unpacked into.
     """
     if b"\0" in raw:
         raise ValueError("its name has a NUL")
@@ -65,10 +65,10 @@ class PathTree:
         self._is_folder[path] = folder
 
     def check(self) -> None:
-        """Looks again at all of it, for files that came after what lies in them.
+        """Checks all paths again, for a file that came after paths below it.
 
-        Asked once at the end: knowing each folder that is only implied would cost memory that
-        grows with depth times length of every path.
+        To be called once, at the end: remembering each implied folder would cost memory that grows
+        with depth times length of every path. Raises ValueError.
         """
         for path in self._is_folder:
             self._check_above(path)

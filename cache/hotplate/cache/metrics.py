@@ -1,4 +1,4 @@
-"""What the agent counts, in a registry of its own."""
+"""The agent's metrics, in a registry of their own."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The token of an agent that was given none, where programs of the same user find it.
 
-Being on this machine is not being its operator: other users are, and pages in a browser. So such an
-agent makes a token at each start. It lies in the agent's folder, and a link in a folder of the
-user's leads there, called after the agent's address. A link that a killed agent has left leads to
-a token that nobody takes any more.
+Not every program on this machine is the operator's: there are other users, and pages in a browser.
+So such an agent makes a token at each start. It lies in the agent's folder, and a link in a folder
+of the user's leads there, named after the agent's address. The link of a killed agent leads to a
+token that is no longer valid.
 
 Used in the environments of bentos too: Python 3.9 and the standard library only.
 """
@@ -39,7 +39,7 @@ def make(data: Path) -> str:
 def found_at(address: str, data: Path) -> Iterator[None]:
     """Lets this user's programs find that token by the agent's address, `HOST:PORT`.
 
-    Where the user has no folder for that, they have to be told the file.
+    Where the user has no folder for that, they need the file's path.
     """
     link = _folder() / _name(address)
     target = str(data / FILE)

@@ -13,7 +13,7 @@ from hotplate.cache.peers.chunk_server import PREFIX, ChunkServer
 from hotplate.machine.background import BackgroundTasks
 
 _FIRST_BYTES_S = 30.0
-"""Who has said nothing for that long is let go."""
+"""A connection that sends nothing for that long is closed."""
 
 
 class Port:
@@ -46,7 +46,7 @@ class Port:
         while True:
             try:
                 connection, _ = await loop.sock_accept(self._listener)
-            except OSError:  # no descriptors left: those who come wait until there are some
+            except OSError:  # there are no descriptors left: connections wait until there are some
                 await asyncio.sleep(0.1)
                 continue
             self._tasks.start(self._hand_over(connection))
@@ -65,7 +65,7 @@ class Port:
                 connection.close()
             return
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # it has left meanwhile
+        with contextlib.suppress(OSError):  # the other side has closed meanwhile
             await loop.connect_accepted_socket(self._control, connection)
 
 
@@ -75,7 +75,7 @@ async def _peek(connection: socket.socket) -> bytes:
     Raises OSError when the other side leaves first.
     """
     connection.setblocking(False)
-    # Nobody is woken for less: who sends half a line would be looked at again and again.
+    # Fewer bytes wake nothing: half a line would otherwise be looked at again and again.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(PREFIX))
     loop = asyncio.get_running_loop()
     readable = loop.create_future()

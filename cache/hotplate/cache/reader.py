@@ -18,8 +18,8 @@ _MAP_NORESERVE = 0x4000
 """A private map of a model larger than free memory must not be refused (mmap(2))."""
 
 
-_WISHES = 4096
-"""Chunks asked for in one line: the agent reads none beyond 64 KiB."""
+_CHUNKS_PER_LINE = 4096
+"""How many chunks one line asks for: the agent refuses lines over 64 KiB."""
 
 
 class RemoteFile:
@@ -39,7 +39,7 @@ class RemoteFile:
         self._socket = connection
         self._buffer = bytearray()
         self._sending = threading.Lock()
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._error = ""
         self._linked = False
         self._has_path = "open" in request
@@ -66,12 +66,12 @@ class RemoteFile:
     def want(self, spans: Iterable[tuple[int, int]]) -> None:
         """Asks for these byte ranges, in this order, before all else; does not wait."""
         chunks = dict.fromkeys(one for start, stop in spans for one in self._chunks(start, stop))
-        with self._news:
+        with self._changed:
             asked = [one for one in chunks if one in self._missing and one not in self._asked]
             self._asked.update(asked)
-        for at in range(0, len(asked), _WISHES):
-            with self._sending, contextlib.suppress(OSError):  # the listener tells why
-                _send(self._socket, {"want": asked[at : at + _WISHES]})
+        for at in range(0, len(asked), _CHUNKS_PER_LINE):
+            with self._sending, contextlib.suppress(OSError):  # `_listen` reports the error
+                _send(self._socket, {"want": asked[at : at + _CHUNKS_PER_LINE]})
 
     def wait(self, start: int, stop: int) -> None:
         """Blocks until the bytes from `start` up to `stop` are verified; they come first.
@@ -82,9 +82,9 @@ class RemoteFile:
             return
         self.want([(start, stop)])
         needed = self._chunks(start, stop)
-        with self._news:
+        with self._changed:
             while not self._missing.isdisjoint(needed):
-                self._wait_for_news()
+                self._wait_for_change()
 
     def _chunks(self, start: int, stop: int) -> range:
         return range(start // self.chunk_bytes, -(-stop // self.chunk_bytes))
@@ -92,15 +92,15 @@ class RemoteFile:
     def wait_all(self) -> None:
         """Blocks until every byte is verified. Raises OSError."""
         self.want([(0, self.size_bytes)])
-        with self._news:
+        with self._changed:
             while not self._complete:
-                self._wait_for_news()
+                self._wait_for_change()
 
     def wait_linked(self) -> None:
         """Blocks until the path itself is the complete file. Raises OSError."""
-        with self._news:
+        with self._changed:
             while not self._linked:
-                self._wait_for_news()
+                self._wait_for_change()
 
     def close(self) -> None:
         """Ends the lease; the agent may then take the memory back for other files."""
@@ -117,10 +117,10 @@ class RemoteFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _wait_for_news(self) -> None:
+    def _wait_for_change(self) -> None:
         if self._error:
             raise OSError(self._error)
-        self._news.wait()
+        self._changed.wait()
 
     def _receive_opening(self) -> tuple[dict[str, Any], int]:
         fds: list[int] = []
@@ -159,7 +159,7 @@ class RemoteFile:
     def _listen(self) -> None:
         while not (self._complete and (self._linked or not self._has_path)):
             message = self._next_line()
-            with self._news:
+            with self._changed:
                 if message is None:
                     self._error = f"{self.path}: the node's agent went away"
                 elif "error" in message:
@@ -168,7 +168,7 @@ class RemoteFile:
                     self._missing.difference_update(message.get("done", ()))
                     self._complete = not self._missing
                     self._linked = self._linked or message.get("linked", False)
-                self._news.notify_all()
+                self._changed.notify_all()
                 if self._error:
                     return
 
@@ -178,7 +178,7 @@ def open_file(socket_path: str, path: str) -> RemoteFile:
 
     Raises OSError when there is no agent, or it has no such file.
     """
-    folder, name = os.path.split(path)  # itself it may be a link, while it arrives
+    folder, name = os.path.split(path)  # the file itself may be a link while it arrives
     return _open(socket_path, {"open": os.path.join(os.path.realpath(folder), name)})
 
 

@@ -35,7 +35,7 @@ def disk(tmp_path: Path) -> DiskTier:
     tier = DiskTier(tmp_path / "disk")
     for content in (CONFIG, WEIGHTS, SCRIPT):
         blob = blob_of(content)
-        landing = land(tier, tier.claim(len(content)), blob.digest, blob)
+        landing = land(tier, tier.reserve(len(content)), blob.digest, blob)
         landing.view[:] = content
         landing.keep(blob_of(content).digest)
     return tier

@@ -45,16 +45,16 @@ class Bench:
     metrics: Metrics
     root: Path
     make: Callable[..., BlobTable]
-    holdings: BlobTable
+    blob_table: BlobTable
 
     def bring(self, blob: Blob = BLOB, streamed: bool = True) -> CachedBlob:
-        return self.start(self.holdings, blob, "model.safetensors", streamed)
+        return self.start(self.blob_table, blob, "model.safetensors", streamed)
 
     def start(
-        self, holdings: BlobTable, blob: Blob, name: str, streamed: bool = True
+        self, blob_table: BlobTable, blob: Blob, name: str, streamed: bool = True
     ) -> CachedBlob:
         origin = self.origin.source(blob)
-        return holdings.bring(blob, origin, blob.digest, name, streamed)
+        return blob_table.bring(blob, origin, blob.digest, name, streamed)
 
 
 @pytest.fixture
@@ -83,28 +83,28 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
     yield Bench(origin, metrics, tmp_path, make, make())
     origin.release()
-    for holdings in made:
-        await holdings.close(5)
-        assert all(holding.leases == 0 for holding in holdings)
+    for blob_table in made:
+        await blob_table.close(5)
+        assert all(cached.leases == 0 for cached in blob_table)
 
 
-async def lent_bytes(holdings: BlobTable, holding: CachedBlob) -> bytes:
-    async with holdings.lend(holding) as fd:
-        return os.pread(fd, holding.content.size_bytes, 0)
+async def lent_bytes(blob_table: BlobTable, cached: CachedBlob) -> bytes:
+    async with blob_table.lend(cached) as fd:
+        return os.pread(fd, cached.content.size_bytes, 0)
 
 
 async def test_what_was_fetched_is_held_on_to_by_no_thread_that_waits_for_work(
     bench: Bench,
 ) -> None:
     bench.origin.hold(BLOB, 0, 1, 2)
-    bench.holdings = bench.make(threads=4)  # one more than there are chunks: it finds none
-    holding = bench.bring(streamed=False)
+    bench.blob_table = bench.make(threads=4)  # one more than there are chunks: it finds none
+    cached = bench.bring(streamed=False)
     for index in range(3):
         await asyncio.to_thread(bench.origin.wait_for_read, BLOB, index)
-    assert holding.fetch is not None
-    fetch = weakref.ref(holding.fetch)
+    assert cached.fetch is not None
+    fetch = weakref.ref(cached.fetch)
     bench.origin.release()
-    await holding.until_on_disk()
+    await cached.until_on_disk()
     async with asyncio.timeout(PATIENCE_S):
         while fetch() is not None:
             gc.collect()
@@ -113,27 +113,27 @@ async def test_what_was_fetched_is_held_on_to_by_no_thread_that_waits_for_work(
 
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_blob_arrives_verified_and_on_disk(bench: Bench, streamed: bool) -> None:
-    holding = bench.bring(streamed=streamed)
-    await holding.until_on_disk()
-    assert holding.in_arena == streamed
-    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
-    assert await lent_bytes(bench.holdings, holding) == CONTENT
-    assert sorted(holding.done) == [0, 1, 2] and holding.verified_bytes == len(CONTENT)
+    cached = bench.bring(streamed=streamed)
+    await cached.until_on_disk()
+    assert cached.in_arena == streamed
+    assert bench.blob_table.disk.path(BLOB.digest).read_bytes() == CONTENT
+    assert await lent_bytes(bench.blob_table, cached) == CONTENT
+    assert sorted(cached.done) == [0, 1, 2] and cached.verified_bytes == len(CONTENT)
 
 
 async def test_many_who_want_a_blob_fetch_it_once(bench: Bench) -> None:
-    holdings = {id(bench.bring(streamed=number % 2 == 0)) for number in range(9)}
+    blob_table = {id(bench.bring(streamed=number % 2 == 0)) for number in range(9)}
     await bench.bring().until_on_disk()
-    assert len(holdings) == 1
+    assert len(blob_table) == 1
     assert sorted(bench.origin.reads) == [(BLOB.digest, index) for index in range(3)]
 
 
 async def test_a_chunk_counts_only_after_its_digest_was_right(bench: Bench) -> None:
     bench.origin.corrupt(BLOB, 1, times=2)
-    holding = bench.bring()
-    await holding.until_on_disk()
+    cached = bench.bring()
+    await cached.until_on_disk()
     assert bench.origin.reads.count((BLOB.digest, 1)) == 3
-    assert await lent_bytes(bench.holdings, holding) == CONTENT
+    assert await lent_bytes(bench.blob_table, cached) == CONTENT
     found = bench.metrics.registry.get_sample_value
     assert found("hotplate_cache_chunks_total", {"source": "origin", "result": "corrupt"}) == 2
     assert found("hotplate_cache_chunks_total", {"source": "origin", "result": "verified"}) == 3
@@ -142,12 +142,12 @@ async def test_a_chunk_counts_only_after_its_digest_was_right(bench: Bench) -> N
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_corrupt_origin_exposes_nothing(bench: Bench, streamed: bool) -> None:
     bench.origin.corrupt(BLOB, 1, times=9)
-    holding = bench.bring(streamed=streamed)
+    cached = bench.bring(streamed=streamed)
     with pytest.raises(ChunkCorrupt, match=r"model.safetensors: chunk 1 of 3 was corrupt 4 times"):
-        await holding.until_on_disk()
-    assert 1 not in holding.done
+        await cached.until_on_disk()
+    assert 1 not in cached.done
     assert list((bench.root / "disk").iterdir()) == []
-    assert bench.holdings.arena.used_bytes == 0
+    assert bench.blob_table.arena.used_bytes == 0
 
 
 async def test_what_failed_is_tried_anew_when_asked_again(bench: Bench) -> None:
@@ -163,47 +163,47 @@ async def test_an_unknown_blob_fails_at_once(bench: Bench) -> None:
 
 
 async def test_an_origin_that_hangs_fails_the_blob_and_not_the_agent(bench: Bench) -> None:
-    holdings = bench.make(stall_s=0.5)
+    blob_table = bench.make(stall_s=0.5)
     bench.origin.hold(BLOB, 1)
-    holding = bench.start(holdings, BLOB, "model.safetensors")
+    cached = bench.start(blob_table, BLOB, "model.safetensors")
     sentence = r"nothing new arrived in 0.5 s, [0-2] of 3 chunks are here"
     with pytest.raises(OriginUnavailable, match=sentence):
-        await holding.until_on_disk()
-    second = bench.start(holdings, SECOND, "b", streamed=False)
+        await cached.until_on_disk()
+    second = bench.start(blob_table, SECOND, "b", streamed=False)
     await second.until_on_disk()
 
 
 async def test_an_origin_that_comes_back_in_time_is_no_error(bench: Bench) -> None:
     bench.origin.failure = OriginUnavailable("down")
-    holding = bench.bring()
+    cached = bench.bring()
     await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)
     bench.origin.failure = None
-    await holding.until_on_disk()
+    await cached.until_on_disk()
 
 
 async def test_what_a_reader_wants_is_fetched_first(bench: Bench) -> None:
-    holdings = bench.make(threads=1)
+    blob_table = bench.make(threads=1)
     bench.origin.hold(BLOB, 0)
-    first = bench.start(holdings, BLOB, "a")
+    first = bench.start(blob_table, BLOB, "a")
     await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)  # the one thread is busy
-    second = bench.start(holdings, SECOND, "b")
+    second = bench.start(blob_table, SECOND, "b")
     await second.until(lambda: second.place is not None)
-    holdings.want(second, [1])
+    blob_table.want(second, [1])
     bench.origin.release()
     await asyncio.gather(first.until_on_disk(), second.until_on_disk())
     assert bench.origin.reads[1] == (SECOND.digest, 1)
 
 
 async def test_a_small_file_waits_for_no_large_files_chunks(bench: Bench) -> None:
-    holdings = bench.make(threads=1)
+    blob_table = bench.make(threads=1)
     small = next(iter(publish(bench.root / "store", {"c": b"{}"}).blobs()))
     bench.origin.hold(BLOB, 0, 1, 2)
     bench.origin.hold(SECOND, 0)
-    large = bench.start(holdings, BLOB, "model.safetensors")
+    large = bench.start(blob_table, BLOB, "model.safetensors")
     await asyncio.to_thread(bench.origin.wait_for_read, BLOB, 0)
-    pressing = bench.start(holdings, SECOND, "libtorch.so", streamed=False)
+    pressing = bench.start(blob_table, SECOND, "libtorch.so", streamed=False)
     await asyncio.to_thread(bench.origin.wait_for_read, SECOND, 0)
-    config = bench.start(holdings, small, "config.json", streamed=False)
+    config = bench.start(blob_table, small, "config.json", streamed=False)
     await config.until_on_disk()
     assert not large.done and not pressing.done
     bench.origin.release()
@@ -214,10 +214,10 @@ async def test_a_small_file_waits_for_no_large_files_chunks(bench: Bench) -> Non
 async def test_a_restart_reads_disk_and_not_the_origin(bench: Bench, streamed: bool) -> None:
     await bench.bring().until_on_disk()
     before = list(bench.origin.reads)
-    holdings = bench.make()
-    holding = bench.start(holdings, BLOB, "a", streamed=streamed)
-    await holding.until_on_disk()
-    assert await lent_bytes(holdings, holding) == CONTENT
+    blob_table = bench.make()
+    cached = bench.start(blob_table, BLOB, "a", streamed=streamed)
+    await cached.until_on_disk()
+    assert await lent_bytes(blob_table, cached) == CONTENT
     assert bench.origin.reads == before
 
 
@@ -226,52 +226,52 @@ async def test_a_damaged_chunk_on_disk_is_fetched_again_alone_and_mended_in_ever
     bench: Bench, streamed: bool
 ) -> None:
     await bench.bring().until_on_disk()
-    path = bench.holdings.disk.path(BLOB.digest)
+    path = bench.blob_table.disk.path(BLOB.digest)
     in_a_tree = bench.root / "model.safetensors"
-    bench.holdings.disk.link(BLOB.digest, in_a_tree, 0o644, 1e9)
+    bench.blob_table.disk.link(BLOB.digest, in_a_tree, 0o644, 1e9)
     path.chmod(0o644)
     with path.open("r+b") as file:
         file.seek(CHUNK_BYTES)
         file.write(bytes(100))
     path.chmod(0o444)
     bench.origin.reads.clear()
-    holdings = bench.make()
-    holding = bench.start(holdings, BLOB, "a", streamed=streamed)
-    await holding.until_on_disk()
+    blob_table = bench.make()
+    cached = bench.start(blob_table, BLOB, "a", streamed=streamed)
+    await cached.until_on_disk()
     assert bench.origin.reads == [(BLOB.digest, 1)]
-    assert holdings.mended_chunks == 1
+    assert blob_table.mended_chunks == 1
     assert path.read_bytes() == in_a_tree.read_bytes() == CONTENT
-    assert await lent_bytes(holdings, holding) == CONTENT
+    assert await lent_bytes(blob_table, cached) == CONTENT
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_file_cut_short_on_disk_is_fetched_again(bench: Bench, streamed: bool) -> None:
     await bench.bring().until_on_disk()
-    path = bench.holdings.disk.path(BLOB.digest)
+    path = bench.blob_table.disk.path(BLOB.digest)
     os.truncate(path, 100)
-    holdings = bench.make()
-    holding = bench.start(holdings, BLOB, "a", streamed=streamed)
-    await holding.until_on_disk()
+    blob_table = bench.make()
+    cached = bench.start(blob_table, BLOB, "a", streamed=streamed)
+    await cached.until_on_disk()
     assert len(bench.origin.reads) == 6
     assert path.read_bytes() == CONTENT
-    assert await lent_bytes(holdings, holding) == CONTENT
+    assert await lent_bytes(blob_table, cached) == CONTENT
 
 
 async def test_a_file_too_large_for_memory_is_read_from_disk_while_it_is_verified(
     bench: Bench,
 ) -> None:
     await bench.bring().until_on_disk()
-    path = bench.holdings.disk.path(BLOB.digest)
+    path = bench.blob_table.disk.path(BLOB.digest)
     with path.open("r+b") as file:
         file.write(bytes(100))
     bench.origin.hold(BLOB, 0)
-    holdings = bench.make(arena_bytes=0)
-    holding = bench.start(holdings, BLOB, "a")
-    await holding.until(lambda: sorted(holding.done) == [1, 2])
-    async with holdings.lend(holding) as fd:
+    blob_table = bench.make(arena_bytes=0)
+    cached = bench.start(blob_table, BLOB, "a")
+    await cached.until(lambda: sorted(cached.done) == [1, 2])
+    async with blob_table.lend(cached) as fd:
         assert os.pread(fd, 100, CHUNK_BYTES) == CONTENT[CHUNK_BYTES : CHUNK_BYTES + 100]
         bench.origin.release()
-        await holding.until_on_disk()
+        await cached.until_on_disk()
         assert os.pread(fd, len(CONTENT), 0) == CONTENT
 
 
@@ -279,16 +279,16 @@ async def test_a_disk_tier_at_its_limit_drops_what_was_used_longest_ago(bench: B
     third = random_bytes(CHUNK_BYTES, 5)
     publish(bench.root / "store", {"c": third})
     limit_bytes = len(CONTENT) + len(OTHER) + 1
-    holdings = bench.make(disk_bytes=limit_bytes)
-    first = bench.start(holdings, BLOB, "a")
+    blob_table = bench.make(disk_bytes=limit_bytes)
+    first = bench.start(blob_table, BLOB, "a")
     await first.until_on_disk()
-    await bench.start(holdings, SECOND, "b").until_on_disk()
-    await lent_bytes(holdings, first)
-    await bench.start(holdings, blob_of(third), "c").until_on_disk()
-    assert set(holdings.disk.digests()) == {BLOB.digest, blob_of(third).digest}
-    assert holdings.disk.used_bytes <= limit_bytes
+    await bench.start(blob_table, SECOND, "b").until_on_disk()
+    await lent_bytes(blob_table, first)
+    await bench.start(blob_table, blob_of(third), "c").until_on_disk()
+    assert set(blob_table.disk.digests()) == {BLOB.digest, blob_of(third).digest}
+    assert blob_table.disk.used_bytes <= limit_bytes
     assert len(bench.origin.reads) == 6
-    await bench.start(holdings, SECOND, "b").until(lambda: len(bench.origin.reads) == 8)
+    await bench.start(blob_table, SECOND, "b").until(lambda: len(bench.origin.reads) == 8)
 
 
 async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory(
@@ -297,58 +297,58 @@ async def test_what_a_tree_or_a_reader_needs_stays_and_the_newcomer_is_in_memory
     third = random_bytes(CHUNK_BYTES, 5)
     publish(bench.root / "store", {"c": third, "d": third[:-1]})
     wanted = {BLOB.digest}
-    holdings = bench.make(disk_bytes=len(CONTENT) + len(OTHER), wanted=lambda: wanted)
-    await bench.start(holdings, BLOB, "a").until_on_disk()
-    second = bench.start(holdings, SECOND, "b")
+    blob_table = bench.make(disk_bytes=len(CONTENT) + len(OTHER), wanted=lambda: wanted)
+    await bench.start(blob_table, BLOB, "a").until_on_disk()
+    second = bench.start(blob_table, SECOND, "b")
     await second.until_on_disk()
-    async with holdings.lend(second):
-        newcomers = [bench.start(holdings, blob_of(c), "c") for c in (third, third[:-1])]
+    async with blob_table.lend(second):
+        newcomers = [bench.start(blob_table, blob_of(c), "c") for c in (third, third[:-1])]
         for one in newcomers:
             with pytest.raises(NoSpace, match=r"16 MiB in a tree|17 MiB in a tree, 9 MiB leased"):
                 await one.until_on_disk()
-            assert await lent_bytes(holdings, one) in (third, third[:-1])
-        assert "raise the limit (--disk)" in holdings.disk_trouble
-    assert set(holdings.disk.digests()) == {BLOB.digest, SECOND.digest}
+            assert await lent_bytes(blob_table, one) in (third, third[:-1])
+        assert "raise the limit (--disk)" in blob_table.disk_trouble
+    assert set(blob_table.disk.digests()) == {BLOB.digest, SECOND.digest}
     said = [record for record in caplog.records if "is in memory only" in record.message]
     assert len(said) == 1
     wanted.clear()
     async with asyncio.timeout(PATIENCE_S):
         for one in newcomers:
             await one.until(functools.partial(getattr, one, "on_disk"))
-    assert holdings.disk_trouble == ""
+    assert blob_table.disk_trouble == ""
 
 
 async def test_memory_is_taken_back_from_idle_files_on_disk(bench: Bench) -> None:
-    holdings = bench.make(arena_bytes=len(CONTENT) + 1)
-    first = bench.start(holdings, BLOB, "a")
+    blob_table = bench.make(arena_bytes=len(CONTENT) + 1)
+    first = bench.start(blob_table, BLOB, "a")
     await first.until_on_disk()
-    second = bench.start(holdings, SECOND, "b")
+    second = bench.start(blob_table, SECOND, "b")
     await second.until_on_disk()
     assert second.in_arena and not first.in_arena
-    assert holdings.arena.used_bytes == len(OTHER)
-    assert await lent_bytes(holdings, first) == CONTENT
+    assert blob_table.arena.used_bytes == len(OTHER)
+    assert await lent_bytes(blob_table, first) == CONTENT
 
 
 async def test_memory_on_lease_is_not_taken_and_the_newcomer_goes_to_disk(bench: Bench) -> None:
-    holdings = bench.make(arena_bytes=len(CONTENT) + 1)
-    first = bench.start(holdings, BLOB, "a")
-    async with holdings.lend(first):
+    blob_table = bench.make(arena_bytes=len(CONTENT) + 1)
+    first = bench.start(blob_table, BLOB, "a")
+    async with blob_table.lend(first):
         await first.until_on_disk()
-        second = bench.start(holdings, SECOND, "b")
+        second = bench.start(blob_table, SECOND, "b")
         await second.until_on_disk()
         assert first.in_arena and not second.in_arena
-        assert await lent_bytes(holdings, second) == OTHER
+        assert await lent_bytes(blob_table, second) == OTHER
 
 
 async def test_a_file_that_goes_to_disk_can_be_read_while_it_arrives(bench: Bench) -> None:
-    holdings = bench.make(arena_bytes=0)
+    blob_table = bench.make(arena_bytes=0)
     bench.origin.hold(BLOB, 2)
-    holding = bench.start(holdings, BLOB, "a")
-    await holding.until(lambda: len(holding.done) == 2)
-    async with holdings.lend(holding) as fd:
+    cached = bench.start(blob_table, BLOB, "a")
+    await cached.until(lambda: len(cached.done) == 2)
+    async with blob_table.lend(cached) as fd:
         assert os.pread(fd, CHUNK_BYTES, 0) == CONTENT[:CHUNK_BYTES]
         bench.origin.release()
-        await holding.until_on_disk()
+        await cached.until_on_disk()
         assert os.pread(fd, 100, 2 * CHUNK_BYTES) == CONTENT[2 * CHUNK_BYTES :]
 
 
@@ -358,64 +358,64 @@ async def test_who_reads_a_large_file_while_it_arrives_is_done_before_it_goes_to
     content = bytes(LARGE_BYTES)
     blob = blob_of(content)
     publish(bench.root / "store", {"large": content})
-    holding = bench.bring(blob)
+    cached = bench.bring(blob)
     clock = asyncio.get_running_loop().time
-    async with bench.holdings.lend(holding):
-        await holding.until(lambda: holding.complete)
+    async with bench.blob_table.lend(cached):
+        await cached.until(lambda: cached.complete)
         arrived_at = clock()
-        await holding.until_on_disk()
+        await cached.until_on_disk()
     assert clock() - arrived_at >= 0.9 * READING_S
 
 
 async def test_a_full_disk_leaves_the_file_readable_from_memory(bench: Bench) -> None:
     (bench.root / "disk").rmdir()  # stands for any disk that refuses
-    holding = bench.bring()
+    cached = bench.bring()
     with pytest.raises(CacheError, match="cannot be written"):
-        await holding.until_on_disk()
-    assert await lent_bytes(bench.holdings, holding) == CONTENT
+        await cached.until_on_disk()
+    assert await lent_bytes(bench.blob_table, cached) == CONTENT
     (bench.root / "disk").mkdir()
 
 
 async def test_a_dropped_blob_leaves_nothing_once_its_lease_ends(bench: Bench) -> None:
-    holding = bench.bring()
-    await holding.until_on_disk()
-    async with bench.holdings.lend(holding) as fd:
-        await bench.holdings.drop(BLOB.digest)
+    cached = bench.bring()
+    await cached.until_on_disk()
+    async with bench.blob_table.lend(cached) as fd:
+        await bench.blob_table.drop(BLOB.digest)
         assert os.pread(fd, 9, 0) == CONTENT[:9]
-        assert bench.holdings.arena.used_bytes == len(CONTENT)
-    assert bench.holdings.arena.used_bytes == 0
-    assert not bench.holdings.disk.has(BLOB.digest, len(CONTENT))
+        assert bench.blob_table.arena.used_bytes == len(CONTENT)
+    assert bench.blob_table.arena.used_bytes == 0
+    assert not bench.blob_table.disk.has(BLOB.digest, len(CONTENT))
 
 
 async def test_a_file_deleted_under_us_is_fetched_again(bench: Bench) -> None:
     await bench.bring(streamed=False).until_on_disk()
-    bench.holdings.disk.path(BLOB.digest).unlink()
+    bench.blob_table.disk.path(BLOB.digest).unlink()
     await bench.bring(streamed=False).until_on_disk()
     assert len(bench.origin.reads) == 6
 
 
 async def test_what_the_kernel_has_no_memory_for_goes_to_disk(bench: Bench) -> None:
     arena = ScantMemory(1 << 30)
-    bench.holdings = bench.make(arena=arena)
-    holding = bench.bring()
-    await holding.until_on_disk()
-    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
+    bench.blob_table = bench.make(arena=arena)
+    cached = bench.bring()
+    await cached.until_on_disk()
+    assert bench.blob_table.disk.path(BLOB.digest).read_bytes() == CONTENT
     assert arena.used_bytes == 0
 
 
 async def test_a_borrowed_blob_that_memory_ends_for_fails_and_is_on_disk_the_next_time(
     bench: Bench,
 ) -> None:
-    bench.holdings = bench.make(arena=ScantMemory(1 << 30))
+    bench.blob_table = bench.make(arena=ScantMemory(1 << 30))
     bench.origin.hold(BLOB, 0)
-    holding = bench.bring()
-    async with bench.holdings.lend(holding):
+    cached = bench.bring()
+    async with bench.blob_table.lend(cached):
         bench.origin.release()
         with pytest.raises(NoSpace):
-            await holding.until_on_disk()
+            await cached.until_on_disk()
     again = bench.bring()
     await again.until_on_disk()
-    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
+    assert bench.blob_table.disk.path(BLOB.digest).read_bytes() == CONTENT
 
 
 async def test_a_file_in_memory_is_written_as_soon_as_the_disk_has_room(
@@ -423,17 +423,17 @@ async def test_a_file_in_memory_is_written_as_soon_as_the_disk_has_room(
 ) -> None:
     (tmp_path / "small").mkdir()
     with small_disk(tmp_path / "small", 32 * MIB) as small:
-        bench.holdings = bench.make(disk=small / "disk")
+        bench.blob_table = bench.make(disk=small / "disk")
         filler = fill(small)
-        holding = bench.bring()
+        cached = bench.bring()
         with pytest.raises(NoSpace, match="free some space"):
-            await holding.until_on_disk()
-        async with bench.holdings.lend(holding) as fd:
+            await cached.until_on_disk()
+        async with bench.blob_table.lend(cached) as fd:
             assert os.pread(fd, len(CONTENT), 0) == CONTENT
         filler.unlink()
-        await asyncio.wait_for(holding.until(lambda: holding.on_disk), PATIENCE_S)
-        assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
-        await bench.holdings.close(1)
+        await asyncio.wait_for(cached.until(lambda: cached.on_disk), PATIENCE_S)
+        assert bench.blob_table.disk.path(BLOB.digest).read_bytes() == CONTENT
+        await bench.blob_table.close(1)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -442,9 +442,9 @@ async def test_the_first_fetch_of_a_file_without_digests_sets_them(
 ) -> None:
     draft = Draft(BLOB.size_bytes)
     origin = bench.origin.source(BLOB)
-    holding = bench.holdings.bring(draft, origin, "a draft", "model.safetensors", streamed)
-    await holding.until_on_disk()
-    assert holding.content == BLOB
-    assert holding.key == BLOB.digest
-    assert bench.holdings.disk.path(BLOB.digest).read_bytes() == CONTENT
-    assert bench.start(bench.holdings, BLOB, "a") is holding, "its digest is known now"
+    cached = bench.blob_table.bring(draft, origin, "a draft", "model.safetensors", streamed)
+    await cached.until_on_disk()
+    assert cached.content == BLOB
+    assert cached.key == BLOB.digest
+    assert bench.blob_table.disk.path(BLOB.digest).read_bytes() == CONTENT
+    assert bench.start(bench.blob_table, BLOB, "a") is cached, "its digest is known now"

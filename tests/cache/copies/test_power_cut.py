@@ -109,28 +109,28 @@ def make(root: Path, origin: PacedOrigin, folder: type[DurableFolder]) -> BlobTa
     return BlobTable(Arena(1 << 20), disk, contents, 30)
 
 
-def bring(holdings: BlobTable, origin: PacedOrigin, blob: Blob, streamed: bool) -> CachedBlob:
+def bring(blob_table: BlobTable, origin: PacedOrigin, blob: Blob, streamed: bool) -> CachedBlob:
     source = origin.source(blob)
-    return holdings.bring(blob, source, blob.digest, blob.digest[:9], streamed)
+    return blob_table.bring(blob, source, blob.digest, blob.digest[:9], streamed)
 
 
 async def record(root: Path, origin: PacedOrigin) -> Recording:
     """Blobs written behind and landed; one damaged and mended, one dropped and brought again."""
     recording = Recording()
-    holdings = make(root, origin, recorder(recording))
+    blob_table = make(root, origin, recorder(recording))
     for number, blob in enumerate(BLOBS):
-        await bring(holdings, origin, blob, streamed=number != 1).until_on_disk()
-    await holdings.close(5)
+        await bring(blob_table, origin, blob, streamed=number != 1).until_on_disk()
+    await blob_table.close(5)
     damaged = root / BLOBS[0].digest
     damaged.chmod(0o644)
     with damaged.open("r+b") as file:
         file.write(b"wrong")
     recording.synced_bytes[damaged.stat().st_ino] = damaged.read_bytes()
-    holdings = make(root, origin, recorder(recording))
-    await bring(holdings, origin, BLOBS[0], streamed=True).until_on_disk()
-    await holdings.drop(BLOBS[2].digest)
-    await bring(holdings, origin, BLOBS[2], streamed=True).until_on_disk()
-    await holdings.close(5)
+    blob_table = make(root, origin, recorder(recording))
+    await bring(blob_table, origin, BLOBS[0], streamed=True).until_on_disk()
+    await blob_table.drop(BLOBS[2].digest)
+    await bring(blob_table, origin, BLOBS[2], streamed=True).until_on_disk()
+    await blob_table.close(5)
     return recording
 
 
@@ -163,16 +163,16 @@ async def test_after_a_power_cut_at_any_instant_right_bytes_are_served_and_synce
             root = tmp_path / f"{number}-{way}"
             cut(instant, root, rng)
             origin.reads.clear()
-            holdings = make(root, origin, DurableFolder)
+            blob_table = make(root, origin, DurableFolder)
             for blob in BLOBS:
-                holding = bring(holdings, origin, blob, streamed=rng.random() < 0.5)
-                await holding.until_on_disk()
-                async with holdings.lend(holding) as fd:
+                cached = bring(blob_table, origin, blob, streamed=rng.random() < 0.5)
+                await cached.until_on_disk()
+                async with blob_table.lend(cached) as fd:
                     assert os.pread(fd, 1 << 20, 0) == RIGHT[blob.digest]
-                assert holdings.disk.path(blob.digest).read_bytes() == RIGHT[blob.digest]
+                assert blob_table.disk.path(blob.digest).read_bytes() == RIGHT[blob.digest]
             again = {digest for digest, _ in origin.reads}
             assert not again & instant.safe, "what was synced is not fetched again"
             lost += len(again)
             kept += len(instant.safe)
-            await holdings.close(1)
+            await blob_table.close(1)
     assert len(recording.instants) > 20 and lost > 50 and kept > 50, "the faults happened"

@@ -54,7 +54,7 @@ def test_a_tree_stays_until_the_kernel_has_forgotten_it() -> None:
     assert names.add("tree", MANIFEST) is tree
     file = at(tree.root, "a/b/file")
     for node in (tree.root, file, file):
-        names.told(node)
+        names.looked_up(node)
     names.drop(tree)
     assert names.tree(b"tree") is None and names.get(file.number) is file
     names.forget(file.number, 2)

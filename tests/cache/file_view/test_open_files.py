@@ -65,7 +65,7 @@ class Bench:
         os.write(fd, content)
         complete = done is None
         message = {"lease": lease, "size": len(content), "complete": complete, "done": done}
-        self.files.heard(message, fd)
+        self.files.receive(message, fd)
 
     def open(self, unique: int, name: bytes) -> tuple[int, bool]:
         self.files.open(unique, self.nodes[name])
@@ -90,7 +90,7 @@ def test_a_read_waits_for_its_chunks_and_no_others(bench: Bench) -> None:
     assert bench.kernel.answers[3] == CONTENT[-10:]
     assert not {4, 5} & bench.kernel.answers.keys()
     assert bench.told[1:] == [{"lease": 1, "want": [0]}]
-    bench.files.heard({"lease": 1, "done": [0]}, None)
+    bench.files.receive({"lease": 1, "done": [0]}, None)
     assert bench.kernel.answers[4] == CONTENT[CHUNK_BYTES - 5 :]
     assert bench.kernel.answers[5] == CONTENT[:5]
 
@@ -99,7 +99,7 @@ def test_a_file_is_passed_through_once_nobody_has_it_open_otherwise(bench: Bench
     bench.files.open(1, bench.nodes[b"file"])
     bench.lend(1, CONTENT, done=[1])
     handle, _ = bench.kernel.opened(1)
-    bench.files.heard({"lease": 1, "done": [0]}, None)
+    bench.files.receive({"lease": 1, "done": [0]}, None)
     cached, passed = bench.open(2, b"file")
     assert not passed  # not both ways at once
     for number in (handle, cached):
@@ -128,18 +128,18 @@ def test_an_interrupted_request_is_answered_at_once(bench: Bench) -> None:
     bench.files.read(3, handle, 0, 5)
     assert bench.files.interrupt(3)
     assert bench.kernel.answers[3] == errno.EINTR
-    bench.files.heard({"lease": 2, "done": [0, 1]}, None)
+    bench.files.receive({"lease": 2, "done": [0, 1]}, None)
 
 
 def test_what_fails_is_an_error_for_all_who_wait_and_is_asked_for_anew(bench: Bench) -> None:
     bench.files.open(1, bench.nodes[b"file"])
-    bench.files.heard({"lease": 1, "error": "gone", "code": "unknown_manifest"}, None)
+    bench.files.receive({"lease": 1, "error": "gone", "code": "unknown_manifest"}, None)
     assert bench.kernel.answers[1] == errno.ENOENT
     bench.files.open(2, bench.nodes[b"file"])
     bench.lend(2, CONTENT, done=[0])
     handle, _ = bench.kernel.opened(2)
     bench.files.read(3, handle, CHUNK_BYTES, 5)
-    bench.files.heard({"lease": 2, "error": "stalled", "code": "origin_unavailable"}, None)
+    bench.files.receive({"lease": 2, "error": "stalled", "code": "origin_unavailable"}, None)
     bench.files.read(4, handle, CHUNK_BYTES, 5)
     bench.files.read(5, handle, 0, 5)
     assert bench.kernel.answers[3] == bench.kernel.answers[4] == errno.EIO

@@ -23,7 +23,7 @@ def disk(tmp_path: Path) -> DiskTier:
 
 def start(disk: DiskTier, content: bytes) -> DiskLanding:
     blob = blob_of(content)
-    return land(disk, disk.claim(len(content)), blob.digest, blob)
+    return land(disk, disk.reserve(len(content)), blob.digest, blob)
 
 
 def store(disk: DiskTier, content: bytes) -> str:
@@ -116,17 +116,17 @@ def test_a_file_that_is_checked_is_believed_no_more_once_a_late_write_may_come(
 def test_a_limit_counts_what_is_there_and_what_is_coming(tmp_path: Path) -> None:
     disk = DiskTier(tmp_path / "disk", limit_bytes=2 * len(CONTENT))
     store(disk, CONTENT)
-    coming = disk.claim(len(CONTENT))
+    coming = disk.reserve(len(CONTENT))
     with pytest.raises(NoSpace, match=r"1 bytes more are needed and 17 MiB of its limit of 17 MiB"):
-        disk.claim(1)
+        disk.reserve(1)
     assert disk.lacks(1) == 1
     coming.release()
-    disk.claim(1).release()
+    disk.reserve(1).release()
 
 
 def test_a_new_tier_counts_what_is_there_and_clears_what_is_not_whole(disk: DiskTier) -> None:
     store(disk, CONTENT)
-    land(disk, disk.claim(10), "no digest", Draft(10))
+    land(disk, disk.reserve(10), "no digest", Draft(10))
     start(disk, CONTENT)
     again = DiskTier(disk.root)
     assert again.digests() == [BLOB.digest] and again.used_bytes == len(CONTENT)
@@ -166,5 +166,5 @@ def test_a_large_file_is_on_disk_once_whatever_its_names_times(
 
 def test_a_full_disk_is_named(disk: DiskTier) -> None:
     with pytest.raises(NoSpace, match=r"is full: \d+ MiB more are needed"):
-        disk.claim(1 << 50)
+        disk.reserve(1 << 50)
     assert list(disk.root.iterdir()) == []

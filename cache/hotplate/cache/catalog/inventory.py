@@ -1,4 +1,4 @@
-"""What a node has, by the names that people know it by, and what they do with it."""
+"""The contents of a node under the names that operators use, and what they can do with them."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Verified:
 class Inventory:
     """Lives on the event loop; reads files on threads."""
 
-    def __init__(self, node: Trees, pulls: Pulls, holdings: BlobTable, ledger: UrlIndex) -> None:
-        self._node = node
+    def __init__(self, trees: Trees, pulls: Pulls, blob_table: BlobTable, ledger: UrlIndex) -> None:
+        self._trees = trees
         self._pulls = pulls
-        self._holdings = holdings
+        self._blob_table = blob_table
         self._ledger = ledger
 
     async def items(self) -> list[Item]:
-        """All that something is here of, or on its way."""
+        """Every URL and tree of which something is here, or on its way."""
         manifests = await asyncio.to_thread(self._manifests)
-        held = {one.key: one for one in self._holdings}
+        held = {one.key: one for one in self._blob_table}
         items = []
         for location in self._ledger.locations():
             blobs = [(one, self._ledger.blob(one)) for one in location.versions]
@@ -71,18 +71,18 @@ class Inventory:
         return [item for item in items if item is not None]
 
     def _manifests(self) -> dict[str, Manifest]:
-        """Those that are kept here, and whole."""
+        """The manifests that are kept here, and undamaged."""
         found = {}
-        for digest in self._node.index:
+        for digest in self._trees.index:
             with contextlib.suppress(CacheError):
-                found[digest] = self._node.kept_manifest(digest)
+                found[digest] = self._trees.kept_manifest(digest)
         return found
 
     def _item(
         self, name: str, kind: str, keys: list[str], size_bytes: int, held: dict[str, CachedBlob]
     ) -> Item | None:
-        """None for what has gone from here, or never came."""
-        sizes = self._holdings.disk.sizes()
+        """None for an item of which nothing is here."""
+        sizes = self._blob_table.disk.sizes()
         known = [held[key] for key in keys if key in held and held[key].error is None]
         if keys and not known and not any(key in sizes for key in keys):
             return None
@@ -97,18 +97,19 @@ class Inventory:
         )
 
     async def verify(self) -> Verified:
-        """Reads all that is here and complete; what is damaged is dropped, to come anew.
+        """Reads everything that is here and complete; what is damaged is dropped, to be fetched
+        again.
 
         Raises CacheError when a tree's file is damaged and cannot be had from elsewhere.
         """
-        held = {one.key: one for one in self._holdings if one.complete}
+        held = {one.key: one for one in self._blob_table if one.complete}
         blobs = await self._blobs()
         count = read_bytes = 0
         bad = []
         for digest, (name, blob) in blobs.items():
-            holding = held.get(digest)
-            region = holding.place if holding is not None else None
-            found = [isinstance(region, Region), self._holdings.disk.path(digest).exists()]
+            cached = held.get(digest)
+            region = cached.place if cached is not None else None
+            found = [isinstance(region, Region), self._blob_table.disk.path(digest).exists()]
             if not any(found):
                 continue
             count, read_bytes = count + 1, read_bytes + sum(found) * blob.size_bytes
@@ -121,51 +122,53 @@ class Inventory:
         return Verified(count, read_bytes, tuple(bad))
 
     async def _repair(self, digest: str, blob: Blob, name: str) -> None:
-        """A URL's blob comes anew when it is next asked for; a tree's file has other names."""
-        if self._node.index.naming(digest):
-            await self._holdings.mend(blob, self._node.source(blob), name)
+        """A URL's blob is fetched again when it is next wanted; a tree's file is mended, since
+        links lead to it."""
+        if self._trees.index.naming(digest):
+            await self._blob_table.mend(blob, self._trees.source(blob), name)
         else:
-            await self._holdings.drop(digest)
+            await self._blob_table.drop(digest)
 
     async def remove(self, name: str) -> int:
-        """Drops a URL's files, a tree, or one blob; the bytes that left the disk and memory.
+        """Drops a URL's files, a tree, or one blob; the bytes that were freed on disk and in
+        memory.
 
-        What something else here names stays. Raises UnknownBlob, and CacheError for a blob that
-        a tree needs.
+        A blob that another item needs stays. Raises UnknownBlob, and CacheError for a blob that a
+        tree needs.
         """
         before = self._used_bytes()
         location = self._ledger.location(name.rstrip("/"))
         if location is not None:
             await self._pulls.remove(location.url)
             for version in location.versions:
-                await self._holdings.drop(version.key)
+                await self._blob_table.drop(version.key)
                 blob = self._ledger.blob(version)
-                if blob is not None and blob.digest not in self._node.kept():
-                    await self._holdings.drop(blob.digest)
-        elif name in self._node.index:
-            await self._node.delete(name)
+                if blob is not None and blob.digest not in self._trees.wanted_blobs():
+                    await self._blob_table.drop(blob.digest)
+        elif name in self._trees.index:
+            await self._trees.delete(name)
         elif name in await self._blobs():
-            if trees := self._node.index.naming(name):
+            if trees := self._trees.index.naming(name):
                 raise CacheError(f"blob {name} belongs to tree {trees[0]}; remove that")
-            await self._holdings.drop(name)
+            await self._blob_table.drop(name)
         else:
             raise UnknownBlob(f"this node has nothing called {name}; 'hotplate cache ls' lists it")
         return before - self._used_bytes()
 
     async def warm(self, name: str) -> int:
         """Brings a URL's or a tree's files into memory; their bytes. Raises NoSpace."""
-        if name in self._node.index:
-            holdings = list((await self._node.bring(name)).holdings.values())
+        if name in self._trees.index:
+            cached_blobs = list((await self._trees.bring(name)).cached_blobs.values())
         else:
             pull = self._pulls.start(name)
             await self._pulls.ended(pull)
-            holdings = pull.holdings
-        for holding in holdings:
-            await self._holdings.warm(holding)
-        return sum(holding.content.size_bytes for holding in holdings)
+            cached_blobs = pull.cached_blobs
+        for cached in cached_blobs:
+            await self._blob_table.warm(cached)
+        return sum(cached.content.size_bytes for cached in cached_blobs)
 
     async def _blobs(self) -> dict[str, tuple[str, Blob]]:
-        """What each known blob is called, and its digests, by digest."""
+        """Each known blob and its name, by digest."""
         found: dict[str, tuple[str, Blob]] = {}
         for manifest in (await asyncio.to_thread(self._manifests)).values():
             for entry in manifest.entries:
@@ -178,11 +181,11 @@ class Inventory:
         return found
 
     def _used_bytes(self) -> int:
-        return self._holdings.disk.used_bytes + self._holdings.arena.used_bytes
+        return self._blob_table.disk.used_bytes + self._blob_table.arena.used_bytes
 
     def _right_on_disk(self, digest: str, blob: Blob) -> bool:
         try:
-            fd = self._holdings.disk.lend(digest)
+            fd = self._blob_table.disk.lend(digest)
         except CacheError:
             return False
         try:

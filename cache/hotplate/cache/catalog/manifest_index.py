@@ -1,4 +1,4 @@
-"""Which blobs the trees of this node consist of."""
+"""The blobs of each tree of this node."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ManifestIndex:
         return digest in self._blobs
 
     def put(self, digest: str, blobs: Iterable[str]) -> None:
-        """A manifest is kept from now on; it names these blobs."""
+        """Adds a manifest, which names these blobs."""
         self._blobs[digest] = frozenset(blobs)
 
     def remove(self, digest: str) -> frozenset[str]:
-        """A manifest is no longer kept; the blobs that it named. Raises KeyError."""
+        """Removes a manifest; the blobs that it named. Raises KeyError."""
         return self._blobs.pop(digest)
 
     def blobs(self) -> set[str]:
-        """All blobs that a manifest names."""
+        """All blobs that any manifest names."""
         return set[str]().union(*self._blobs.values())
 
     def naming(self, blob: str) -> list[str]:

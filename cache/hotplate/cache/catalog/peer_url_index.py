@@ -1,4 +1,4 @@
-"""What other nodes' ledgers say of a URL: its files when the origin is down, and their digests."""
+"""What other nodes' ledgers have of a URL: its files when the origin is down, and their digests."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.origins.hub_url import HubUrl, is_commit
 from hotplate.cache.origins.locations import Location, Version
 
-_ANSWER_S = 2.0
-"""A node that takes longer is asked nothing: a pull waits for this."""
+_RESPONSE_S = 2.0
+"""A node that takes longer is left out, since a pull waits for the responses."""
 
 
 class PeerUrlIndex:
-    """Asks the cluster's other agents, whose word is taken: they have its token."""
+    """Asks the cluster's other agents, which are trusted as far as they have its token."""
 
     def __init__(self, addresses: Callable[[], Iterable[str]], token: str) -> None:
-        """`addresses` are the `HOST:PORT` of agents that may be there."""
+        """`addresses` gives the `HOST:PORT` of agents that may be there."""
         self._addresses = addresses
         self._token = token
 
     async def ask(self, url: str) -> list[tuple[Location, dict[Version, Blob]]]:
-        """What each peer that has seen the URL knows of it."""
+        """The report of each peer that has seen the URL."""
         answers = await asyncio.gather(*(self._ask(one, url) for one in set(self._addresses())))
         return [one for one in answers if one is not None]
 
     async def _ask(self, address: str, url: str) -> tuple[Location, dict[Version, Blob]] | None:
         client = AgentClient(f"http://{address}", self._token, patience_s=0)
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_RESPONSE_S):
                 found = _read(await client.location(url))
             return found if is_place(found[0], url) else None
         except (CacheError, TimeoutError, KeyError, TypeError, ValueError):
-            return None  # it is not there, has not seen the URL, or speaks another version of this
+            return None  # it is gone, has not seen the URL, or has another version of this protocol
         finally:
             await client.close()
 
 
 def is_place(location: Location, url: str) -> bool:
-    """Whether its files can be those of the URL. A peer that lies would have this node read files
-    of its own machine or network, and give them on."""
+    """Whether its files can be those of the URL: a lying peer could otherwise make this node read
+    and pass on files of its own machine or network."""
     right = location.url == url.rstrip("/")
     return right and all(_lies_at(version.url, url) for version in location.versions)
 
@@ -65,27 +65,27 @@ def _lies_at(file: str, url: str) -> bool:
     return web or file == url or file.startswith(f"{url}/")
 
 
-def agreed(claims: Sequence[Blob], origin: ByteSource, read: Traffic) -> Blob:
-    """What of one version all claim; where they contradict each other, what the origin has.
+def agreed(reports: Sequence[Blob], origin: ByteSource, read: Traffic) -> Blob:
+    """The digests of one version that all reports agree on; where they differ, the origin's.
 
-    Only chunks that are in dispute are read, and who was wrong once is not believed again. `read`
-    counts them. Blocks; raises CacheError when the origin does not give them.
+    Only disputed chunks are read, and a report that was wrong once is left out. `read` counts the
+    bytes. Blocks; raises CacheError when the origin does not give them.
     """
-    while (index := _disputed(claims)) is not None:
-        offset, length = claims[0].span(index)
+    while (index := _disputed(reports)) is not None:
+        offset, length = reports[0].span(index)
         data = bytearray(length)
         origin.read_into(offset, memoryview(data))
         read.add(origin_bytes=length)
         digest = chunk_digest(data)
-        right = [one for one in claims if one.chunks[index] == digest]
-        claims = right or [_corrected(one, index, digest) for one in claims]
-    return claims[0]
+        right = [one for one in reports if one.chunks[index] == digest]
+        reports = right or [_corrected(one, index, digest) for one in reports]
+    return reports[0]
 
 
-def _disputed(claims: Sequence[Blob]) -> int | None:
-    """A chunk that not all say the same digest of."""
-    said = zip(*(one.chunks for one in claims), strict=True)
-    return next((index for index, digests in enumerate(said) if len(set(digests)) > 1), None)
+def _disputed(reports: Sequence[Blob]) -> int | None:
+    """The first chunk of which the reports have different digests."""
+    by_chunk = zip(*(one.chunks for one in reports), strict=True)
+    return next((index for index, digests in enumerate(by_chunk) if len(set(digests)) > 1), None)
 
 
 def _corrected(blob: Blob, index: int, digest: str) -> Blob:

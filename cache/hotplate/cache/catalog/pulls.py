@@ -1,4 +1,4 @@
-"""Pulls: bringing what lies at a URL to this node. Runs on the event loop."""
+"""Pulls: all files at a URL are brought to this node. Runs on the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hotplate.cache.origins.schemes import Schemes
 from hotplate.machine.background import retrieve_error
 
 _PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Before an origin that has no time is asked again what lies there."""
+"""Pauses before a busy origin is asked again for its list of files."""
 
 
 @dataclass(eq=False)
@@ -35,14 +35,14 @@ class Pull:
     streamed: bool = True
     location: Location | None = None
     """None while it is being listed."""
-    holdings: list[CachedBlob] = field(default_factory=list)
+    cached_blobs: list[CachedBlob] = field(default_factory=list)
     before: Traffic = field(default_factory=Traffic)
     """What had been read for these files when the pull began."""
     asking: Traffic = field(default_factory=Traffic)
-    """What was read to learn which digests are right."""
+    """What was read to find out which digests are right."""
     task: asyncio.Task[None] = field(init=False)
     ended_by: str = "no longer wanted on this node"
-    """Why it was cancelled, when it was."""
+    """Why it was cancelled, once it is."""
 
     @property
     def size_bytes(self) -> int | None:
@@ -50,13 +50,13 @@ class Pull:
 
     @property
     def verified_bytes(self) -> int:
-        return sum(holding.verified_bytes for holding in self.holdings)
+        return sum(cached.verified_bytes for cached in self.cached_blobs)
 
     @property
     def traffic(self) -> Traffic:
         """What this pull has read so far."""
         now = Traffic()
-        for one in (self.asking, *(holding.traffic for holding in self.holdings)):
+        for one in (self.asking, *(cached.traffic for cached in self.cached_blobs)):
             now.add(origin_bytes=one.origin_bytes, peers_bytes=one.peers_bytes)
         now.add(origin_bytes=-self.before.origin_bytes, peers_bytes=-self.before.peers_bytes)
         return now
@@ -66,9 +66,9 @@ class Pulls:
     """The pulls of this node, by URL."""
 
     def __init__(
-        self, holdings: BlobTable, ledger: UrlIndex, schemes: Schemes, peers: PeerUrlIndex
+        self, blob_table: BlobTable, ledger: UrlIndex, schemes: Schemes, peers: PeerUrlIndex
     ) -> None:
-        self._holdings = holdings
+        self._blob_table = blob_table
         self._ledger = ledger
         self._peers = peers
         self._schemes = schemes
@@ -76,9 +76,9 @@ class Pulls:
         self._settling: dict[str, asyncio.Task[None]] = {}
 
     def start(self, url: str, streamed: bool = True) -> Pull:
-        """Begins to bring the URL's files, or joins who is bringing them.
+        """Starts to bring the URL's files, or joins a pull that is under way.
 
-        `streamed`: to memory first, where there is room; else straight to disk.
+        `streamed`: to memory first, where there is space; else straight to disk.
         """
         url = url.rstrip("/")
         pull = self._pulls.get(url)
@@ -89,14 +89,14 @@ class Pulls:
         return pull
 
     def get(self, url: str) -> Pull:
-        """Raises UnknownUrl for a URL that nobody pulled."""
+        """Raises UnknownUrl for a URL that was not pulled here."""
         try:
             return self._pulls[url.rstrip("/")]
         except KeyError:
             raise UnknownUrl(f"nobody has pulled {url} on this node; PUT it first") from None
 
     async def ended(self, pull: Pull) -> None:
-        """Returns when all of it is here. Raises the CacheError that it failed with."""
+        """Waits until all of it is here. Raises the CacheError that it failed with."""
         await asyncio.wait({pull.task})
         if (error := failure(pull)) is not None:
             raise error
@@ -110,7 +110,7 @@ class Pulls:
         await asyncio.to_thread(self._ledger.forget, url)
 
     async def open(self, url: str, whole: bool = True) -> CachedBlob:
-        """Begins to bring the one file at the URL, or what its readers will want of it.
+        """Starts to bring the one file at the URL, or only the chunks that its readers want.
 
         Raises UnknownUrl for a folder.
         """
@@ -131,22 +131,22 @@ class Pulls:
 
     async def _run(self, pull: Pull) -> None:
         location = await self._find(pull.url, pull.asking)
-        pull.holdings = [self.bring(one, streamed=pull.streamed) for one in location.versions]
+        pull.cached_blobs = [self.bring(one, streamed=pull.streamed) for one in location.versions]
         pull.before = pull.traffic
         pull.before.add(origin_bytes=-pull.asking.origin_bytes)
         pull.location = location
         try:
             async with asyncio.TaskGroup() as group:
-                for holding in pull.holdings:
-                    group.create_task(_arrival(holding))
+                for cached in pull.cached_blobs:
+                    group.create_task(_arrival(cached))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         await self._settled(location.versions)
 
     async def _find(self, url: str, read: Traffic) -> Location:
-        """What is at the URL now, or was when somebody last could look.
+        """The files at the URL now, or those of the last time that they could be listed.
 
-        `read` counts what of the files had to be read to tell.
+        `read` counts the bytes of the files that had to be read to find out.
         """
         files = self._schemes.of(url)
         for pause_s in (*_PAUSES_S, None):
@@ -168,62 +168,62 @@ class Pulls:
     async def _ask_peers(
         self, url: str, read: Traffic, here: Location | None = None
     ) -> Location | None:
-        """Learns the digests that peers know of a URL's files; the files that one has seen."""
-        claims: dict[Version, list[Blob]] = {}
+        """Takes over the digests that peers agree on; the files that one of them has seen."""
+        reports: dict[Version, list[Blob]] = {}
         for seen, blobs in await self._peers.ask(url):
             here = here or seen
             for version in blobs.keys() & set(here.versions):
-                claims.setdefault(version, []).append(blobs[version])
-        for version, claimed in claims.items():
-            if len(claimed) < 2:
-                continue  # what one alone says is believed chunk by chunk, and heard others on
+                reports.setdefault(version, []).append(blobs[version])
+        for version, found in reports.items():
+            if len(found) < 2:
+                continue  # of a single report, each chunk is corroborated as it comes
             source = self._schemes.of(version.url).source(version)
-            blob = await asyncio.to_thread(agreed, claimed, source, read)
+            blob = await asyncio.to_thread(agreed, found, source, read)
             await asyncio.to_thread(self._ledger.set_blob, version, blob)
         if here is not None:
             await asyncio.to_thread(self._ledger.set_location, here)
         return here
 
     def locations(self) -> list[Location]:
-        """What was found at the URLs that are kept here."""
+        """The files at each URL that is kept here."""
         return self._ledger.locations()
 
     def bring(self, version: Version, whole: bool = True, streamed: bool = True) -> CachedBlob:
-        """Begins to bring one file in a version that was found, or joins who does."""
+        """Starts to bring one version of a file, or joins a fetch that is under way."""
         blob = self._ledger.blob(version)
         source = self._schemes.of(version.url).source(version)
         if blob is not None:
-            # By the version's key, like those who do not know its digests yet: one swarm.
-            return self._holdings.bring(
+            # Under the version's key, as on nodes that do not know its digests yet: one swarm.
+            return self._blob_table.bring(
                 blob, source, blob.digest, version.name, streamed, whole, swarm=version.key
             )
         draft = Draft(version.size_bytes, self._ledger.draft(version))
-        holding = self._holdings.bring(draft, source, version.key, version.name, streamed, whole)
+        cached = self._blob_table.bring(draft, source, version.key, version.name, streamed, whole)
         if version.key not in self._settling:
-            task = asyncio.create_task(self._settle(version, holding))
+            task = asyncio.create_task(self._settle(version, cached))
             self._settling[version.key] = task
             task.add_done_callback(lambda _: self._settling.pop(version.key))
             task.add_done_callback(retrieve_error)
-        return holding
+        return cached
 
-    async def _settle(self, version: Version, holding: CachedBlob) -> None:
+    async def _settle(self, version: Version, cached: CachedBlob) -> None:
         """Notes the digests of a draft once all of it is here."""
-        await self._arrival_noted(version, holding)
-        content = holding.content
+        await self._arrival_noted(version, cached)
+        content = cached.content
         blob = content.blob() if isinstance(content, Draft) else content
         assert isinstance(blob, Blob)
         if await asyncio.to_thread(self._ledger.set_blob, version, blob) != blob:
-            await self._holdings.drop(blob.digest)
+            await self._blob_table.drop(blob.digest)
             raise ChunkCorrupt(f"{version.name} is not what it was when it was first fetched")
 
-    async def _arrival_noted(self, version: Version, holding: CachedBlob) -> None:
-        """Notes what is on disk as it comes, so that a restart goes on from there."""
-        told = 0
-        while not holding.complete:
-            await holding.until_more_landed(told)
-            news, told = holding.done[told:], len(holding.done)
-            if not holding.complete:
-                digests = {index: holding.content.chunks[index] for index in news}
+    async def _arrival_noted(self, version: Version, cached: CachedBlob) -> None:
+        """Notes digests while chunks come to disk, so that a restart goes on from there."""
+        known = 0
+        while not cached.complete:
+            await cached.until_more_landed(known)
+            new, known = cached.done[known:], len(cached.done)
+            if not cached.complete:
+                digests = {index: cached.content.chunks[index] for index in new}
                 await asyncio.to_thread(self._ledger.note_chunks, version, digests)
 
     async def _settled(self, versions: Iterable[Version]) -> None:
@@ -232,8 +232,8 @@ class Pulls:
             await asyncio.gather(*map(asyncio.shield, tasks))
 
 
-async def _arrival(holding: CachedBlob) -> None:
-    await holding.until(lambda: holding.complete)
+async def _arrival(cached: CachedBlob) -> None:
+    await cached.until(lambda: cached.complete)
 
 
 def failure(pull: Pull) -> CacheError | None:

@@ -2,7 +2,7 @@
 
 A file that is not streamed is complete before the tree counts as ready. A streamed file is a link
 into the file view until it is complete on disk; then the file itself takes its place atomically.
-Without a view it is a file that nobody may open, or is not there at all where root may open any.
+Without a view it is a file that cannot be opened, or it is absent where root could open any file.
 So a reader that knows nothing of the agent sees right bytes or an error.
 """
 
@@ -33,7 +33,7 @@ class TreeFolder:
         self.manifest = manifest
         self.view = view
         self.absent: set[str] = set()
-        """Paths of files that are not seen here before they are complete."""
+        """Paths of files that are absent from the folder until they are complete."""
         self._building = trees / f".building-{digest}"
         self._spare = trees / f".spare-{digest}"
         self._disk = disk
@@ -59,7 +59,7 @@ class TreeFolder:
         return linked
 
     def link(self, entry: ManifestEntry, digest: str) -> None:
-        """Swaps the complete file for what stood in for it. Raises NoSpace."""
+        """Replaces the file's stand-in with the complete file. Raises NoSpace."""
         try:
             self._place(self.root / entry.path, entry, digest)
             self.absent.discard(entry.path)
@@ -88,7 +88,8 @@ class TreeFolder:
         return linked
 
     def _place(self, path: Path, entry: ManifestEntry, digest: str) -> None:
-        """A link to the blob; a file that shares its blob with others is a copy of its part."""
+        """Makes a link to the blob; a file that shares its blob with others is a copy of its
+        part."""
         if entry.part is None:
             self._disk.link(digest, path, entry.mode, entry.mtime)
             return
@@ -105,14 +106,14 @@ class TreeFolder:
         os.replace(self._spare, path)
 
     def _stamp_folders(self, root: Path) -> None:
-        """Folders keep their times, which every change inside them moves."""
+        """Sets folders' times again, which every change inside them moves."""
         for entry in self.manifest.entries:
             if entry.is_folder:
                 os.utime(root / entry.path, (entry.mtime, entry.mtime))
 
 
 def _make_folder(path: Path) -> None:
-    """One that every replica that is shown it may enter, whatever the process's umask."""
+    """Makes a folder that every replica may enter that can see it, whatever the process's umask."""
     if not path.is_dir():
         if not path.parent.is_dir():
             _make_folder(path.parent)

@@ -1,4 +1,4 @@
-"""The node: which trees are wanted here, and how far each one has got."""
+"""The trees that are wanted on this node, and how far each one has got."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class TreeState:
         self.folder = folder
         self.entries = {entry.path: entry for entry in manifest.entries}
         self.digests = _blob_digests(manifest)
-        self.holdings: dict[str, CachedBlob] = {}
-        """What the node has of each file, by path."""
+        self.cached_blobs: dict[str, CachedBlob] = {}
+        """The node's copy of each file, by path."""
         self.linked = linked
-        """Paths that are complete files."""
+        """Paths that are complete files by now."""
         self.ready: asyncio.Task[None]
         """Ends when every file that is not streamed can be read."""
         self.whole: asyncio.Task[None]
@@ -47,7 +47,7 @@ class TreeState:
 
     @property
     def bytes_verified(self) -> int:
-        return sum(holding.verified_bytes for holding in set(self.holdings.values()))
+        return sum(cached.verified_bytes for cached in set(self.cached_blobs.values()))
 
     @property
     def complete(self) -> bool:
@@ -55,7 +55,7 @@ class TreeState:
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with, once it has."""
+        """The error that it failed with, if it has."""
         if not self.whole.done():
             return None
         return self._gone() if self.whole.cancelled() else self.whole.exception()
@@ -87,7 +87,7 @@ class Trees:
         data: Path,
         origin: Origin,
         disk: DiskTier,
-        holdings: BlobTable,
+        blob_table: BlobTable,
         ledger: UrlIndex,
         *,
         index: ManifestIndex,
@@ -95,7 +95,7 @@ class Trees:
     ) -> None:
         """`index` is filled by `sweep`; `view` says where trees are seen while they arrive."""
         self.trees_root = data / "trees"
-        self.holdings = holdings
+        self.blob_table = blob_table
         self.index = index
         self._view = view
         self._manifests = data / "manifests"
@@ -105,8 +105,8 @@ class Trees:
         self._trees: dict[str, TreeState] = {}
         self._starting: dict[str, asyncio.Task[TreeState]] = {}
         self._shown: dict[str, _Shown] = {}
-        self._asked_at: dict[str, float] = {}  # loop time; a kept one counts as asked for at start
-        self._changing = asyncio.Lock()  # a tree must not take up what another's end is dropping
+        self._asked_at: dict[str, float] = {}  # loop time; for trees of earlier runs, our start
+        self._changing = asyncio.Lock()  # a tree must not use what the end of another is dropping
         self._began = asyncio.get_running_loop().time()
         for folder in (self.trees_root, self._manifests):
             folder.mkdir(parents=True, exist_ok=True)
@@ -115,12 +115,12 @@ class Trees:
     def trees(self) -> list[TreeState]:
         return list(self._trees.values())
 
-    def kept(self) -> set[str]:
-        """Digests of the blobs that are to stay on this node."""
+    def wanted_blobs(self) -> set[str]:
+        """Digests of the blobs that a tree or URL of this node needs."""
         return self._ledger.digests() | self.index.blobs()
 
     def kept_manifest(self, digest: str) -> Manifest:
-        """One of the index. Raises CacheError when the file is damaged."""
+        """A manifest of the index. Raises CacheError when its file is damaged."""
         try:
             data = (self._manifests / f"{digest}.json").read_bytes()
         except OSError as exc:
@@ -128,18 +128,18 @@ class Trees:
         return checked_manifest(digest, data)
 
     def source(self, blob: Blob) -> ByteSource:
-        """Where a tree's blob comes from."""
+        """The source of a tree's blob."""
         return self._origin.source(blob)
 
     def sweep(self) -> None:
-        """Reads the manifests kept here, and deletes what neither they nor the ledger name.
+        """Reads the manifests kept here, and deletes blobs that neither they nor the ledger name.
 
-        A killed agent may have left something half deleted. To be called once, first.
+        A killed agent may have deleted a tree half. To be called once, first.
         """
         damaged = set()
         for path in self._manifests.iterdir():
             if path.suffix != ".json":
-                path.unlink()  # half written
+                path.unlink()  # it is half written
                 continue
             try:
                 manifest = checked_manifest(path.stem, path.read_bytes())
@@ -150,17 +150,17 @@ class Trees:
         for folder in self.trees_root.iterdir():
             if folder.name not in self.index and folder.name not in damaged:
                 shutil.rmtree(folder, ignore_errors=True)
-        if not damaged:  # else nobody knows what it named
-            for digest in set(self._disk.digests()).difference(self.kept()):
+        if not damaged:  # else it is unknown which blobs it names
+            for digest in set(self._disk.digests()).difference(self.wanted_blobs()):
                 self._disk.discard(digest)
 
     def idle_s(self) -> dict[str, float]:
-        """For how long nobody has asked for each tree that is kept here, by digest."""
+        """For how many seconds each tree that is kept here was not asked for, by digest."""
         now = asyncio.get_running_loop().time()
         return {digest: now - self._asked_at.get(digest, self._began) for digest in self.index}
 
     async def bring(self, digest: str) -> TreeState:
-        """Starts to bring a tree here, or joins who did; one that failed is tried again.
+        """Starts to bring a tree here, or joins one that is under way; a failed one is tried again.
 
         Raises UnknownManifest, ChunkCorrupt, OriginUnavailable, NoSpace.
         """
@@ -175,7 +175,7 @@ class Trees:
         return await asyncio.shield(task)
 
     def get(self, digest: str) -> TreeState:
-        """Raises UnknownManifest for a tree that nobody asked for."""
+        """Raises UnknownManifest for a tree that was not asked for."""
         try:
             return self._trees[digest]
         except KeyError:
@@ -202,7 +202,8 @@ class Trees:
         return tree, entry
 
     async def show(self, digest: str) -> Manifest:
-        """Keeps a tree's manifest here, so that its files can be borrowed; brings none of them.
+        """Keeps a tree's manifest here, so that its files can be borrowed one by one; brings none
+        yet.
 
         Raises UnknownManifest, ChunkCorrupt, OriginUnavailable.
         """
@@ -216,11 +217,11 @@ class Trees:
         return manifest
 
     def verified_bytes(self, manifest: Manifest) -> int:
-        """How much of a tree's content this node has."""
-        return self.holdings.verified_bytes(blob.digest for blob in set(manifest.blobs()))
+        """How many bytes of a tree's blobs are here."""
+        return self.blob_table.verified_bytes(blob.digest for blob in set(manifest.blobs()))
 
     async def borrow(self, digest: str, path: str) -> CachedBlob:
-        """What this node has of one file of a tree that is kept here; that file alone is brought.
+        """The node's copy of one file of a tree that is kept here; only that file is brought.
 
         Raises UnknownManifest for any other path.
         """
@@ -236,12 +237,12 @@ class Trees:
     def _bring_file(self, entry: ManifestEntry, key: str) -> CachedBlob:
         assert entry.blob is not None
         source = self._origin.source(entry.blob)
-        return self.holdings.bring(entry.blob, source, key, entry.path, entry.streamed)
+        return self.blob_table.bring(entry.blob, source, key, entry.path, entry.streamed)
 
     async def delete(self, digest: str, idle_s: float = 0.0) -> bool:
-        """Removes a tree, and the blobs that no other tree of this node names.
+        """Removes a tree, and the blobs that no other tree or URL of this node needs.
 
-        One that somebody has asked for in the last `idle_s` stays. Whether it was removed.
+        A tree that was asked for in the last `idle_s` stays. Returns whether it was removed.
         """
         if digest not in self.index:
             raise UnknownManifest(f"this node has no tree {digest}")
@@ -251,18 +252,18 @@ class Trees:
                 return False
             self._asked_at.pop(digest, None)
             self._shown.pop(digest, None)
-            unused = self.index.remove(digest) - self.kept()
+            unused = self.index.remove(digest) - self.wanted_blobs()
             (self._manifests / f"{digest}.json").unlink(missing_ok=True)
             tree = self._trees.pop(digest, None)
             if tree is not None:
                 await _cancel(tree)
             await asyncio.to_thread(shutil.rmtree, self.trees_root / digest, ignore_errors=True)
             for blob_digest in unused:
-                await self.holdings.drop(blob_digest)
+                await self.blob_table.drop(blob_digest)
         return True
 
     async def close(self, flush_s: float) -> None:
-        await self.holdings.close(flush_s)
+        await self.blob_table.close(flush_s)
         for tree in self.trees:
             await _cancel(tree)
 
@@ -278,12 +279,12 @@ class Trees:
             await _cancel(old)
         view = self._view.tree_root(digest)
         folder = TreeFolder(self.trees_root, digest, manifest, self._disk, view)
-        # Leases taken on the failed tree see the files of the new one.
+        # Leases on the failed tree see the files of the new one.
         linked = old.linked if old is not None else set()
         tree = self._trees[digest] = TreeState(digest, manifest, folder, linked)
         files = [entry for entry in manifest.entries if entry.blob is not None]
         for entry in sorted(files, key=lambda entry: entry.streamed):
-            tree.holdings[entry.path] = self._bring_file(entry, tree.digests[entry.path])
+            tree.cached_blobs[entry.path] = self._bring_file(entry, tree.digests[entry.path])
         tree.ready = asyncio.create_task(self._make_ready(tree))
         tree.whole = asyncio.create_task(self._make_whole(tree))
         tree.ready.add_done_callback(retrieve_error)
@@ -291,34 +292,34 @@ class Trees:
         return tree
 
     async def _make_ready(self, tree: TreeState) -> None:
-        for path, holding in tree.holdings.items():
+        for path, cached in tree.cached_blobs.items():
             if not tree.entries[path].streamed:
-                await holding.until_on_disk()
-        on_disk = {one.key for one in tree.holdings.values() if one.on_disk}
+                await cached.until_on_disk()
+        on_disk = {one.key for one in tree.cached_blobs.values() if one.on_disk}
         linked = await asyncio.to_thread(tree.folder.build, tree.digests, on_disk)
         tree.linked.clear()
         tree.linked.update(linked)
         for path in linked:
-            tree.holdings[path].notify()
+            tree.cached_blobs[path].notify()
 
     async def _make_whole(self, tree: TreeState) -> None:
         await asyncio.shield(tree.ready)
         try:
             async with asyncio.TaskGroup() as group:
-                for path in tree.holdings.keys() - tree.linked:
+                for path in tree.cached_blobs.keys() - tree.linked:
                     group.create_task(self._link(tree, path))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
     async def _link(self, tree: TreeState, path: str) -> None:
-        holding = tree.holdings[path]
-        await holding.until_on_disk()
-        await asyncio.to_thread(tree.folder.link, tree.entries[path], holding.key)
+        cached = tree.cached_blobs[path]
+        await cached.until_on_disk()
+        await asyncio.to_thread(tree.folder.link, tree.entries[path], cached.key)
         tree.linked.add(path)
-        holding.notify()
+        cached.notify()
 
     def _manifest(self, digest: str) -> Manifest:
-        """The node's own copy, or the origin's, which is then kept."""
+        """The manifest from the node's own copy, or from the origin, which makes one."""
         with contextlib.suppress(CacheError):
             return self.kept_manifest(digest)
         manifest = self._origin.manifest(digest)

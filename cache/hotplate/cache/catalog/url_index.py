@@ -1,9 +1,9 @@
-"""The ledger: which content each version at a URL turned out to have, apart from the content.
+"""The ledger: the digests of each version of a file at a URL, kept even when the content goes.
 
-One line per fact, appended before anybody is told of it, so a killed agent loses at most what it
-was just writing. It is synced behind, as a disk that is being written to may keep a sync waiting
-for seconds: a power cut takes what was learnt in the last moments, and with it all that was in
-memory. A line that is not whole, or damaged, is as if never written.
+It has one line per fact, appended before the fact is used, so that a killed agent loses at most the
+line that it was writing. Lines are synced in the background, since a sync may take seconds on a
+busy disk: a power cut may take the facts of the last moments, and takes all that was in memory with
+them. A line that is damaged or not whole counts as never written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class UrlIndex:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def blob(self, version: Version) -> Blob | None:
-        """What the version's first complete fetch found; every later one must find the same."""
+        """The blob that the version's first complete fetch found; every later one must find the
+        same."""
         return self._blobs.get(version.key)
 
     def content(self, key: str) -> Blob | None:
@@ -54,41 +55,42 @@ class UrlIndex:
         return self._blobs.get(key)
 
     def location(self, url: str) -> Location | None:
-        """What was at the URL when somebody last looked."""
+        """The files that were at the URL when it was last listed."""
         return self._locations.get(url)
 
     def locations(self) -> list[Location]:
-        """Of every URL that was brought here, and was not forgotten."""
+        """The files at every URL that was brought here and not forgotten."""
         return list(self._locations.values())
 
     def digests(self) -> set[str]:
-        """What the content that a URL kept here leads to is known by."""
+        """The keys of all content that a URL kept here leads to: digests, and keys of drafts."""
         versions = [version for one in self.locations() for version in one.versions]
         blobs = {blob.digest for one in versions if (blob := self.blob(one)) is not None}
         return blobs | {one.key for one in versions if one.key in self._drafts}
 
     def set_blob(self, version: Version, blob: Blob) -> Blob:
-        """Keeps what a first complete fetch found; the answer is what an earlier one did."""
+        """Keeps the blob that a complete fetch found, if it is the first; returns the first
+        one's."""
         if version.key not in self._blobs:
             self._append(_blob_fact(version.key, blob))
         return self._blobs[version.key]
 
     def draft(self, version: Version) -> Mapping[int, str]:
-        """What a fetch that was not completed has found of a version's chunks."""
+        """The digests of a version's chunks that an incomplete fetch has found."""
         return self._drafts.get(version.key, {})
 
     def note_chunks(self, version: Version, chunks: Mapping[int, str]) -> None:
-        """Keeps what a first fetch has found so far, for when it does not come to its end."""
+        """Keeps the digests that a first fetch has found so far, in case it is interrupted."""
         if version.key not in self._blobs:
             self._append(_draft_fact(version.key, chunks), durable=False)
 
     def set_location(self, location: Location) -> None:
-        """Keeps what is at a URL now."""
+        """Keeps the files that are at a URL now."""
         if self._locations.get(location.url) != location:
             self._append(location_json(location))
 
     def forget(self, url: str) -> None:
-        """The URL's content is no longer kept here; its digests are, to verify it by."""
+        """The URL's content is no longer kept here; its digests stay, to verify later fetches."""
         if url in self._locations:
             self._append({"forget": url})
 
@@ -98,7 +100,7 @@ class UrlIndex:
         os.close(self._file)
 
     def _append(self, fact: dict[str, Any], durable: bool = True) -> None:
-        """Returns when the fact outlives this process; many are synced at once."""
+        """Returns when the fact outlives this process; one sync serves many."""
         line = _line(fact)
         with self._lock:
             try:
@@ -116,14 +118,18 @@ class UrlIndex:
         try:
             self._sync(self._file)
         except OSError as exc:
-            log.error("%s: a power cut may take what it says (%s)", self._path, exc.strerror)
+            log.error(
+                "%s: it cannot be synced (%s), so a power cut may take its last lines",
+                self._path,
+                exc.strerror,
+            )
 
     def _learn(self, fact: dict[str, Any]) -> None:
         if "draft" in fact:
             self._drafts.setdefault(fact["draft"], {}).update(map(tuple, fact["digests"]))
         elif "chunks" in fact:
             self._drafts.pop(fact["key"], None)
-            # Of two fetches that ended at once, the first to be written down is right.
+            # Where two fetches ended at once, the one that was written first counts.
             self._blobs.setdefault(fact["key"], Blob(fact["size"], tuple(fact["chunks"])))
         elif "forget" in fact:
             location = self._locations.pop(fact["forget"], None)
@@ -134,7 +140,7 @@ class UrlIndex:
             self._locations[location.url] = location
 
     def _rewrite(self) -> None:
-        """Only what still holds, in a new file."""
+        """Writes the facts that still hold to a new file."""
         facts = [_blob_fact(key, blob) for key, blob in self._blobs.items()]
         facts += [location_json(one) for one in self._locations.values()]
         facts += [_draft_fact(key, chunks) for key, chunks in self._drafts.items()]
@@ -172,7 +178,8 @@ def _draft_fact(key: str, chunks: Mapping[int, str]) -> dict[str, Any]:
 
 
 def _line(fact: dict[str, Any]) -> bytes:
-    """Begins with the line's end, so that a torn one before it harms nothing else."""
+    """A fact as a line, which begins with the newline: a torn line before it then harms no
+    other."""
     data = json.dumps(fact).encode()
     return b"\n" + chunk_digest(data).encode() + b" " + data
 

@@ -1,4 +1,4 @@
-"""Where the file view is: the view says it, the trees are built by it."""
+"""Where the file view is mounted: the view sets it, and trees link to it."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class ViewPlace:
         """None while no view is served."""
 
     def tree_root(self, digest: str) -> Path | None:
-        """Where a tree is seen, if there is a view."""
+        """The tree's folder in the view, if there is a view."""
         return None if self.mount is None else self.mount / "trees" / digest

@@ -1,4 +1,4 @@
-"""Room in the arena: what leaves it for a newcomer, and what it has no room for."""
+"""Space in the arena: what leaves it for a new blob, and what it has no space for."""
 
 from __future__ import annotations
 
@@ -15,54 +15,57 @@ log = logging.getLogger(__name__)
 
 
 class ArenaSpace:
-    """Gives regions to holdings, and takes them back. Lives on the event loop."""
+    """Gives regions to blobs, and takes them back. Lives on the event loop."""
 
-    def __init__(self, arena: Arena, holdings: Iterable[CachedBlob]) -> None:
+    def __init__(self, arena: Arena, cached_blobs: Iterable[CachedBlob]) -> None:
         self._arena = arena
-        self._holdings = holdings
+        self._cached_blobs = cached_blobs
         self._refused: dict[str, str] = {}
-        """Why the kernel had no memory for a blob, though the arena's limit allowed it."""
+        """Why the kernel refused memory for a blob that is within the arena's limit, by the blob's
+        key."""
 
     @property
     def trouble(self) -> str:
-        """Why the last file went to disk that the kernel had no memory for; empty if none did."""
+        """Why the kernel refused memory for the last file that went to disk for that; "" if none
+        did."""
         return next(reversed(self._refused.values()), "")
 
-    def refuse(self, holding: CachedBlob, error: NoSpace) -> None:
-        """The kernel had no memory for it: it goes to disk from now on."""
-        self._refused[holding.key] = str(error)
+    def refuse(self, cached: CachedBlob, error: NoSpace) -> None:
+        """The kernel refused memory for the blob: it goes to disk from now on."""
+        self._refused[cached.key] = str(error)
 
-    async def allocate(self, holding: CachedBlob) -> Region | None:
-        """A region for the blob, taken from idle ones if need be; None when there is no room."""
-        size_bytes = holding.content.size_bytes
-        if holding.key in self._refused or not size_bytes:
+    async def allocate(self, cached: CachedBlob) -> Region | None:
+        """A region for the blob, for which idle blobs leave if need be; None when there is no
+        space."""
+        size_bytes = cached.content.size_bytes
+        if cached.key in self._refused or not size_bytes:
             return None
-        idle = {one.key: one for one in self._holdings if _idle(one)}
-        kept = (
+        idle = {one.key: one for one in self._cached_blobs if _idle(one)}
+        candidates = (
             EvictionCandidate(key, one.content.size_bytes, (0, one.used))
             for key, one in idle.items()
         )
-        for victim in evict(kept, self._arena.lacks(size_bytes)).victims:
+        for victim in evict(candidates, self._arena.lacks(size_bytes)).victims:
             if not idle[victim.key].leases:
                 await self.free(idle[victim.key])
         try:
-            return self._arena.allocate(holding.key, size_bytes)
+            return self._arena.allocate(cached.key, size_bytes)
         except NoSpace as error:
-            log.info("%s goes to disk instead: %s", holding.name, error)
+            log.info("%s goes to disk instead: %s", cached.name, error)
             return None
 
-    async def free_unless_lent(self, holding: CachedBlob) -> None:
-        if not holding.leases:
-            await self.free(holding)
+    async def free_unless_lent(self, cached: CachedBlob) -> None:
+        if not cached.leases:
+            await self.free(cached)
 
-    async def free(self, holding: CachedBlob) -> None:
-        region = holding.place
+    async def free(self, cached: CachedBlob) -> None:
+        region = cached.place
         if isinstance(region, Region):
-            holding.place = None
+            cached.place = None
             # unmapping gigabytes takes long enough to be felt on the loop
             await asyncio.to_thread(self._arena.release, region)
 
 
-def _idle(holding: CachedBlob) -> bool:
-    """Whether nobody would miss it in memory: what is not on disk would be lost."""
-    return holding.in_arena and holding.on_disk and not holding.leases
+def _idle(cached: CachedBlob) -> bool:
+    """Whether the blob may leave memory: nothing reads it there, and the disk has it."""
+    return cached.in_arena and cached.on_disk and not cached.leases

@@ -15,7 +15,7 @@ from hotplate.cache.swarm.chunks import Chunks
 
 
 async def fetch_into(
-    holding: CachedBlob,
+    cached: CachedBlob,
     place: ChunkDestination,
     contents: Contents,
     *,
@@ -25,39 +25,40 @@ async def fetch_into(
 ) -> None:
     """Returns when every chunk is in its place and verified. Raises what the fetch failed with.
 
-    `local` is a copy on this node, which is tried first; `stall_s` is how long nothing may come.
+    `local` is a copy on this node, which is tried first; without a new byte for `stall_s` the fetch
+    fails.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[None] = loop.create_future()
 
     def arrived(index: int) -> None:
-        if holding.verified(index):
+        if cached.verified(index):
             _call(loop, notice)
 
     def notice() -> None:
-        holding.notify()
-        if holding.complete and not outcome.done():
+        cached.notify()
+        if cached.complete and not outcome.done():
             outcome.set_result(None)
 
     def failed(error: CacheError) -> None:
         if not outcome.done():
             outcome.set_exception(error)
 
-    chunks = Chunks(holding.name, len(holding.content.chunks), stall_s)
-    chunks.whole = holding.whole
+    chunks = Chunks(cached.name, len(cached.content.chunks), stall_s)
+    chunks.whole = cached.whole
     order = FetchOrder(
-        key=holding.swarm,
-        content=holding.content,
-        origin=holding.origin,
+        key=cached.swarm,
+        content=cached.content,
+        origin=cached.origin,
         chunks=chunks,
         destination=place,
         on_verified=arrived,
         on_failed=lambda error: _call(loop, failed, error),
         urgent=urgent,
         local=local,
-        traffic=holding.traffic,
+        traffic=cached.traffic,
     )
-    fetch = holding.fetch = contents.begin(order)
+    fetch = cached.fetch = contents.begin(order)
     try:
         while not outcome.done():
             at = fetch.stalls_at()
@@ -68,10 +69,10 @@ async def fetch_into(
         outcome.result()
     finally:
         contents.cancel(fetch)
-        holding.fetch = None
+        cached.fetch = None
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
-    """Calls on the loop, from a thread; says nothing when the loop has ended."""
+    """Calls on the loop, from a thread; does nothing once the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *arguments)

@@ -1,5 +1,5 @@
-"""What this node has of one blob, and how its readers learn of news. Lives on the event loop, but
-for `verified`."""
+"""What this node has of one blob, and how its readers learn of new chunks. Lives on the event loop,
+except for `verified`."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ class CachedBlob:
         self.key = key
         """The blob's digest, or a draft's name until its digests are known."""
         self.swarm = key
-        """What peers that bring it know it by. All of them must, whether or not they know its
-        digests yet."""
+        """The key that all peers know the content by, whether or not they know its digests yet."""
         self.name = name
         self.whole = True
-        """Whether all of it is to come, or only what its readers ask for."""
+        """Whether all of it is to come, or only the chunks that its readers want."""
         self.done: list[int] = []
         """Verified chunks, in the order in which they were verified."""
         self.verified_bytes = 0
         self.on_disk = False
         """Whether the disk tier has it, verified by this process."""
         self.place: Region | DiskLanding | None = None
-        """Where it is being put, or lies in memory."""
+        """Where its bytes go while they arrive, and later its memory, as long as it has some."""
         self.error: CacheError | None = None
-        """Why it cannot be had."""
+        """Why it cannot be brought."""
         self.disk_error: CacheError | None = None
-        """Why it cannot be kept on disk, though it is all here."""
+        """Why it is not on disk, though all of it is here."""
         self.traffic = Traffic()
         self.leases = 0
         self.used = 0
@@ -56,14 +55,16 @@ class CachedBlob:
         return isinstance(self.place, Region)
 
     def verified(self, index: int) -> bool:
-        """Takes note of a chunk, on a fetcher's thread: one at a time. Whether to `notify` now; to
-        do so for each chunk costs the loop as much as the fetcher's own work on it."""
+        """Notes a chunk, on a fetcher's thread, one at a time. Whether to call `notify` now:
+        calling it for every chunk would cost the loop as much as the fetcher's own work on the
+        chunk."""
         self.done.append(index)
         self.verified_bytes += self.content.span(index)[1]
         return self.complete or any(condition() for condition, _ in self._waiting)
 
     def restart(self) -> None:
-        """Forget what was verified: it comes anew, to another place. Nobody has borrowed it."""
+        """Forgets what was verified: it comes again, to another place. No reader has borrowed
+        it."""
         self.done.clear()
         self.verified_bytes = 0
 
@@ -74,19 +75,20 @@ class CachedBlob:
             self.key = self.content.digest
 
     def notify(self) -> None:
-        """Wakes those in `until` for whom it is time; most wait for the last of many chunks."""
+        """Wakes the callers of `until` whose condition holds; most wait for the last of many
+        chunks."""
         still = []
         for condition, future in self._waiting:
-            if future.done():  # who waited was cancelled
+            if future.done():  # its caller was cancelled
                 continue
             if self.error is not None or condition():
                 future.set_result(None)
             else:
                 still.append((condition, future))
-        self._waiting = still  # until now `verified` has seen them all
+        self._waiting = still  # only now may `verified` miss the others
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns once `condition()` holds, which is asked whenever there is news.
+        """Returns once `condition()` holds; it is evaluated whenever chunks have come.
 
         Raises the error that the blob failed with.
         """
@@ -95,19 +97,19 @@ class CachedBlob:
                 raise self.error
             future = asyncio.get_running_loop().create_future()
             self._waiting.append((condition, future))
-            if not condition():  # or it came before `verified` saw that somebody waits
+            if not condition():  # it may hold since before `verified` saw this waiter
                 await future
 
-    async def until_more(self, told: int) -> None:
-        """Returns once more than `told` chunks are verified. Raises as `until`."""
-        await self.until(lambda: len(self.done) > told)
+    async def until_more(self, known: int) -> None:
+        """Returns once more than `known` chunks are verified. Raises as `until`."""
+        await self.until(lambda: len(self.done) > known)
 
-    async def until_more_landed(self, told: int) -> None:
-        """Returns once all is here, or more than `told` chunks lie in a file of the disk tier.
+    async def until_more_landed(self, known: int) -> None:
+        """Returns once all is here, or more than `known` chunks lie in a file of the disk tier.
 
         Raises as `until`.
         """
-        await self.until(lambda: self.complete or (len(self.done) > told and not self.in_arena))
+        await self.until(lambda: self.complete or (len(self.done) > known and not self.in_arena))
 
     async def until_on_disk(self) -> None:
         await self.until(lambda: self.on_disk or self.disk_error is not None)

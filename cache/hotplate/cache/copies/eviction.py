@@ -16,29 +16,29 @@ class EvictionCandidate:
     key: str
     size_bytes: int
     used: tuple[int, int]
-    """When it was last used: any numbers that order blobs, the larger the later."""
+    """When it was last used: numbers that order blobs, a later use by larger ones."""
     pin: str = ""
     """Why it has to stay ("in a tree", "leased", …); empty when it may go."""
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """Which blobs go, and why these or none."""
+    """Which blobs go, and why these, or why none."""
 
     victims: tuple[EvictionCandidate, ...]
     reason: str
 
 
-def evict(kept: Iterable[EvictionCandidate], lacking_bytes: int) -> Eviction:
-    """Frees `lacking_bytes`: least recently used first, never what is pinned.
+def evict(candidates: Iterable[EvictionCandidate], lacking_bytes: int) -> Eviction:
+    """Chooses blobs of `lacking_bytes` in all: least recently used first, never a pinned one.
 
-    None at all goes when even all of them would not do: whoever asks is refused in any case.
+    None goes when all of them together would not be enough: the new blob is refused in any case.
     """
     if lacking_bytes <= 0:
         return Eviction((), "it fits")
     pinned: Counter[str] = Counter()
     idle = []
-    for one in kept:
+    for one in candidates:
         if one.pin:
             pinned[one.pin] += one.size_bytes
         else:

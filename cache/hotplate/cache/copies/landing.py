@@ -24,15 +24,15 @@ class DiskCopy:
         self._name = name
         self._content = content
         self.wrong: list[int] = []
-        """Chunks that were asked for and are not right."""
+        """Chunks that were asked for and are wrong."""
 
     def take(self, index: int, destination: ChunkDestination) -> bool:
         """Puts a chunk in its place if this copy has it right. Raises CacheError.
 
-        Where the destination is this very file, nothing is moved.
+        Nothing is copied where the destination is this very file.
         """
         if not self._content.chunks[index]:
-            return False  # nobody had got so far
+            return False  # the earlier run had not got that far
         offset, length = self._content.span(index)
         if isinstance(destination, DiskLanding):
             with memoryview(_scratch())[:length] as part:
@@ -45,7 +45,7 @@ class DiskCopy:
         return right
 
     def mend(self, source_fd: int) -> None:
-        """Writes the chunks that were wrong over from a right copy. Raises CacheError."""
+        """Overwrites the chunks that were wrong from a right copy. Raises CacheError."""
         try:
             fd = self._disk.folder.reopen(self._name)
             try:
@@ -79,17 +79,17 @@ class DiskLanding:
         disk: DiskTier,
         name: str,
         size_bytes: int,
-        claim: Reservation | None,
+        reservation: Reservation | None,
         local: DiskCopy | None,
     ) -> None:
-        """Made by `land` or `check`. Without a claim it is a blob already."""
+        """Made by `land` or `check`. Without a reservation the file is a blob already."""
         self.size_bytes = size_bytes
         self.local = local
-        """What is there already, to be verified."""
+        """The copy that is there already, to be verified."""
         self._disk = disk
         self._name = name
         self._lent_name = name
-        self._claim = claim
+        self._reservation = reservation
         self._naming = threading.Lock()
         self._mapping = threading.Lock()
         self._map: mmap.mmap | None = None
@@ -103,11 +103,11 @@ class DiskLanding:
             return memoryview(self._map or b"")
 
     def reserve(self, offset: int, length: int) -> None:
-        """All of it was reserved at the start, where a file system allocates extents at once."""
+        """Does nothing: all of it was allocated at the start, which file systems do in one step."""
 
     def lend(self) -> int:
         """A new read-only descriptor; the caller closes it. Raises CacheError."""
-        with self._naming:  # or it might be renamed between a look at the name and the opening
+        with self._naming:  # or the file might be renamed before it is opened
             return self._disk.lend(self._lent_name)
 
     def keep(self, digest: str) -> None:
@@ -116,23 +116,23 @@ class DiskLanding:
         Not synced: a replica waits for it, and the next run verifies it in any case. Raises
         CacheError.
         """
-        if self._claim is not None:
+        if self._reservation is not None:
             try:
                 with self._naming:
-                    self._disk.keep(self._name, digest, self._claim)
+                    self._disk.keep(self._name, digest, self._reservation)
                     self._lent_name = digest
             except OSError as exc:
                 raise disk_error(self._disk.root, self.size_bytes, exc) from exc
 
     def drop(self) -> None:
-        """It is not filled any further."""
-        if self._claim is not None:
+        """Gives the file up."""
+        if self._reservation is not None:
             self._disk.folder.remove(self._name)
-            self._claim.release()
+            self._reservation.release()
         elif self._map is not None:
             try:
                 self._map.close()
-            except BufferError:  # somebody may write to it yet: it is never believed again
+            except BufferError:  # a thread may still write to it, so its bytes are lost
                 self._disk.discard(self._name)
 
     def _writable(self) -> mmap.mmap:
@@ -146,20 +146,22 @@ class DiskLanding:
             raise disk_error(self._disk.root, self.size_bytes, exc) from exc
 
 
-def land(disk: DiskTier, claim: Reservation, key: str, content: Content) -> DiskLanding:
-    """A file to bring it to: a new one, or what a killed agent left. Raises NoSpace.
+def land(disk: DiskTier, reservation: Reservation, key: str, content: Content) -> DiskLanding:
+    """The file to bring a content to: a new one, or the one that a killed agent was filling.
 
-    `key` is a digest, or looks like one.
+    `key` is a digest, or has the form of one. Raises NoSpace.
     """
-    if (left := disk.take_left(key, content.size_bytes)) is not None:
-        return DiskLanding(disk, left, content.size_bytes, claim, DiskCopy(disk, left, content))
+    if (unfinished := disk.take_unfinished(key, content.size_bytes)) is not None:
+        return DiskLanding(
+            disk, unfinished, content.size_bytes, reservation, DiskCopy(disk, unfinished, content)
+        )
     try:
         fd, name = disk.folder.create(key, content.size_bytes)
     except OSError as exc:
-        claim.release()
+        reservation.release()
         raise disk_error(disk.root, content.size_bytes, exc) from exc
     os.close(fd)
-    return DiskLanding(disk, name, content.size_bytes, claim, None)
+    return DiskLanding(disk, name, content.size_bytes, reservation, None)
 
 
 def check(disk: DiskTier, digest: str, blob: Blob) -> DiskLanding:
@@ -168,7 +170,7 @@ def check(disk: DiskTier, digest: str, blob: Blob) -> DiskLanding:
 
 
 def _scratch() -> mmap.mmap:
-    """This thread's room for one chunk: memory touched before is five times faster."""
+    """This thread's memory for one chunk: memory that was touched before is five times faster."""
     if not hasattr(_thread, "scratch"):
         _thread.scratch = mmap.mmap(-1, CHUNK_BYTES)
     scratch: mmap.mmap = _thread.scratch

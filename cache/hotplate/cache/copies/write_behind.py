@@ -1,4 +1,4 @@
-"""Blobs of the arena, written to the disk tier one after another behind those who read them."""
+"""Writes blobs of the arena to the disk tier, one after another, while replicas read them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 1.0, 30.0
 """Between tries to write to a disk that has no room."""
 
 READING_S = 1.0
-"""Who has read a large file while it arrived ends in that time, undisturbed by a copy of all of it,
-which takes the processors and the memory's bandwidth that the last bytes need."""
+"""How long the copy of a large file waits when a reader has followed its arrival: the reader's last
+bytes need the processors and the memory bandwidth that the copy would take."""
 
 _NICENESS = 10
-"""Writing behind is never urgent, and serving is."""
+"""Writing behind is never urgent; serving is."""
 
 
 class WriteBehind:
     """One thread that writes. `keep` and `mend` are called on the event loop."""
 
-    def __init__(self, disk: DiskTier, claim: Callable[[int], Awaitable[Reservation]]) -> None:
-        """`claim` makes room on disk, or raises NoSpace."""
+    def __init__(self, disk: DiskTier, reserve: Callable[[int], Awaitable[Reservation]]) -> None:
+        """`reserve` makes room on disk, or raises NoSpace."""
         self._disk = disk
-        self._claim = claim
+        self._reserve = reserve
         self._thread = ThreadPoolExecutor(1, "write-behind", initializer=_lower_priority)
         self._waiting: dict[str, str] = {}
 
@@ -43,88 +43,89 @@ class WriteBehind:
         """Why files are in memory only; empty when none is."""
         return next(iter(self._waiting.values()), "")
 
-    async def keep(self, holding: CachedBlob, region: Region) -> None:
-        """Tries until it is there; who waits for the file is told of each failure."""
+    async def keep(self, cached: CachedBlob, region: Region) -> None:
+        """Tries until the file is on disk; its waiters see each failure as `disk_error`."""
         pause_s = _FIRST_PAUSE_S
-        if holding.leases and region.size_bytes >= LARGE_BYTES:
+        if cached.leases and region.size_bytes >= LARGE_BYTES:
             await asyncio.sleep(READING_S)
         try:
-            while (error := await self._write(holding, region)) is not None:
-                self._tell(holding, error)
+            while (error := await self._write(cached, region)) is not None:
+                self._note_failure(cached, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LAST_PAUSE_S)
         finally:
-            self._waiting.pop(holding.name, None)
-        if holding.disk_error is not None:
-            holding.disk_error = None
+            self._waiting.pop(cached.name, None)
+        if cached.disk_error is not None:
+            cached.disk_error = None
             if not self._waiting:
                 log.info("disk tier %s: all that is in memory is on disk again", self._disk.root)
 
-    async def mend(self, holding: CachedBlob, region: Region, copy: DiskCopy) -> None:
-        """Writes over what was wrong in the blob's file; if that fails, the whole file anew."""
+    async def mend(self, cached: CachedBlob, region: Region, copy: DiskCopy) -> None:
+        """Overwrites what was wrong in the blob's file; if that fails, writes the whole file
+        again."""
         fd = region.lend()
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, copy.mend, fd)
         except CacheError as error:
-            log.warning("%s: written anew, since %s", holding.name, error)
-            self._disk.discard(holding.key)
-            await self.keep(holding, region)
+            log.warning("%s: written anew, since %s", cached.name, error)
+            self._disk.discard(cached.key)
+            await self.keep(cached, region)
         finally:
             os.close(fd)
 
     def close(self) -> None:
-        """What has not begun is not written any more."""
+        """A copy that has not begun is given up."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _tell(self, holding: CachedBlob, error: CacheError) -> None:
-        """Once per trouble in the log, however many files it keeps in memory."""
+    def _note_failure(self, cached: CachedBlob, error: CacheError) -> None:
+        """Logs the trouble once, however many files it keeps in memory."""
         if not self._waiting:
-            log.error("%s is in memory only: %s", holding.name, error)
-        self._waiting[holding.name] = str(error)
-        holding.disk_error = error
-        holding.notify()
+            log.error("%s is in memory only: %s", cached.name, error)
+        self._waiting[cached.name] = str(error)
+        cached.disk_error = error
+        cached.notify()
 
-    async def _write(self, holding: CachedBlob, region: Region) -> CacheError | None:
-        """Why the disk does not take it."""
+    async def _write(self, cached: CachedBlob, region: Region) -> CacheError | None:
+        """The error where the disk does not take the blob."""
         try:
-            claim = await self._claim(holding.content.size_bytes)
+            reservation = await self._reserve(cached.content.size_bytes)
         except CacheError as error:
             return error
-        job = self._thread.submit(self._copy, claim, holding.key, region)
+        job = self._thread.submit(self._copy, reservation, cached.key, region)
         try:
             await asyncio.shield(asyncio.wrap_future(job))
         except CacheError as error:
             return error
         except asyncio.CancelledError:
             if job.cancel():
-                claim.release()
-            else:  # it ends by itself; nobody may believe before that the file is not there
+                reservation.release()
+            else:  # it ends by itself; until then the file may still appear
                 await asyncio.gather(asyncio.wrap_future(job), return_exceptions=True)
             raise
         return None
 
-    def _copy(self, claim: Reservation, digest: str, region: Region) -> None:
+    def _copy(self, reservation: Reservation, digest: str, region: Region) -> None:
         folder = self._disk.folder
         try:
-            fd, name = folder.create(digest, claim.size_bytes)
+            fd, name = folder.create(digest, reservation.size_bytes)
         except OSError as exc:
-            claim.release()
-            raise disk_error(self._disk.root, claim.size_bytes, exc) from exc
+            reservation.release()
+            raise disk_error(self._disk.root, reservation.size_bytes, exc) from exc
         try:
             source_fd = region.lend()
             try:
-                folder.copy(fd, source_fd, 0, claim.size_bytes)
+                folder.copy(fd, source_fd, 0, reservation.size_bytes)
             finally:
                 os.close(source_fd)
             folder.sync(fd)
-            self._disk.keep(name, digest, claim)
+            self._disk.keep(name, digest, reservation)
             folder.sync_names()
         except (OSError, CacheError) as exc:
             folder.remove(name)
-            claim.release()
+            reservation.release()
             if isinstance(exc, CacheError):
                 raise
-            raise disk_error(self._disk.root, claim.size_bytes, exc) from exc
+            raise disk_error(self._disk.root, reservation.size_bytes, exc) from exc
         finally:
             os.close(fd)
 

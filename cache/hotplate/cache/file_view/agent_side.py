@@ -2,15 +2,15 @@
 
 `<mount>/trees/<manifest>/…` are the trees, `<mount>/urls/<scheme>/<host>/<path>` what was pulled.
 Any program reads it as if on disk, also while the bytes still arrive. A daemon of its own
-(`view_daemon.py`) answers the kernel; here it is started and told of files, packet by packet:
+(`daemon.py`) answers the kernel; this side starts it and sends it files, packet by packet:
 
     daemon → {"serving": true, "passthrough": bool} once, or {"refused": "<why>"}
     daemon → {"urls": true}
-    agent  → {"files": [[url, size, version]], "gone": [url], "last": bool}: what is new in them
+    agent  → {"files": [[url, size, version]], "gone": [url], "last": bool}: the changes
     daemon → {"open": number, "tree": manifest, "path": path}; no tree: the path is a version
     agent  → {"lease": number, "size": n, "complete": bool, "done": [chunks]} + a descriptor
     agent  → {"lease": number, "done": [chunks]} as they are verified
-    agent  → {"lease": number, "error": sentence, "code": code} if it cannot be had
+    agent  → {"lease": number, "error": sentence, "code": code} if it cannot be brought
     daemon → {"lease": number, "want": [chunks]}: these first; {"close": number}
 """
 
@@ -42,28 +42,30 @@ log = logging.getLogger(__name__)
 
 _START_S = 30.0
 _RESTART_S = 1.0
-"""After a daemon that was killed: its readers have their errors, new ones want a new one."""
+"""Pause before a new daemon replaces one that was killed."""
 _CHUNKS_PER_PACKET = 8192
 _URLS_PER_PACKET = 32
-"""A packet holds so many numbers of chunks, or the longest of URLs."""
+"""A packet has room for this many chunk numbers, or for this many of the longest URLs."""
 
 
 class FileView:
     """The view of this node. Lives on the event loop."""
 
     def __init__(
-        self, node: Trees, pulls: Pulls, place: ViewPlace, mount: Path | None, data: Path
+        self, trees: Trees, pulls: Pulls, place: ViewPlace, mount: Path | None, data: Path
     ) -> None:
-        """`mount` is the folder to show it in, None for no view; `data` is the agent's own, by
-        which its mounts are known from those of other agents. `place` is told where it is."""
+        """`mount` is the folder to mount the view at, None for no view; `data` is the agent's
+        folder, which tells its mounts from those of other agents. `place` is set to where the view
+        is."""
         self.mount = mount or default_mount(data)
         self._link = data / "view"
-        """Leads there, so that the agent's folder can be moved and removed like any other."""
+        """A link to the mount, so that the agent's folder can be moved and removed like any
+        other."""
         self.refusal = "it is not mounted yet" if mount is not None else "nobody asked for it"
         """Why there is none; empty when there is one."""
         self.passthrough = False
-        """Whether complete files cost what local ones do."""
-        self._node = node
+        """Whether the kernel reads complete files itself, at the cost of local ones."""
+        self._trees = trees
         self._pulls = pulls
         self._source = f"hotplate:{data}"
         self._manifests = data / "manifests"
@@ -74,17 +76,17 @@ class FileView:
         self._held = -1  # a descriptor of the folder, where other agents sweep
 
     def tree_root(self, digest: str) -> Path | None:
-        """Where a tree is seen, if there is a view."""
+        """The tree's folder in the view, if there is a view."""
         return self._place.tree_root(digest)
 
     def status(self) -> dict[str, Any]:
-        """Where it is, or why there is none and files are made instead."""
+        """Where the view is, or why there is none and trees are made of files instead."""
         if self.refusal:
             return {"mount": None, "refusal": self.refusal}
         return {"mount": str(self.mount), "passthrough": self.passthrough}
 
     async def start(self) -> None:
-        """Returns when it is mounted, or it is known why not."""
+        """Returns when the view is mounted, or cannot be."""
         if not self._wanted:
             return
         self._running = asyncio.create_task(self._run())
@@ -97,7 +99,7 @@ class FileView:
             log.warning("no file view at %s: %s", self.mount, self.refusal)
 
     async def close(self) -> None:
-        """Unmounts; whoever still reads gets an error."""
+        """Unmounts; every reader gets an error."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -139,18 +141,18 @@ class FileView:
                     pass_fds=[theirs.fileno()],
                 )
             link = _Link(ours)
-            leases = _Leases(self._node, self._pulls, link)
+            leases = _Leases(self._trees, self._pulls, link)
             try:
                 while (message := await link.receive()) is not None:
-                    if not self._note(message):
-                        leases.heard(message)
+                    if not self._take(message):
+                        leases.receive(message)
             finally:
                 await leases.close()
-                ours.close()  # by this the daemon unmounts and ends
+                ours.close()  # which makes the daemon unmount and end
                 await asyncio.shield(process.wait())
 
-    def _note(self, message: dict[str, Any]) -> bool:
-        """Takes what is said of the view as a whole; whether it was."""
+    def _take(self, message: dict[str, Any]) -> bool:
+        """Takes a message about the view as a whole; whether it is one."""
         if "serving" in message:
             self.refusal, self.passthrough = "", message["passthrough"]
             self._place.mount = self.mount
@@ -185,67 +187,68 @@ class FileView:
 
 
 class _Leases:
-    """What the daemon has on loan, by its numbers."""
+    """The files that the daemon has on loan, by its numbers."""
 
-    def __init__(self, node: Trees, pulls: Pulls, link: _Link) -> None:
-        self._node = node
+    def __init__(self, trees: Trees, pulls: Pulls, link: _Link) -> None:
+        self._trees = trees
         self._pulls = pulls
         self._link = link
         self._shown: dict[str, Version] = {}
         """The files of URLs that the daemon knows of, by their keys."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._telling: asyncio.Task[None] | None = None
-        self._holdings: dict[int, CachedBlob] = {}
+        self._sending_urls: asyncio.Task[None] | None = None
+        self._lent: dict[int, CachedBlob] = {}
 
-    def heard(self, message: dict[str, Any]) -> None:
+    def receive(self, message: dict[str, Any]) -> None:
         if "open" in message:
             number = message["open"]
             task = asyncio.create_task(self._lend(number, message["tree"], message["path"]))
             self._tasks[number] = task
         elif "want" in message:
-            holding = self._holdings.get(message["lease"])
-            if holding is not None:
-                self._node.holdings.want(holding, message["want"])
+            cached = self._lent.get(message["lease"])
+            if cached is not None:
+                self._trees.blob_table.want(cached, message["want"])
         elif "urls" in message:
-            self._telling = asyncio.create_task(self._tell_urls())  # one is asked for at a time
+            # The daemon waits for the end of this before it asks again.
+            self._sending_urls = asyncio.create_task(self._send_urls())
         elif (lent := self._tasks.pop(message["close"], None)) is not None:
             lent.cancel()
 
     async def close(self) -> None:
-        tasks = [*self._tasks.values(), *([self._telling] if self._telling else [])]
+        tasks = [*self._tasks.values(), *([self._sending_urls] if self._sending_urls else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _lend(self, number: int, digest: str, path: str) -> None:
-        """Lends one file until it is given back, and tells what of it is new."""
+        """Lends one file until it is given back, and sends which chunks of it have come."""
         try:
-            holding = await self._find(digest, path)
+            cached = await self._find(digest, path)
             # The kernel reads a file on disk in larger pages than it gives to memory.
-            async with self._node.holdings.lend(holding, disk_first=True) as fd:
-                self._holdings[number] = holding
-                await self._tell(number, holding, fd)
+            async with self._trees.blob_table.lend(cached, disk_first=True) as fd:
+                self._lent[number] = cached
+                await self._send_chunks(number, cached, fd)
                 await asyncio.get_running_loop().create_future()
         except CacheError as error:
             await self._link.send({"lease": number, "error": str(error), "code": error.code})
-        except OSError as error:  # no descriptors left, or no daemon any more
+        except OSError as error:  # there are no descriptors, or the daemon is gone
             with contextlib.suppress(OSError):
                 await self._link.send({"lease": number, "error": str(error), "code": "os_error"})
         finally:
-            self._holdings.pop(number, None)
+            self._lent.pop(number, None)
 
     async def _find(self, digest: str, path: str) -> CachedBlob:
         if digest:
-            return await self._node.borrow(digest, path)
+            return await self._trees.borrow(digest, path)
         if path not in self._shown:
             raise VersionChanged(f"version {path} is no longer what was pulled; open it again")
         return self._pulls.bring(self._shown[path])
 
-    async def _tell_urls(self) -> None:
+    async def _send_urls(self) -> None:
         known, self._shown = self._shown, self._located()
         new = [one for key, one in self._shown.items() if key not in known]
-        kept = {one.url for one in self._shown.values()}
-        gone = [one.url for one in known.values() if one.url not in kept]
+        urls = {one.url for one in self._shown.values()}
+        gone = [one.url for one in known.values() if one.url not in urls]
         for at in range(0, max(1, len(new), len(gone)), _URLS_PER_PACKET):
             part = slice(at, at + _URLS_PER_PACKET)
             files = [[one.url, one.size_bytes, one.key] for one in new[part]]
@@ -255,23 +258,23 @@ class _Leases:
     def _located(self) -> dict[str, Version]:
         return {one.key: one for place in self._pulls.locations() for one in place.versions}
 
-    async def _tell(self, number: int, holding: CachedBlob, fd: int) -> None:
-        told, complete = len(holding.done), holding.complete
-        first, *more = _packets([] if complete else holding.done)
-        size_bytes = holding.content.size_bytes
+    async def _send_chunks(self, number: int, cached: CachedBlob, fd: int) -> None:
+        sent, complete = len(cached.done), cached.complete
+        first, *more = _packets([] if complete else cached.done)
+        size_bytes = cached.content.size_bytes
         opening = {"lease": number, "size": size_bytes, "complete": complete, "done": first}
         await self._link.send(opening, fd)
         while not complete:
             for done in more:
                 await self._link.send({"lease": number, "done": done})
-            complete = told == len(holding.content.chunks)
+            complete = sent == len(cached.content.chunks)
             if not complete:
-                await holding.until_more(told)
-            more, told = _packets(holding.done[told:]), len(holding.done)
+                await cached.until_more(sent)
+            more, sent = _packets(cached.done[sent:]), len(cached.done)
 
 
 def _packets(chunks: list[int]) -> list[list[int]]:
-    """At least one, though it be empty."""
+    """Cuts the chunks into packets: at least one, which may be empty."""
     starts: Iterable[int] = range(0, max(1, len(chunks)), _CHUNKS_PER_PACKET)
     return [chunks[at : at + _CHUNKS_PER_PACKET] for at in starts]
 
@@ -286,7 +289,7 @@ class _Link:
         self._sending = asyncio.Lock()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next one; None when the other side has gone."""
+        """The next packet; None when the other side has gone."""
         try:
             data = await self._loop.sock_recv(self._socket, PACKET_BYTES)
         except ConnectionError:

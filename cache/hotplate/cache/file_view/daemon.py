@@ -2,9 +2,9 @@
 
     python -m hotplate.cache.file_view.daemon LINK MOUNT MANIFESTS SOURCE
 
-`LINK` is the descriptor of a connection to the agent (`view.py` says what is spoken on it). When
-that ends, however it ends, the mount goes and whoever still reads gets an error. Nothing here
-ever touches what it serves: it would wait for itself.
+`LINK` is the descriptor of a connection to the agent (`agent_side.py` documents its messages). When
+that ends, however it ends, the mount goes and every reader gets an error. Nothing here ever opens a
+file of its own mount: it would wait for itself.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from hotplate.cache.file_view.open_files import OpenFiles
 from hotplate.cache.manifest import Manifest
 
 THREADS = 3
-"""They only copy: two cores are busy with two, and one more hears what is new."""
+"""They only copy: two of them keep two cores busy, and the third takes new requests."""
 PACKET_BYTES = 256 << 10
 """The longest message on the link."""
 _NAME_VALID_S = 1
-"""A tree may go; what is in it never changes."""
+"""A tree may be removed; its content never changes."""
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
 class Daemon:
-    """Answers every request; those that take long are parked, or done by another thread."""
+    """Answers every request; one that takes long is parked, or done by another thread."""
 
-    def __init__(self, device: FuseDevice, manifests: Path, tell: Any) -> None:
+    def __init__(self, device: FuseDevice, manifests: Path, send: Any) -> None:
         self._device = device
         self._manifests = manifests
         self._names = Inodes()
         self._lock = threading.Lock()
-        self.files = OpenFiles(device, tell)
-        self._tell = tell
+        self.files = OpenFiles(device, send)
+        self._send = send
         self._loading = ThreadPoolExecutor(1, "load")
-        self._news: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._answers: dict[int, Callable[[FuseRequest], None]] = {
+        self._url_changes: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._handlers: dict[int, Callable[[FuseRequest], None]] = {
             Op.LOOKUP: self._lookup,
             Op.GETATTR: self._getattr,
             Op.READLINK: self._readlink,
@@ -75,22 +75,22 @@ class Daemon:
         }
 
     def serve(self) -> None:
-        """Hears the kernel until the mount has gone."""
+        """Answers the kernel's requests until the mount has gone."""
         buffer = self._device.buffer()
         while (request := self._device.read(buffer)) is not None:
-            answer = self._answers.get(request.op)
-            if answer is None:
+            handler = self._handlers.get(request.op)
+            if handler is None:
                 self._device.refuse(request.unique, errno.ENOSYS)
             else:
-                answer(request)
+                handler(request)
 
     def _init(self, request: FuseRequest) -> None:
         data, self._device.passthrough = wire.greeting(request.body)
         self._device.reply(request.unique, data)
-        self._tell({"serving": True, "passthrough": self._device.passthrough})
+        self._send({"serving": True, "passthrough": self._device.passthrough})
 
     def _node(self, request: FuseRequest) -> Inode | None:
-        """The node a request is about; one that is gone is answered here."""
+        """The node that a request is about; where it is gone, the request is refused here."""
         node = self._names.get(request.node)
         if node is None:
             self._device.refuse(request.unique, errno.ESTALE)
@@ -118,7 +118,7 @@ class Daemon:
             self._device.refuse(unique, errno.ENOENT)
             return
         with self._lock:
-            self._names.told(node)
+            self._names.looked_up(node)
         self._device.reply(unique, wire.entry(node.attributes, valid_s))
 
     def _lookup_tree(self, unique: int, name: bytes) -> None:
@@ -126,38 +126,38 @@ class Daemon:
         self._found(unique, tree.root if tree else None, _NAME_VALID_S)
 
     def _lookup_urls(self, unique: int) -> None:
-        self._learn_urls()
+        self._update_urls()
         self._found(unique, self._names.urls, _NAME_VALID_S)
 
     def _lookup_new(self, unique: int, children: dict[bytes, Inode], name: bytes) -> None:
-        """Of a name that nobody knows: it may have been pulled a moment ago."""
-        self._learn_urls()
+        """Looks up an unknown name, which may have been pulled a moment ago."""
+        self._update_urls()
         self._found(unique, children.get(name), _NAME_VALID_S)
 
-    def _learn_urls(self) -> None:
-        """Takes from the agent what has been pulled meanwhile, or was forgotten."""
+    def _update_urls(self) -> None:
+        """Asks the agent which URLs were pulled or forgotten since the last time."""
         with self._lock:
-            self._tell({"urls": True})
-        while not (news := self._news.get())["last"]:
-            self._take(news)
-        self._take(news)
+            self._send({"urls": True})
+        while not (changes := self._url_changes.get())["last"]:
+            self._take(changes)
+        self._take(changes)
 
-    def _take(self, news: dict[str, Any]) -> None:
+    def _take(self, changes: dict[str, Any]) -> None:
         with self._lock:
-            for url in news["gone"]:
+            for url in changes["gone"]:
                 self._names.drop_url(url)
-            for url, size_bytes, key in news["files"]:
+            for url, size_bytes, key in changes["files"]:
                 self._names.add_url(url, size_bytes, key)
 
-    def heard(self, message: dict[str, Any], fd: int | None) -> None:
-        """A message of the agent."""
+    def receive(self, message: dict[str, Any], fd: int | None) -> None:
+        """Takes a message of the agent."""
         if "files" in message:
-            self._news.put(message)
+            self._url_changes.put(message)
         else:
-            self.files.heard(message, fd)
+            self.files.receive(message, fd)
 
     def _tree(self, name: bytes) -> InodeTree | None:
-        """A tree that the agent keeps now: its manifest is there. It is read only once."""
+        """The tree, if the agent keeps its manifest now. The manifest is read only once."""
         path = self._manifests / f"{name.decode()}.json"
         known = self._names.tree(name)
         try:
@@ -212,7 +212,7 @@ class Daemon:
                 if _DIGEST.fullmatch(path.stem.encode()):
                     self._tree(path.stem.encode())
         elif node is not self._names.root:
-            self._learn_urls()
+            self._update_urls()
         self._device.reply(unique, wire.opened(0, 0))
 
     def _readdir(self, request: FuseRequest) -> None:
@@ -238,7 +238,7 @@ class Daemon:
                     break
                 parts.append(part)
                 if looked_up:
-                    self._names.told(child)
+                    self._names.looked_up(child)
         self._device.reply(request.unique, b"".join(parts))
 
     def _forget(self, request: FuseRequest) -> None:
@@ -247,7 +247,7 @@ class Daemon:
                 self._names.forget(number, times)
 
     def _interrupt(self, request: FuseRequest) -> None:
-        """One that is parked is answered. Any other is over soon, or not here yet: ask again."""
+        """Ends a parked request. Any other is over soon, or not here yet: the kernel asks again."""
         if not self.files.interrupt(wire.number_in(request.body)):
             self._device.refuse(request.unique, errno.EAGAIN)
 
@@ -255,42 +255,42 @@ class Daemon:
 def main(arguments: list[str]) -> None:
     link = socket.socket(fileno=int(arguments[0]))
     folder, manifests, source = Path(arguments[1]), Path(arguments[2]), arguments[3]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is meant by it is the agent
-    gc.set_threshold(200_000)  # the nodes of a tree come at once, and stay
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the agent
+    gc.set_threshold(200_000)  # the nodes of a tree are made at once, and stay
 
-    def tell(message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # the agent has gone, which `_hear` learns too
+    def send(message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the agent has gone, which `_receive` notices too
             link.send(json.dumps(message).encode())
 
     try:
         device = FuseDevice()
         mount(device.fd, folder, source)
     except OSError as exc:
-        tell({"refused": exc.strerror})
+        send({"refused": exc.strerror})
         return
     try:
         read_ahead(folder, wire.READ_AHEAD_BYTES)
-        view = Daemon(device, manifests, tell)
+        view = Daemon(device, manifests, send)
         for number in range(THREADS):
             _start(f"view-{number}", view.serve)
         _start("view-age", view.files.keep_ageing)
-        _hear(link, view)
+        _receive(link, view)
     finally:
         unmount(source)
         os._exit(0)  # which ends every reader's wait, and does not wait for our own threads
 
 
-def _hear(link: socket.socket, view: Daemon) -> None:
+def _receive(link: socket.socket, view: Daemon) -> None:
     """Takes the agent's messages until it is gone."""
     while True:
         data, fds, _, _ = socket.recv_fds(link, PACKET_BYTES, 1)
         if not data:
             return
-        view.heard(json.loads(data), fds[0] if fds else None)
+        view.receive(json.loads(data), fds[0] if fds else None)
 
 
 def _start(name: str, serve: Callable[[], None]) -> None:
-    """A thread without which the daemon ends: it must not keep readers waiting for nothing."""
+    """Starts a thread that the daemon ends with, so that no reader waits for a dead thread."""
 
     def or_die() -> None:
         try:

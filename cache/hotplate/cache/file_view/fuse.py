@@ -11,14 +11,14 @@ import struct
 from dataclasses import dataclass
 
 MAX_REQUEST_BYTES = 1 << 20
-"""What one READ asks for at most: 256 pages, the kernel's own limit."""
+"""The most that one READ asks for: 256 pages, the kernel's own limit."""
 READ_AHEAD_BYTES = 16 << 20
 """Two chunks: with the usual 128 KiB a file streams at half the speed."""
 _MAX_BACKGROUND = 1024
-"""Reads ahead under way, of all files together. A stalled file parks 16 or so: it must not take
-the room of those that do not stall."""
+"""Read-aheads under way, of all files together. A stalled file parks 16 or so, which must leave
+room for the files that do not stall."""
 FOREVER_S = 1 << 31
-"""Nothing in a tree ever changes."""
+"""How long the kernel may cache what never changes: the content of a tree."""
 
 
 class Op(enum.IntEnum):
@@ -60,7 +60,7 @@ _MAX_PAGES = 1 << 22
 _CACHE_SYMLINKS = 1 << 23
 _INIT_EXT = 1 << 30
 _PASSTHROUGH = 1 << 37
-_WISHES = (
+_WANTED_FLAGS = (
     _ASYNC_READ
     | _DO_READDIRPLUS
     | _READDIRPLUS_AUTO
@@ -84,7 +84,7 @@ BACKING_CLOSE = 0x4004E502
 class FuseRequest:
     op: int
     unique: int
-    """Names the request in its answer, and in an interrupt."""
+    """The number of the request in its answer, and in an interrupt."""
     node: int
     body: bytes
 
@@ -96,7 +96,7 @@ def request(data: memoryview) -> FuseRequest:
 
 
 def answer(unique: int, length: int, errno: int = 0) -> bytes:
-    """What stands before an answer's `length` bytes."""
+    """The header of an answer whose body has `length` bytes."""
     return _OUT_HEADER.pack(_OUT_HEADER.size + length, -errno, unique)
 
 
@@ -105,7 +105,7 @@ def greeting(body: bytes) -> tuple[bytes, bool]:
     _, minor, read_ahead_bytes, offered, extended = _INIT_IN.unpack_from(body.ljust(20, b"\0"))
     if not offered & _INIT_EXT:
         extended = 0
-    taken = _WISHES & (offered | extended << 32)
+    taken = _WANTED_FLAGS & (offered | extended << 32)
     passthrough = bool(taken & _PASSTHROUGH)
     data = _INIT_OUT.pack(
         7,
@@ -160,7 +160,7 @@ def opened(handle: int, flags: int, backing: int = 0) -> bytes:
 
 
 def read_span(body: bytes) -> tuple[int, int, int]:
-    """Of READ and READDIR: (handle, offset, length)."""
+    """The (handle, offset, length) of a READ or READDIR."""
     handle, offset, length = _READ_IN.unpack_from(body)
     return handle, offset, length
 
@@ -172,11 +172,11 @@ def directory_entry(number: int, name: bytes, kind: int, position: int) -> bytes
 
 
 UNASKED = bytes(_VALID.size + _ATTR.size)
-"""Before a READDIRPLUS name that is not looked up along with it."""
+"""What precedes a READDIRPLUS name that counts as no look-up."""
 
 
 def forgotten(op: int, node: int, body: bytes) -> list[tuple[int, int]]:
-    """Of FORGET and BATCH_FORGET: nodes, and how many of their look-ups are over."""
+    """The nodes of a FORGET or BATCH_FORGET, and how many look-ups of each are over."""
     if op == Op.FORGET:
         return [(node, struct.unpack_from("<Q", body)[0])]
     count = struct.unpack_from("<I", body)[0]
@@ -184,11 +184,11 @@ def forgotten(op: int, node: int, body: bytes) -> list[tuple[int, int]]:
 
 
 def number_in(body: bytes) -> int:
-    """The first field: the handle of a RELEASE, the request of an INTERRUPT."""
+    """The first field of a body: the handle of a RELEASE, the request of an INTERRUPT."""
     value: int = struct.unpack_from("<Q", body)[0]
     return value
 
 
 def statistics() -> bytes:
-    """The answer to STATFS: full, since nobody may write."""
+    """The answer to STATFS: a full file system, since it is read-only."""
     return _STATFS.pack(0, 0, 0, 0, 0, 1 << 20, 255, 1 << 20, 0)

@@ -25,7 +25,7 @@ class FuseDevice:
         self.passthrough = False
 
     def buffer(self) -> memoryview:
-        """To read requests into; one for each thread."""
+        """A buffer to read requests into; each thread has its own."""
         return memoryview(bytearray(_REQUEST_BYTES))
 
     def read(self, buffer: memoryview) -> FuseRequest | None:
@@ -37,13 +37,13 @@ class FuseDevice:
                 if exc.errno == errno.ENODEV:
                     return None
                 if exc.errno not in (errno.ENOENT, errno.EINTR, errno.EAGAIN):
-                    raise  # the others: a request was taken back
+                    raise  # for the others, the kernel has withdrawn a request
 
     def reply(self, unique: int, *parts: bytes | memoryview) -> None:
         try:
             self._write([wire.answer(unique, sum(map(len, parts))), *parts])
         except OSError as exc:
-            if exc.errno != errno.EFAULT:  # the file was cut short under us
+            if exc.errno != errno.EFAULT:  # the file was truncated meanwhile
                 raise
             self.refuse(unique, errno.EIO)
 
@@ -55,7 +55,7 @@ class FuseDevice:
             return 0
         try:
             return int(fcntl.ioctl(self.fd, wire.BACKING_OPEN, bytearray(_BACKING.pack(fd, 0, 0))))
-        except OSError:  # what lies on a file system like this one cannot be passed through
+        except OSError:  # its file system cannot be passed through
             return 0
 
     def unback(self, backing: int) -> None:
@@ -65,5 +65,5 @@ class FuseDevice:
         try:
             os.writev(self.fd, parts)
         except OSError as exc:
-            if exc.errno not in (errno.ENOENT, errno.ENODEV):  # nobody waits for it any more
+            if exc.errno not in (errno.ENOENT, errno.ENODEV):  # the request is no longer waiting
                 raise

@@ -1,6 +1,6 @@
 """The names of the file view: `trees/<manifest digest>/…`, each a node with a number.
 
-A tree's nodes are made in one go from its manifest, so that a look-up is one look into a
+A tree's nodes are made in one go from its manifest, so that a look-up is one access to a
 dictionary. No I/O; callers hold a lock.
 """
 
@@ -15,19 +15,19 @@ from hotplate.cache.file_view.fuse import Attributes
 from hotplate.cache.manifest import Blob, Manifest, ManifestEntry, for_all
 
 _ENTERABLE = 0o555
-"""Whatever a manifest says."""
+"""The mode of every folder of a tree, whatever its manifest has."""
 _FOLDER, _OWN_FOLDER = 0o755, 0o700
 
 
 class BlobContent:
-    """A blob of a tree, or what was pulled."""
+    """The bytes of files: a blob of a tree, or a file that was pulled."""
 
     __slots__ = ("path", "shared", "size_bytes", "tree")
 
     def __init__(self, tree: str, path: str, size_bytes: int, shared: bool) -> None:
         self.tree = tree
         self.path = path
-        """A file of the tree that lies in it, or the key of a version: the agent is asked by it."""
+        """What the agent is asked for: a path of the tree, or the key of a version."""
         self.size_bytes = size_bytes
         self.shared = shared
         """Whether several files lie in it."""
@@ -44,12 +44,12 @@ class Inode:
         self.parent = parent or self
         self.tree: InodeTree | None = None
         self.children: dict[bytes, Inode] | None = None
-        """Of a folder."""
+        """The nodes of a folder, by name."""
         self.content: BlobContent | None = None
-        """Of a file: where its bytes are, from `start` on."""
+        """The bytes that a file is part of; the file begins at `start`."""
         self.start = 0
         self.target = b""
-        """Of a link."""
+        """The target of a link."""
 
     @property
     def number(self) -> int:
@@ -63,8 +63,8 @@ class InodeTree:
         self.name = name
         self.root = root
         self.numbers = range(0)
-        self.looked_up = 0
-        """How often the kernel was told of one of them and has not forgotten it."""
+        self.lookups = 0
+        """How many look-ups of its nodes the kernel has not forgotten."""
         self.held = True
         """Whether the agent still has it."""
 
@@ -76,7 +76,7 @@ class Inodes:
         self.owner = (os.getuid(), os.getgid())
         self._next = itertools.count(1)
         self._nodes: dict[int, Inode] = {}
-        # Others see no more than what they are given of it, by a mount of a folder in it.
+        # Other users see only the folders in it that are mounted for them.
         self.root = self._folder(b"", None, _OWN_FOLDER, 0.0)
         self.trees = self._folder(b"trees", self.root, _FOLDER, 0.0)
         self.urls = self._folder(b"urls", self.root, _FOLDER, 0.0)
@@ -86,12 +86,12 @@ class Inodes:
         return self._nodes.get(number)
 
     def tree(self, name: bytes) -> InodeTree | None:
-        """One that was added and is still held."""
+        """A tree that was added and that the agent still has."""
         node = _children(self.trees).get(name)
         return node.tree if node is not None else None
 
     def add(self, name: str, manifest: Manifest) -> InodeTree:
-        """Makes the nodes of a tree; gives the one there is if it was added before."""
+        """Makes the nodes of a tree, unless it was added before."""
         known = self.tree(name.encode())
         if known is not None:
             return known
@@ -105,7 +105,7 @@ class Inodes:
         return tree
 
     def drop(self, tree: InodeTree) -> None:
-        """The agent no longer has it; its nodes go once the kernel has forgotten them."""
+        """The agent no longer has the tree; its nodes go once the kernel has forgotten them."""
         tree.held = False
         children = _children(self.trees)
         if children.get(tree.root.name) is tree.root:
@@ -136,7 +136,7 @@ class Inodes:
             self._versions[url] = key
 
     def drop_url(self, url: str) -> None:
-        """The agent has forgotten it; folders that are empty then go too."""
+        """The agent has forgotten the URL; folders that become empty go too."""
         if self._versions.pop(url, None) is None:
             return
         folder = self.urls
@@ -148,22 +148,22 @@ class Inodes:
             _children(folder.parent).pop(folder.name, None)
             folder = folder.parent
 
-    def told(self, node: Inode) -> None:
-        """The kernel has learnt of the node."""
+    def looked_up(self, node: Inode) -> None:
+        """The kernel has looked the node up."""
         if node.tree is not None:
-            node.tree.looked_up += 1
+            node.tree.lookups += 1
 
     def forget(self, number: int, times: int) -> None:
         node = self._nodes.get(number)
         if node is not None and node.tree is not None:
-            node.tree.looked_up -= times
+            node.tree.lookups -= times
             self._sweep(node.tree)
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def _sweep(self, tree: InodeTree) -> None:
-        if not tree.held and tree.looked_up <= 0:
+        if not tree.held and tree.lookups <= 0:
             for number in tree.numbers:
                 self._nodes.pop(number, None)
 
@@ -182,7 +182,7 @@ class Inodes:
             if made is None:
                 made = folders[item.path] = self._folder(name.encode(), parent, mode, item.mtime)
                 made.tree = tree
-            else:  # it was named by a file below it, before it was itself
+            else:  # a file below it came before the folder itself
                 made.attributes = self._attributes(stat.S_IFDIR | mode, 0, item.mtime, made.number)
             return
         node = self._node(name.encode(), parent, self._file_attributes(item))
@@ -229,14 +229,14 @@ class Inodes:
 
 
 def listing(node: Inode) -> Iterator[tuple[bytes, Inode]]:
-    """What a folder shows, in an order that does not change while it is read."""
+    """The entries of a folder, in an order that does not change while they are read."""
     yield b".", node
     yield b"..", node.parent
     yield from list(_children(node).items())
 
 
 def url_path(url: str) -> list[bytes]:
-    """Where a URL's file is seen below `urls`: the scheme, the host, and its path."""
+    """The path of a URL's file below `urls`: the scheme, the host, and the URL's path."""
     scheme, _, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     public = host.rpartition("@")[2] + slash + path  # no password is shown

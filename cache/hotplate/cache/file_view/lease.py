@@ -1,4 +1,4 @@
-"""A blob that the file view has on loan from the agent, and who waits for it or for its bytes."""
+"""A blob that the file view has on loan from the agent, and the requests that wait for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotplate.cache.manifest import CHUNK_BYTES
 
 @dataclass
 class Read:
-    """A range of the blob that somebody reads."""
+    """A read that waits for its range of the blob."""
 
     start: int
     stop: int
@@ -19,7 +19,7 @@ class Read:
 
 @dataclass(eq=False)
 class Lease:
-    """A blob on loan, or asked for."""
+    """A blob that is on loan, or was asked for."""
 
     number: int
     content: BlobContent
@@ -31,7 +31,7 @@ class Lease:
     failed: bool = False
     handles: int = 0
     stays: bool = False
-    """Whether it may outlast its readers: it holds nothing that is to go elsewhere."""
+    """Whether it may outlast its readers: it keeps no memory that other blobs may need."""
     aged: bool = False
     """Whether it has had no reader for a while."""
     opening: dict[int, Inode] = field(default_factory=dict)

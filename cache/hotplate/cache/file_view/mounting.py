@@ -20,7 +20,7 @@ _MNT_DETACH = 0x2
 """From sys/mount.h."""
 
 _ANSWER_S = 1.0
-"""How long a view is waited for that may hang."""
+"""How long to wait for a view that may hang."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -47,9 +47,9 @@ def mount(device: int, folder: Path, source: str) -> None:
 
 
 def unmount(source: str) -> None:
-    """Takes what that source has mounted out of the tree of names, whoever still uses it.
+    """Detaches every mount of that source, even in use, and wherever it is by now.
 
-    Wherever it is by now: a folder above it may have been renamed. Raises OSError.
+    A folder above it may have been renamed. Raises OSError.
     """
     ours = [one for one in mounts() if (one.file_system, one.source) == (FILE_SYSTEM, source)]
     for one in reversed(ours):
@@ -57,9 +57,9 @@ def unmount(source: str) -> None:
 
 
 def sweep() -> None:
-    """Unmounts views whose daemons have died with their agents, whosever they were.
+    """Unmounts the views of all agents whose daemons have died.
 
-    What this user may not unmount stays.
+    A view that this user may not unmount stays.
     """
     for one in reversed(mounts()):
         if one.file_system == FILE_SYSTEM and _is_dead(one.folder):
@@ -68,7 +68,7 @@ def sweep() -> None:
 
 
 def mounts() -> list[Mount]:
-    """All mounts, the last one on top. Never touches what is mounted."""
+    """All mounts, the topmost one last. Never accesses a mounted file system."""
     return list(map(_parse, Path("/proc/self/mountinfo").read_text("utf-8").splitlines()))
 
 
@@ -83,7 +83,7 @@ def _detach(folder: str) -> None:
 
 
 def _is_dead(folder: str) -> bool:
-    """Whether its daemon has ended; one that does not answer at once counts as alive."""
+    """Whether its daemon has ended; one that does not answer in time counts as alive."""
     errors: list[int | None] = []
 
     def ask() -> None:
@@ -99,7 +99,7 @@ def _is_dead(folder: str) -> bool:
 
 
 def read_ahead(folder: Path, size_bytes: int) -> None:
-    """Lets the kernel read that far ahead; left as it is where the setting is not ours."""
+    """Sets how far the kernel reads ahead; does nothing where the setting may not be changed."""
     for one in mounted_at(folder)[-1:]:
         with contextlib.suppress(OSError):
             setting = Path(f"/sys/class/bdi/{one.device}/read_ahead_kb")

@@ -1,7 +1,7 @@
 """Open files of the view: blobs on loan from the agent, and the reads that wait for their bytes.
 
-A read of bytes that have not arrived is parked, and its chunks are asked for first; whoever
-brings the news answers it. So no thread that hears the kernel ever waits for the network.
+A read of bytes that have not arrived is parked, and its chunks are asked for first; the thread that
+receives their arrival answers it. So no thread that serves the kernel ever waits for the network.
 
 The kernel reads a file either through its own cache or from the agent's descriptor itself
 ("passthrough"), never both ways at once. So each open decides: whole and not open through the
@@ -26,16 +26,16 @@ from hotplate.cache.file_view.lease import Lease, Read
 from hotplate.cache.manifest import count_chunks
 
 _IDLE_S = 5.0
-"""What nobody reads is given back to the agent after once or twice that long."""
+"""A loan without a reader is given back to the agent after one or two times this long."""
 _IDLE_LEASES = 64
-"""Loans that outlast their readers: whoever has read one file of a blob reads its neighbours, and
-who opens a whole file again does not wait for the agent."""
+"""How many loans may outlast their readers: a program that has read one file of a blob reads its
+neighbours, and one that opens a whole file again need not wait for the agent."""
 
 _ERRNO = {"unknown_manifest": errno.ENOENT, "no_space": errno.ENOSPC}
 
 
 class KernelReplies(Protocol):
-    """What files need of the device. Thread-safe."""
+    """The part of the FUSE device that open files need. Thread-safe."""
 
     def reply(self, unique: int, *parts: bytes | memoryview) -> None: ...
 
@@ -55,8 +55,8 @@ class _Handle:
 
 
 @dataclass
-class _Ways:
-    """How a file is open at present."""
+class _OpenCounts:
+    """How often a file is open in each of the two counts."""
 
     cached: int = 0
     passed: int = 0
@@ -64,21 +64,21 @@ class _Ways:
 
 
 class OpenFiles:
-    """All open files. Thread-safe; the agent's messages come in through `heard`."""
+    """All open files. Thread-safe; the agent's messages come in through `receive`."""
 
-    def __init__(self, kernel: KernelReplies, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, kernel: KernelReplies, send: Callable[[dict[str, Any]], None]) -> None:
         self._kernel = kernel
-        self._tell = tell
+        self._send = send
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._handle_numbers = itertools.count(1)
         self._leases: dict[BlobContent, Lease] = {}
-        """Those that new opens may use."""
+        """The leases that new opens may use."""
         self._lent: dict[int, Lease] = {}
-        """All, by number."""
+        """All leases, by number."""
         self._idle: OrderedDict[BlobContent, Lease] = OrderedDict()
         self._handles: dict[int, _Handle] = {}
-        self._ways: dict[int, _Ways] = {}
+        self._counts: dict[int, _OpenCounts] = {}
         self._parked: dict[int, Lease] = {}
 
     def open(self, unique: int, node: Inode) -> None:
@@ -103,7 +103,7 @@ class OpenFiles:
         if answer:
             self._kernel.reply(unique, answer)
         elif ask is not None:
-            self._tell({"open": ask.number, "tree": content.tree, "path": content.path})
+            self._send({"open": ask.number, "tree": content.tree, "path": content.path})
 
     def read(self, unique: int, number: int, offset: int, length: int) -> None:
         handle = self._handles.get(number)
@@ -128,7 +128,7 @@ class OpenFiles:
                 if lease.failed:
                     self._kernel.refuse(unique, errno.EIO)
                 elif wanted:
-                    self._tell({"lease": lease.number, "want": wanted})
+                    self._send({"lease": lease.number, "want": wanted})
                 return
         self._kernel.reply(unique, lease.view[start:stop])
 
@@ -137,23 +137,23 @@ class OpenFiles:
             handle = self._handles.pop(number, None)
             if handle is None:
                 return
-            ways = self._ways[handle.node.number]
+            counts = self._counts[handle.node.number]
             backing = 0
             if handle.passed:
-                ways.passed -= 1
-                if not ways.passed:
-                    backing, ways.backing = ways.backing, 0
+                counts.passed -= 1
+                if not counts.passed:
+                    backing, counts.backing = counts.backing, 0
             else:
-                ways.cached -= 1
-            if not ways.passed and not ways.cached:
-                del self._ways[handle.node.number]
+                counts.cached -= 1
+            if not counts.passed and not counts.cached:
+                del self._counts[handle.node.number]
             ended = []
             if handle.lease is not None:
                 handle.lease.handles -= 1
                 ended = self._end_unused(handle.lease)
         if backing:
             self._kernel.unback(backing)
-        self._say_ended(ended)
+        self._close_ended(ended)
 
     def interrupt(self, unique: int) -> bool:
         """Ends a request that is parked; whether it was."""
@@ -165,7 +165,7 @@ class OpenFiles:
             lease.reads.pop(unique, None)
             ended = self._end_unused(lease)
         self._kernel.refuse(unique, errno.EINTR)
-        self._say_ended(ended)
+        self._close_ended(ended)
         return True
 
     def keep_ageing(self) -> None:
@@ -182,10 +182,10 @@ class OpenFiles:
                 self._end(lease)
             for lease in self._idle.values():
                 lease.aged = True
-        self._say_ended(ended)
+        self._close_ended(ended)
 
-    def heard(self, message: dict[str, Any], fd: int | None) -> None:
-        """News of a lease from the agent; `fd` comes with the first."""
+    def receive(self, message: dict[str, Any], fd: int | None) -> None:
+        """Takes a message of the agent about a lease; `fd` comes with the first one."""
         lease = self._lent.get(message["lease"])
         if lease is None:  # it was given up before this came
             if fd is not None:
@@ -195,7 +195,7 @@ class OpenFiles:
         elif fd is not None:
             try:
                 self._begin(lease, fd, message)
-            except (OSError, ValueError):  # it cannot be mapped, or is not the file we show
+            except (OSError, ValueError):  # it cannot be mapped, or is another file
                 os.close(fd)
                 self._fail(lease, errno.EIO)
         else:
@@ -209,7 +209,7 @@ class OpenFiles:
         view = memoryview(mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
         with self._lock:
             lease.view, lease.missing, lease.fd = view, missing, fd
-            # A file that was in memory when it was lent had better be lent from disk next time.
+            # A file that was lent from memory is better lent from disk next time.
             lease.stays = lease.content.shared or not missing
             answers = [
                 (unique, self._open_lent(node, lease)) for unique, node in lease.opening.items()
@@ -237,7 +237,7 @@ class OpenFiles:
         with self._lock:
             lease.failed = True
             if self._leases.get(lease.content) is lease:
-                del self._leases[lease.content]  # who opens it from now on has it tried again
+                del self._leases[lease.content]  # the next open tries again
             self._idle.pop(lease.content, None)
             waiting = [*lease.opening, *lease.reads]
             reading = set(lease.reads)
@@ -248,29 +248,29 @@ class OpenFiles:
             ended = self._end_unused(lease)
         for unique in waiting:
             self._kernel.refuse(unique, errno.EIO if unique in reading else error)
-        self._say_ended(ended)
+        self._close_ended(ended)
 
     def _open_lent(self, node: Inode, lease: Lease) -> bytes:
-        ways = self._ways.setdefault(node.number, _Ways())
+        counts = self._counts.setdefault(node.number, _OpenCounts())
         whole = not lease.content.shared and not lease.missing
-        if whole and not ways.cached and not ways.passed:
-            ways.backing = self._kernel.back(lease.fd)
-        return self._hand_out(node, lease, passed=bool(ways.backing))
+        if whole and not counts.cached and not counts.passed:
+            counts.backing = self._kernel.back(lease.fd)
+        return self._hand_out(node, lease, passed=bool(counts.backing))
 
     def _hand_out(self, node: Inode, lease: Lease | None, *, passed: bool) -> bytes:
-        ways = self._ways.setdefault(node.number, _Ways())
+        counts = self._counts.setdefault(node.number, _OpenCounts())
         number = next(self._handle_numbers)
         self._handles[number] = _Handle(node, lease, passed)
         if lease is not None:
             lease.handles += 1
         if passed:
-            ways.passed += 1
-            return opened(number, OPEN_PASSES_THROUGH, ways.backing)
-        ways.cached += 1
+            counts.passed += 1
+            return opened(number, OPEN_PASSES_THROUGH, counts.backing)
+        counts.cached += 1
         return opened(number, OPEN_KEEPS_CACHE)
 
     def _end_unused(self, lease: Lease) -> list[Lease]:
-        """Leases that are over now that this one has lost a user."""
+        """The leases that end now that this one has lost a user."""
         if lease.handles or lease.opening or lease.number not in self._lent:
             return []
         if lease.stays and not lease.failed:
@@ -286,8 +286,8 @@ class OpenFiles:
             del self._leases[lease.content]
         del self._lent[lease.number]
 
-    def _say_ended(self, leases: Iterable[Lease]) -> None:
+    def _close_ended(self, leases: Iterable[Lease]) -> None:
         for lease in leases:
-            self._tell({"close": lease.number})
+            self._send({"close": lease.number})
             if lease.fd >= 0:
                 os.close(lease.fd)

@@ -1,7 +1,7 @@
-"""The folders that agents are mounted in when nobody has said where: made, held and swept.
+"""The default folders of agents' mounts: made, held and swept.
 
-Such a folder is held by an agent as long as it runs: by a shared lock on the folder itself, which
-ends with its process, however that ends. What nobody holds may go.
+An agent holds its folder as long as it runs, by a shared lock on the folder itself, which ends with
+the process, however that ends. A folder that no process holds may go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile("[0-9a-f]{16}")
 
 
 def default_mount(data: Path) -> Path:
-    """Where an agent mounts that was not told, by its data folder."""
+    """Where an agent with this data folder mounts by default."""
     return VIEWS / blake3(bytes(data.resolve())).hexdigest()[:16]
 
 
@@ -37,16 +37,16 @@ def hold(folder: Path) -> int:
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             undo.callback(os.close, fd)
             fcntl.flock(fd, fcntl.LOCK_SH)  # waits for a sweep at most
-            if _is_at(fd, folder):  # not swept away since
+            if _is_at(fd, folder):  # it was not swept away meanwhile
                 undo.pop_all()
                 return fd
 
 
 def sweep(views: Path = VIEWS) -> None:
-    """Unmounts what dead agents have left mounted anywhere, and removes the empty folders that no
-    process holds from `views`.
+    """Unmounts the views of dead agents anywhere, and removes the empty folders of `views` that no
+    process holds.
 
-    What is mounted and served, what is another user's and what has another name stays.
+    A view that is served, another user's folder and one with another name stay.
     """
     mounting.sweep()
     mounted = {one.folder for one in mounting.mounts()}
@@ -64,7 +64,7 @@ def _folders(views: Path) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Raises OSError where it is to stay."""
+    """Raises OSError where the folder is to stay."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

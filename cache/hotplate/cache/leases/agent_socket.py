@@ -1,7 +1,7 @@
-"""A Unix socket of the agent, what may be asked through it, and how much.
+"""A Unix socket of the agent: what may be asked through it, and how much.
 
-The agent's own is the operator's. Each replica gets one in its own folder, which leads to the
-trees of its revision only; so the socket itself says who asks, and no secret need be kept.
+One socket is the operator's. Each replica gets one in its own folder, through which it reaches the
+trees of its revision only; so the socket itself tells which replica asks, and needs no secret.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hotplate.cache.errors import TooMany
 from hotplate.cache.leases.token_bucket import TokenBucket
 
 LINE_BYTES = 64 << 10
-"""Longest line that is read. A wish for many chunks is several lines."""
+"""The longest line that is read. A replica that wants many chunks sends several lines."""
 
 FIRST_LINE_S = 10.0
-"""How long a connection may take to say what it wants."""
+"""How long a connection may take to send its request."""
 
 LINES_PER_S, LINES_BURST = 1000, 5000
-"""Of all connections through one door; a KiB counts as a line, and so does a new connection. A
-replica needs one per chunk of 8 MiB. Who sends more is read later."""
+"""For all connections of one socket; a KiB counts as a line, and so does a new connection. A
+replica needs one line per chunk of 8 MiB. What exceeds the rate is read later."""
 
 _CREDENTIALS = struct.Struct("3i")
 """Process, user and group at the other end of a Unix socket."""
@@ -43,7 +43,7 @@ class AgentSocket:
         self.limit = limit
         self.opened = 0
         self._allowance = TokenBucket(LINES_PER_S, LINES_BURST)
-        # A replica may put a link in the place of anything in its folder: that is opened once.
+        # A replica may replace anything in its folder by a link, so the folder is opened once.
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         self._folder = os.open(path.parent, flags)
         try:
@@ -55,18 +55,18 @@ class AgentSocket:
 
     @property
     def there(self) -> bool:
-        """Whether its name still leads to it; a replica's folder goes with the replica."""
+        """Whether its name still leads to it; a replica's folder ends with the replica."""
         return self._folder >= 0 and self._seen() == self._inode
 
     def lets_in(self, connection: socket.socket) -> bool:
-        """Whether it is the replica's user, or the agent's own, that comes."""
+        """Whether the connection is the replica's user's, or the agent's own."""
         size_bytes = _CREDENTIALS.size
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size_bytes)
         _, user, _ = _CREDENTIALS.unpack(found)
         return user in (os.getuid(), os.fstat(self._folder).st_uid)
 
     def stop(self) -> None:
-        """Listens no longer; its name stays, for the next run to open it again."""
+        """Stops listening; its name stays, for the next run to listen there again."""
         self.listener.close()
         if self._folder >= 0:
             os.close(self._folder)
@@ -79,14 +79,14 @@ class AgentSocket:
         self.stop()
 
     def _listen(self) -> socket.socket:
-        """Raises OSError, also where something came to its name that cannot be removed."""
+        """Raises OSError, also where something has its name that cannot be removed."""
         name, folder = self.path.name, self._folder
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # The lock says that no other agent lives here.
+            # By the data folder's lock no other agent listens here.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-            os.fchmod(listener.fileno(), 0o600)  # which its name gets, less the umask
+            os.fchmod(listener.fileno(), 0o600)  # the mode of its name, less the umask
             listener.bind(f"/proc/self/fd/{folder}/{name}")
             owner = os.fstat(folder)
             if owner.st_uid != os.getuid():
@@ -99,7 +99,7 @@ class AgentSocket:
         return listener
 
     def _seen(self) -> int:
-        """The number of what its name leads to now; 0 if nothing does."""
+        """The inode that its name leads to now; 0 if there is none."""
         try:
             return os.stat(self.path.name, dir_fd=self._folder, follow_symlinks=False).st_ino
         except OSError:
@@ -120,7 +120,7 @@ class AgentSocket:
             self.opened -= 1
 
     async def pace(self, size_bytes: int) -> None:
-        """Waits as long as whoever sends so much has to."""
+        """Waits until the rate allows a line of that size."""
         now = asyncio.get_running_loop().time()
         wait_s = self._allowance.wait_s(1 + size_bytes / 1024, now)
         if wait_s:
@@ -130,15 +130,15 @@ class AgentSocket:
 class LineReader:
     """JSON lines over one connection."""
 
-    def __init__(self, connection: socket.socket, door: AgentSocket) -> None:
+    def __init__(self, connection: socket.socket, agent_socket: AgentSocket) -> None:
         connection.setblocking(False)
         self._socket = connection
-        self._door = door
+        self._agent_socket = agent_socket
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next line; None when the other side has left. Raises ValueError."""
+        """The next line; None when the other side has closed. Raises ValueError."""
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) > LINE_BYTES:
                 raise ValueError(f"a line of more than {LINE_BYTES} bytes")
@@ -148,7 +148,7 @@ class LineReader:
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        await self._door.pace(len(line))
+        await self._agent_socket.pace(len(line))
         try:
             value = json.loads(line)
         except RecursionError:

@@ -4,12 +4,12 @@ One connection is one lease on one file. Lines of JSON:
 
     replica → {"open": "<path below the trees' folder>"}
               or {"open_url": "<URL of one file>", "token": "<the agent's>", "only_wanted": bool}:
-              whoever has the agent's token may open any URL; such a file is never linked. One of
-              which only what is wanted is to come is forgotten when its last reader leaves
+              with the agent's token any URL may be opened; such a file is never linked. With
+              only_wanted, it is forgotten when its last reader closes it
     agent   → {"size": n, "chunk": 8388608, "done": [verified chunks]} + a read-only descriptor
     agent   → {"done": [i, …]} as chunks are verified, {"complete": true} after the last one,
               {"linked": true} once the path itself is the complete file,
-              {"error": {"code", "message"}} if it cannot be had
+              {"error": {"code", "message"}} if it cannot be brought
     replica → {"want": [i, …]} at any time: these first
 """
 
@@ -38,10 +38,11 @@ from hotplate.machine.background import BackgroundTasks
 log = logging.getLogger(__name__)
 
 SOCKET_NAME = "agent.sock"
-_DOORS = "doors.json"
+_SOCKETS_FILE = "doors.json"
 
 MOST_CONNECTIONS = 1024
-"""Through one door. Each takes two descriptors, so it is an eighth of them where they are few."""
+"""Of one socket. Each takes two descriptors; where these are few, the limit is an eighth of
+them."""
 
 _ACCEPT_PAUSE_S = 0.5
 """Until the next try when there is no descriptor for a connection."""
@@ -50,89 +51,92 @@ _ACCEPT_PAUSE_S = 0.5
 class Lending:
     """Serves `<folder>/agent.sock` for the operator, and a socket for each replica."""
 
-    def __init__(self, node: Trees, pulls: Pulls, folder: Path, token: str = "") -> None:
-        """Doors of an earlier run are opened again where their folders are still there."""
-        self._node = node
+    def __init__(self, trees: Trees, pulls: Pulls, folder: Path, token: str = "") -> None:
+        """Opens the sockets of an earlier run again where their folders are still there."""
+        self._trees = trees
         self._pulls = pulls
         self._token = token
         self._folder = DurableFolder(folder)
         self._tasks: dict[AgentSocket, BackgroundTasks] = {}
         self.socket_path = folder / SOCKET_NAME
         """The operator's."""
-        self._open_door(self.socket_path, None)
-        for path, manifests in self._kept().items():
+        self._open_socket(self.socket_path, None)
+        for path, manifests in self._saved_sockets().items():
             with contextlib.suppress(OSError):  # that replica has ended
-                self._open_door(Path(path), frozenset(manifests))
+                self._open_socket(Path(path), frozenset(manifests))
 
     async def admit(self, path: Path, manifests: Iterable[str]) -> None:
-        """Opens a door at `path` that leads to these manifests' files, until its folder goes.
+        """Opens a socket at `path` that leads to these manifests' files, as long as its folder
+        exists.
 
-        Raises CacheError where no socket can be.
+        Raises CacheError where no socket can be made.
         """
-        ended = [door for door in self._tasks if door.path == path or not door.there]
-        await asyncio.gather(*map(self._close_door, ended))
+        ended = [one for one in self._tasks if one.path == path or not one.there]
+        await asyncio.gather(*map(self._close_socket, ended))
         try:
-            self._open_door(path, frozenset(manifests))
-            await asyncio.to_thread(self._folder.put, _DOORS, self._doors())
+            self._open_socket(path, frozenset(manifests))
+            await asyncio.to_thread(self._folder.put, _SOCKETS_FILE, self._sockets_json())
         except OSError as exc:
             raise CacheError(f"the agent cannot listen at {path} ({exc.strerror})") from exc
 
     async def close(self) -> None:
         for tasks in self._tasks.values():
             await tasks.cancel()
-        for door in self._tasks:
-            door.stop()
+        for agent_socket in self._tasks:
+            agent_socket.stop()
 
-    def _open_door(self, path: Path, manifests: frozenset[str] | None) -> None:
+    def _open_socket(self, path: Path, manifests: frozenset[str] | None) -> None:
         limit = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
-        door = AgentSocket(path, manifests, limit)
-        tasks = self._tasks[door] = BackgroundTasks()
-        tasks.start(self._accept(door))
+        agent_socket = AgentSocket(path, manifests, limit)
+        tasks = self._tasks[agent_socket] = BackgroundTasks()
+        tasks.start(self._accept(agent_socket))
 
-    async def _close_door(self, door: AgentSocket) -> None:
-        tasks = self._tasks.pop(door, None)
+    async def _close_socket(self, agent_socket: AgentSocket) -> None:
+        tasks = self._tasks.pop(agent_socket, None)
         if tasks is not None:
             await tasks.cancel()
-        door.close()
+        agent_socket.close()
 
-    def _doors(self) -> bytes:
-        doors = {str(d.path): sorted(d.manifests) for d in self._tasks if d.manifests is not None}
-        return json.dumps(doors).encode()
+    def _sockets_json(self) -> bytes:
+        sockets = {str(d.path): sorted(d.manifests) for d in self._tasks if d.manifests is not None}
+        return json.dumps(sockets).encode()
 
-    def _kept(self) -> dict[str, list[str]]:
+    def _saved_sockets(self) -> dict[str, list[str]]:
         try:
-            kept: dict[str, list[str]] = json.loads((self._folder.root / _DOORS).read_bytes())
-            return kept
+            saved: dict[str, list[str]] = json.loads(
+                (self._folder.root / _SOCKETS_FILE).read_bytes()
+            )
+            return saved
         except (FileNotFoundError, ValueError):
             return {}
 
-    async def _accept(self, door: AgentSocket) -> None:
+    async def _accept(self, agent_socket: AgentSocket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(door.listener)
-            except OSError as exc:  # of too many open files, say: some are closed again
-                log.error("%s: no connection can be taken (%s)", door.path, exc.strerror)
+                connection, _ = await loop.sock_accept(agent_socket.listener)
+            except OSError as exc:  # too many open files, perhaps: some will be closed
+                log.error("%s: no connection can be taken (%s)", agent_socket.path, exc.strerror)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            if not door.lets_in(connection):
+            if not agent_socket.lets_in(connection):
                 connection.close()
                 continue
-            self._tasks[door].start(self._serve(connection, door))
-            await door.pace(0)
+            self._tasks[agent_socket].start(self._serve(connection, agent_socket))
+            await agent_socket.pace(0)
 
-    async def _serve(self, connection: socket.socket, door: AgentSocket) -> None:
-        with connection, contextlib.suppress(OSError):  # the replica has left
-            lines = LineReader(connection, door)
+    async def _serve(self, connection: socket.socket, agent_socket: AgentSocket) -> None:
+        with connection, contextlib.suppress(OSError):  # the replica has gone
+            lines = LineReader(connection, agent_socket)
             try:
-                with door.entered():
-                    await self._lease(lines, door)
+                with agent_socket.entered():
+                    await self._lease(lines, agent_socket)
             except CacheError as error:
                 await _refuse(lines, error.code, str(error))
             except (ValueError, KeyError, TypeError, OverflowError) as error:
                 await _refuse(lines, "bad_request", f"not a request of this socket: {error!r}")
 
-    async def _lease(self, lines: LineReader, door: AgentSocket) -> None:
+    async def _lease(self, lines: LineReader, agent_socket: AgentSocket) -> None:
         try:
             async with asyncio.timeout(FIRST_LINE_S):
                 request = await lines.receive()
@@ -140,30 +144,30 @@ class Lending:
             raise TooMany(f"nothing was asked for in {FIRST_LINE_S:g} s") from None
         if request is None:
             return
-        path, linked, holding = await self._open(request, door)
-        async with self._node.holdings.lend(holding) as fd:
-            told = len(holding.done)
+        path, linked, cached = await self._open(request, agent_socket)
+        async with self._trees.blob_table.lend(cached) as fd:
+            sent = len(cached.done)
             opening = {
-                "size": holding.content.size_bytes,
+                "size": cached.content.size_bytes,
                 "chunk": CHUNK_BYTES,
-                "done": holding.done[:told],
+                "done": cached.done[:sent],
             }
             await lines.send(opening, fd)
-            telling = asyncio.create_task(_tell(lines, linked, path, holding, told))
-            hearing = asyncio.create_task(self._hear(lines, holding))
+            sending = asyncio.create_task(_send_progress(lines, linked, path, cached, sent))
+            receiving = asyncio.create_task(self._receive_wants(lines, cached))
             try:
-                await asyncio.wait({telling, hearing}, return_when=asyncio.FIRST_EXCEPTION)
-                await (telling if telling.done() else hearing)
-                await hearing
+                await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_EXCEPTION)
+                await (sending if sending.done() else receiving)
+                await receiving
             finally:
-                telling.cancel()
-                hearing.cancel()
+                sending.cancel()
+                receiving.cancel()
 
     async def _open(
-        self, request: dict[str, Any], door: AgentSocket
+        self, request: dict[str, Any], agent_socket: AgentSocket
     ) -> tuple[str, Set[str], CachedBlob]:
-        """The file's name, the names that are complete files by now, and what there is of it."""
-        if door.manifests is None:
+        """The file's name, the names that are complete files by now, and the node's copy of it."""
+        if agent_socket.manifests is None:
             given = str(request.get("token", "")) if self._token else ""
             if not hmac.compare_digest(given.encode(), self._token.encode()):
                 raise Unauthorized(
@@ -176,32 +180,32 @@ class Lending:
                 return url, frozenset(), await self._pulls.open(url, whole)
         elif "open_url" in request:
             raise Unauthorized("a replica opens files of its own revision; a URL is not one")
-        tree, entry = await self._node.locate(str(request["open"]), door.manifests)
-        return entry.path, tree.linked, tree.holdings[entry.path]
+        tree, entry = await self._trees.locate(str(request["open"]), agent_socket.manifests)
+        return entry.path, tree.linked, tree.cached_blobs[entry.path]
 
-    async def _hear(self, lines: LineReader, holding: CachedBlob) -> None:
-        """Takes wishes until the replica leaves."""
+    async def _receive_wants(self, lines: LineReader, cached: CachedBlob) -> None:
+        """Takes the chunks that the replica wants, until it closes."""
         while (request := await lines.receive()) is not None:
-            self._node.holdings.want(holding, [int(index) for index in request["want"]])
+            self._trees.blob_table.want(cached, [int(index) for index in request["want"]])
         raise ConnectionResetError
 
 
-async def _tell(
-    lines: LineReader, linked: Set[str], path: str, holding: CachedBlob, told: int
+async def _send_progress(
+    lines: LineReader, linked: Set[str], path: str, cached: CachedBlob, sent: int
 ) -> None:
-    """Pushes news of the file until there will be none."""
+    """Sends which chunks have come, until the file is complete and linked."""
     complete = False
 
-    def has_news() -> bool:
-        more = len(holding.done) > told or (holding.complete and not complete)
+    def has_changes() -> bool:
+        more = len(cached.done) > sent or (cached.complete and not complete)
         return more or path in linked
 
     while not (complete and path in linked):
-        await holding.until(has_news)
-        if len(holding.done) > told:
-            news, told = holding.done[told:], len(holding.done)
-            await lines.send({"done": news})
-        if holding.complete and not complete:
+        await cached.until(has_changes)
+        if len(cached.done) > sent:
+            more, sent = cached.done[sent:], len(cached.done)
+            await lines.send({"done": more})
+        if cached.complete and not complete:
             complete = True
             await lines.send({"complete": True})
     await lines.send({"linked": True})

@@ -1,4 +1,4 @@
-"""How much somebody may do: a burst, and after it a steady rate. Pure."""
+"""A token bucket: a burst, and after it a steady rate. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TokenBucket:
         self._paid_until = float("-inf")
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Takes `amount`; how long to wait before doing it."""
+        """Takes `amount` tokens; how long to wait before using them."""
         begins = max(self._paid_until, now - self._burst_s)
         self._paid_until = begins + amount / self._per_s
         return max(0.0, self._paid_until - now)

@@ -15,15 +15,15 @@ from hotplate.cache.manifest import Blob, Manifest, ManifestEntry, count_chunks
 from hotplate.cache.origins.request_size import RequestSize, report
 
 OnProgress = Callable[[int], None]
-"""Told, while bytes are read, how many have come so far."""
+"""Called while bytes are read, with how many have come so far."""
 
 
 def ignore_progress(came_bytes: int) -> None:
-    """For who reads and wants no news of it."""
+    """The callback of a reader that needs none."""
 
 
 class ByteSource(Protocol):
-    """What one file's bytes are read from; synchronous and thread-safe."""
+    """The source of one file's bytes; synchronous and thread-safe."""
 
     def read_into(
         self, offset: int, view: memoryview, on_progress: OnProgress = ignore_progress
@@ -43,11 +43,11 @@ class Origin(Protocol):
         """Raises UnknownManifest, ChunkCorrupt, OriginUnavailable."""
 
     def source(self, blob: Blob) -> ByteSource:
-        """That blob, whether or not it is there."""
+        """The source of that blob, whether or not it exists."""
 
 
 class NoOrigin:
-    """Of an agent that no platform has told of its blob store: it brings URLs only."""
+    """The origin of an agent without a platform's blob store, which brings URLs only."""
 
     def manifest(self, digest: str) -> Manifest:
         raise UnknownManifest(f"this agent has no blob store to find {digest} in; give --origin")
@@ -60,8 +60,8 @@ class FsspecOrigin:
     """A blob store at an fsspec URL: `blobs/<digest[:2]>/<digest>`, `manifests/<digest>.json`."""
 
     def __init__(self, url: str, pace: RequestSize | None = None) -> None:
-        """`pace` is that of reading blobs; who reads manifests alone, or a folder of this machine,
-        needs none."""
+        """`pace` is for reading blobs; to read manifests alone, or a folder of this machine, none
+        is needed."""
         self.url = url
         self._fs, self._root = fsspec.url_to_fs(url.rstrip("/"))
         protocol = self._fs.protocol
@@ -89,7 +89,7 @@ class FsspecOrigin:
         view: memoryview,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
-        """As `ByteSource.read_into`, of that blob."""
+        """As `ByteSource.read_into`, for that blob."""
         report(self._read(blob_digest, offset, view), on_progress)
 
     def _read(self, blob_digest: str, offset: int, view: memoryview) -> Iterator[int]:
@@ -114,7 +114,7 @@ class FsspecOrigin:
             )
 
     def _read_file(self, path: str, offset: int, view: memoryview) -> int:
-        """Reads straight into `view`, so that no bytes object is made; returns the bytes read."""
+        """Reads straight into `view`, so that no bytes object is made; returns how many bytes."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return read_at(fd, offset, view)
@@ -153,7 +153,7 @@ def read_at(fd: int, offset: int, view: memoryview) -> int:
 
 
 def checked_manifest(digest: str, data: bytes) -> Manifest:
-    """The manifest that `data` holds, which must have that digest and safe paths.
+    """The manifest in `data`, which must have that digest and safe paths.
 
     Raises ChunkCorrupt for other bytes, UnknownManifest for a path that leaves the tree.
     """
@@ -181,14 +181,14 @@ def checked_manifest(digest: str, data: bytes) -> Manifest:
 
 
 def _and_above(path: str) -> Iterator[str]:
-    """A path and all above it."""
+    """A path and all paths above it."""
     while path:
         yield path
         path = path.rpartition("/")[0]
 
 
 def _refusal(entry: ManifestEntry) -> str:
-    """Why a manifest with this entry is refused, if it is."""
+    """Why a manifest with this entry is refused; "" if it is not."""
     if not {"", ".", ".."}.isdisjoint(entry.path.split("/")) or "\0" in entry.path:
         return "leaves the tree"
     if entry.link is not None and (not entry.link or "\0" in entry.link or entry.blob is not None):

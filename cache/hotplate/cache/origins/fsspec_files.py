@@ -18,11 +18,12 @@ _TAGS = (
     *("ETag", "etag", "generation", "md5Hash", "content_md5"),
     *("mtime", "last_modified", "modify", "modificationTime"),
 )
-"""Where file systems of fsspec say what changes with the content; the first one counts."""
+"""The fields in which fsspec's file systems give what changes with the content; the first
+counts."""
 
 
 class FsspecFiles:
-    """Files at URLs of which fsspec knows the scheme."""
+    """Files at URLs whose scheme fsspec knows."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -43,13 +44,15 @@ class FsspecFiles:
                 f"{url} cannot be listed ({exc or type(exc).__name__}); "
                 "check the URL and the agent's credentials"
             ) from exc
-        files = [path for path in sorted(found) if not path.endswith("/")]  # nor a folder's mark
+        files = [
+            path for path in sorted(found) if not path.endswith("/")
+        ]  # a folder's marker is none
         if not files:
             raise UnknownUrl(f"there is no file below {url}; check the URL")
         return Location(url, tuple(_version(fs, found[path]) for path in files))
 
     def file_system(self, url: str) -> tuple[Any, str]:
-        """Of that URL, and the path in it."""
+        """The URL's file system, and the path in it."""
         fs, path = fsspec.url_to_fs(url)
         return fs, path
 
@@ -72,7 +75,8 @@ class FsspecSource:
         report(self._read(offset, view), on_progress)
 
     def _read(self, offset: int, view: memoryview) -> Iterator[int]:
-        """The pieces of one version: it is looked for after the last one."""
+        """The pieces of one version; after the last piece it is checked that the file is still the
+        same."""
         got = 0
         try:
             fs, path = fsspec.url_to_fs(self.version.url)

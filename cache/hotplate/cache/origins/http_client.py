@@ -23,12 +23,12 @@ _IDLE_CONNECTIONS = 16
 
 _SCRATCH_BYTES = 1 << 16
 _SKIPPED_BYTES = 1 << 20
-"""Of a redirect's body; a longer one costs its connection."""
+"""How much of a redirect's body is read; a longer one costs its connection."""
 _TRAILERS = 64
 
 
-class Answer:
-    """One answer; its body is read once, front to back."""
+class HttpResponse:
+    """One response; its body is read once, front to back."""
 
     def __init__(
         self,
@@ -38,25 +38,26 @@ class Answer:
         head: tuple[int, str, dict[str, str]],
     ) -> None:
         self.url = url
-        """Of what answered, after redirects; not to be shown, since it may be a signed one."""
+        """The URL that responded, after redirects; not to be shown, since it may be a signed
+        one."""
         self.status, version, self.headers = head
         self.body_bytes = 0
-        """How much of the body was read."""
+        """How many bytes of the body were read."""
         self.public = connection.public
-        """Whether it came from the internet."""
+        """Whether the response came from the internet."""
         self._connection = connection
         self._chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
         length = self.headers.get("content-length", "")
-        self._left = int(length) if length.isdigit() and not self._chunked else None
-        self._ended = method == "HEAD" or self.status in (204, 304) or self._left == 0
-        kept = self.headers.get("connection", "").lower()
-        self._keeps = kept == "keep-alive" or (version == "HTTP/1.1" and kept != "close")
+        self._remaining = int(length) if length.isdigit() and not self._chunked else None
+        self._ended = method == "HEAD" or self.status in (204, 304) or self._remaining == 0
+        option = self.headers.get("connection", "").lower()
+        self._keeps = option == "keep-alive" or (version == "HTTP/1.1" and option != "close")
         if self._chunked:
-            self._left = 0
+            self._remaining = 0
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body, where the head says so."""
+        """Bytes of the body, where the head gives them."""
         length = self.headers.get("content-length", "")
         return int(length) if length.isdigit() and not self._chunked else None
 
@@ -66,7 +67,8 @@ class Answer:
         return self._ended and self._keeps and self._connection.clean
 
     def read_into(self, view: memoryview, on_progress: OnProgress = ignore_progress) -> int:
-        """Fills `view`, or what there is of it; the bytes read. Raises OriginUnavailable."""
+        """Fills `view` as far as the body goes; how many bytes were read. Raises
+        OriginUnavailable."""
         got = 0
         while got < len(view) and (count := self._some_into(view[got:])):
             got += count
@@ -84,7 +86,7 @@ class Answer:
         return bytes(data)
 
     def skip(self, count: int | None = None, on_progress: OnProgress = ignore_progress) -> int:
-        """Reads so many bytes (None: all) and forgets them; how many there were."""
+        """Reads and discards `count` bytes (None: all); how many there were."""
         scratch = memoryview(bytearray(_SCRATCH_BYTES * 16))
         got = 0
         while count is None or got < count:
@@ -98,14 +100,14 @@ class Answer:
 
     def _some_into(self, view: memoryview) -> int:
         try:
-            if self._chunked and self._left == 0 and not self._ended:
+            if self._chunked and self._remaining == 0 and not self._ended:
                 self._begin_chunk()
             if self._ended or not len(view):
                 return 0
-            part = view if self._left is None else view[: self._left]
+            part = view if self._remaining is None else view[: self._remaining]
             count = self._connection.recv_into(part)
-            if not count and self._left is not None:
-                raise ConnectionError(f"closed the connection {self._left} bytes too early")
+            if not count and self._remaining is not None:
+                raise ConnectionError(f"closed the connection {self._remaining} bytes too early")
             self._took(count)
             return count
         except (OSError, ValueError) as exc:
@@ -113,21 +115,21 @@ class Answer:
 
     def _took(self, count: int) -> None:
         self.body_bytes += count
-        if self._left is None:
+        if self._remaining is None:
             self._ended = not count
             self._keeps = False
             return
-        self._left -= count
-        if self._left == 0 and self._chunked:
+        self._remaining -= count
+        if self._remaining == 0 and self._chunked:
             self._connection.read_line()
-        elif self._left == 0:
+        elif self._remaining == 0:
             self._ended = True
 
     def _begin_chunk(self) -> None:
-        self._left = int(self._connection.read_line().partition(";")[0], 16)
-        if self._left < 0:
+        self._remaining = int(self._connection.read_line().partition(";")[0], 16)
+        if self._remaining < 0:
             raise ConnectionError("sent a chunk of negative size")
-        if self._left == 0:
+        if self._remaining == 0:
             for _ in range(_TRAILERS):
                 if not self._connection.read_line():
                     break
@@ -140,7 +142,7 @@ class HttpClient:
     """Thread-safe; a connection serves one request at a time and is kept for the next."""
 
     def __init__(self, is_public: Callable[[str], bool] = is_public) -> None:
-        """`is_public` tells numeric addresses of the internet."""
+        """`is_public` tells whether a numeric address is one of the internet."""
         self._is_public = is_public
         self._context = ssl.create_default_context()
         self._lock = threading.Lock()
@@ -156,12 +158,12 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         leave: bool = True,
         public: bool = False,
-    ) -> Iterator[Answer]:
-        """The answer after redirects (to another host if `leave`), whatever its status.
+    ) -> Iterator[HttpResponse]:
+        """The response after redirects (to another host if `leave`), whatever its status.
 
-        `Authorization`, and a user in the URL, go to that host only. What the internet answers
-        redirects to the internet only; `public`: as if it had led to `url`. Raises
-        OriginUnavailable, UnknownUrl for a redirect that leads nowhere.
+        `Authorization`, and a user in the URL, go to that host only. A response from the internet
+        may redirect to the internet only; `public`: as if one had redirected to `url`. Raises
+        OriginUnavailable, and UnknownUrl for a redirect that leads nowhere.
         """
         start, sent = urlsplit(url), dict(headers or {})
         for _ in range(_REDIRECTS):
@@ -171,19 +173,19 @@ class HttpClient:
             moved = parts.netloc.rpartition("@")[2] != start.netloc.rpartition("@")[2]
             if moved or (start.scheme, parts.scheme) == ("https", "http"):
                 sent.pop("Authorization", None)
-            with self._exchange(method, url, parts, sent, public) as answer:
-                target = answer.headers.get("location")
+            with self._exchange(method, url, parts, sent, public) as response:
+                target = response.headers.get("location")
                 further = urljoin(url, target or "")
                 stays = urlsplit(further).netloc == parts.netloc
-                if answer.status not in _REDIRECT or target is None or not (leave or stays):
-                    yield answer
+                if response.status not in _REDIRECT or target is None or not (leave or stays):
+                    yield response
                     return
-                answer.skip(_SKIPPED_BYTES)
-                url, public = further, public or answer.public
+                response.skip(_SKIPPED_BYTES)
+                url, public = further, public or response.public
         raise UnknownUrl(f"{hide(start.geturl())} redirects more than {_REDIRECTS} times")
 
     def close(self) -> None:
-        """Ends all connections; who waits for one gets OriginUnavailable."""
+        """Ends all connections; a thread that waits for one gets OriginUnavailable."""
         with self._lock:
             self._closed = True
             for connections in self._idle.values():
@@ -196,21 +198,21 @@ class HttpClient:
     @contextlib.contextmanager
     def _exchange(
         self, method: str, url: str, parts: SplitResult, headers: Mapping[str, str], public: bool
-    ) -> Iterator[Answer]:
+    ) -> Iterator[HttpResponse]:
         try:
             connection, head = self._sent(method, parts, _with_user(parts, headers), public)
         except (OSError, ValueError) as exc:
             raise unavailable(hide(url), exc) from exc
-        answer = Answer(connection, url, method, head)
+        response = HttpResponse(connection, url, method, head)
         try:
-            yield answer
+            yield response
         finally:
-            self._keep(parts, connection, answer.reusable)
+            self._keep(parts, connection, response.reusable)
 
     def _sent(
         self, method: str, parts: SplitResult, headers: Mapping[str, str], public: bool
     ) -> tuple[HttpConnection, tuple[int, str, dict[str, str]]]:
-        """A connection on which the request was sent and answered."""
+        """The connection that the request was sent on, and the head of the response."""
         while True:
             connection = self._take(parts, public)
             try:
@@ -253,7 +255,7 @@ class HttpClient:
 
 
 def unavailable(url: str, exc: Exception, body_bytes: int = 0) -> OriginUnavailable:
-    """What a broken exchange means; `body_bytes` of its body were read before it broke."""
+    """The error of a broken exchange; `body_bytes` of its body were read before it broke."""
     reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
     error = OriginUnavailable(f"{url} does not answer ({reason}); check the URL and the network")
     error.body_bytes = body_bytes

@@ -25,18 +25,20 @@ NO_PROGRESS_S = 30
 
 _CONNECT_S = 10
 _LOOK_S = 0.25
-"""How long bytes that are waited for may be the kernel's alone: a slow body is news, too."""
+"""How long bytes may stay in the kernel while more are waited for: slow progress is progress
+too."""
 
 _HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 16 << 10
-"""What is read at once while a head is looked for: little of a body comes along with it."""
+"""What is read at once while a head is awaited: little of the body comes along with it."""
 
 _WAKE_BYTES = 1 << 20
-"""Of a body. To be woken for each packet costs a tenth as much as to receive and verify it. Not on
-a connection's first answer: it would keep the kernel from opening the window."""
+"""How many bytes of a body wake the reader: waking for each packet costs a tenth as much as
+receiving and verifying it. Not for a connection's first response, where it would keep the window
+small."""
 
 _HEADS = 10
-"""Of one answer: those that only say that it will come (100, 103), and its own."""
+"""Heads of one response: the interim ones (100, 103), and its own."""
 
 _PATH = "/%:@!$&'()*+,;=~-._"
 _QUERY = _PATH + "?"
@@ -63,7 +65,7 @@ class HttpConnection:
         self._silence_s = silence_s
         self.used = False
         """Whether it has served a request before: an idle one may have been closed meanwhile."""
-        self._left = bytearray()
+        self._unread = bytearray()
         self._wakes_at = 1
         self._tls = url.scheme == "https"
         if self._tls:
@@ -83,8 +85,8 @@ class HttpConnection:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was left unread of what came."""
-        return not self._left
+        """Whether all bytes that came were read."""
+        return not self._unread
 
     def send(self, method: str, url: SplitResult, headers: Mapping[str, str]) -> None:
         """Sends a request without a body."""
@@ -98,7 +100,7 @@ class HttpConnection:
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
 
     def read_head(self) -> tuple[int, str, dict[str, str]]:
-        """Status, HTTP version, and headers with small names, of the next answer."""
+        """Status, HTTP version, and headers with lower-case names, of the next response."""
         for _ in range(_HEADS):
             lines = self._until(b"\r\n\r\n").split("\r\n")
             version, _, rest = lines[0].partition(" ")
@@ -119,28 +121,28 @@ class HttpConnection:
         return self._until(b"\r\n")
 
     def recv_into(self, view: memoryview) -> int:
-        """Fills `view`, or what comes of it in a moment; 0 at the connection's end."""
-        if self._left:
-            count = min(len(self._left), len(view))
-            view[:count] = memoryview(self._left)[:count]
-            del self._left[:count]
+        """Fills `view`, or the part that comes in a moment; 0 at the connection's end."""
+        if self._unread:
+            count = min(len(self._unread), len(view))
+            view[:count] = memoryview(self._unread)[:count]
+            del self._unread[:count]
             return count
         if self._tls:
             return self._patiently(lambda: self._socket.recv_into(view))
-        # The last so many bytes come apart: nobody is woken for fewer than are waited for.
+        # The last bytes are read separately, since a read wakes only for as many as it waits for.
         first = len(view) - _WAKE_BYTES if self.used else 0
         self._wake_at(_WAKE_BYTES if first > 0 else 1)
         want = first if first > 0 else len(view)
         return self._patiently(lambda: self._socket.recv_into(view, want, socket.MSG_WAITALL))
 
     def _wake_at(self, queued_bytes: int) -> None:
-        """Who waits is woken once so many bytes have come, or after `_LOOK_S`."""
+        """Wakes a read once that many bytes have come, or after `_LOOK_S`."""
         if queued_bytes != self._wakes_at:
             self._wakes_at = queued_bytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, queued_bytes)
 
     def hang_up(self) -> None:
-        """Ends what another thread waits for; it still closes the connection."""
+        """Ends the wait of another thread, which still has to close the connection."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -148,22 +150,22 @@ class HttpConnection:
         self._socket.close()
 
     def _until(self, end: bytes) -> str:
-        """What comes before `end`."""
-        while (at := self._left.find(end)) < 0:
-            if len(self._left) > _HEAD_BYTES:
+        """Reads up to `end`, and returns what comes before it."""
+        while (at := self._unread.find(end)) < 0:
+            if len(self._unread) > _HEAD_BYTES:
                 raise ConnectionError(f"answered with a head of more than {_HEAD_BYTES} bytes")
             if not self._tls:
                 self._wake_at(1)
             data = self._patiently(lambda: self._socket.recv(_PIECE_BYTES))
             if not data:
                 raise ConnectionError("closed the connection")
-            self._left += data
-        found = self._left[:at].decode("latin-1")
-        del self._left[: at + len(end)]
+            self._unread += data
+        found = self._unread[:at].decode("latin-1")
+        del self._unread[: at + len(end)]
         return found
 
     def _patiently(self, read: Callable[[], T]) -> T:
-        """What comes in `silence_s`. Without TLS, each read gives up much earlier."""
+        """What `read` returns within `silence_s`. Without TLS, each read gives up much earlier."""
         for _ in range(math.ceil(self._silence_s / _LOOK_S)):
             with contextlib.suppress(BlockingIOError):
                 return read()
@@ -173,7 +175,8 @@ class HttpConnection:
 def _connect(
     host: str, port: int, connect_s: float, allowed: Callable[[str], bool] | None
 ) -> socket.socket:
-    """What is looked at is what is connected to: a name may be another address at the next look."""
+    """Connects to the very address that was checked: a name may resolve differently the next
+    time."""
     if allowed is None:
         return socket.create_connection((host, port), connect_s)
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

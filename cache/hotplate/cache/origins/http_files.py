@@ -1,4 +1,4 @@
-"""Files at `http://` and `https://` URLs: one by its URL, or those that a folder's page links."""
+"""Files at `http://` and `https://` URLs: one file, or those that a folder's page links to."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from hotplate.cache.errors import CacheError, OriginBusy, OriginUnavailable, UnknownUrl
 from hotplate.cache.origins.blob_source import ByteSource, OnProgress, ignore_progress
-from hotplate.cache.origins.http_client import Answer, HttpClient
+from hotplate.cache.origins.http_client import HttpClient, HttpResponse
 from hotplate.cache.origins.locations import Location, Version, changed, hide
 from hotplate.cache.origins.whole_body import WholeBody
 
 _PAGE_BYTES = 16 << 20
 _FOLDERS = 10_000
-"""More are no folder of a model but a part of the web."""
+"""More folders are no model but a part of the web."""
 
 _FILES = 100_000
 _ASKED_AT_ONCE = 16
 _PACKED = (".gz", ".tgz", ".br", ".zst")
-"""Files that some servers call encoded, though their bytes are what their name says."""
+"""Files that some servers call encoded, although their bytes are what the name says."""
 
 _BUSY = (429, 500, 502, 503, 504)
 
@@ -48,18 +48,18 @@ class HttpFiles:
         return HttpSource(self._client, version, lambda: version.url)
 
     def _look(self, url: str, or_folder: bool = False) -> Version | str:
-        """The file at a URL; or the URL of the folder that it turns out to be.
+        """The file at a URL; or the URL of the folder, if it is one.
 
-        `or_folder`: also where the folder is known by its name with a slash only.
+        `or_folder`: also try the name with a slash, by which alone some servers know a folder.
         """
-        with self._client.ask("HEAD", url) as answer:
-            status = answer.status
+        with self._client.ask("HEAD", url) as response:
+            status = response.status
             if status == 200:
-                if urlsplit(answer.url).path.endswith("/"):
-                    return answer.url
-                _check_plain(answer, url)
-                if answer.length is not None:
-                    return Version(url, answer.length, tag_of(answer.headers))
+                if urlsplit(response.url).path.endswith("/"):
+                    return response.url
+                _check_plain(response, url)
+                if response.length is not None:
+                    return Version(url, response.length, tag_of(response.headers))
         if status in (404, 410):
             if or_folder and not url.endswith("/"):
                 with contextlib.suppress(CacheError):
@@ -70,29 +70,31 @@ class HttpFiles:
         return self._try(url)
 
     def _try(self, url: str) -> Version | str:
-        """The same where the answer to HEAD is of no use."""
-        with self._client.ask("GET", url, {"Range": "bytes=0-0"}) as answer:
-            tag = tag_of(answer.headers)
-            span = _span(answer.headers)
-            _check_plain(answer, url)
-            if answer.status == 206 and span is not None and span[2] is not None:
+        """The same where the response to HEAD is of no use."""
+        with self._client.ask("GET", url, {"Range": "bytes=0-0"}) as response:
+            tag = tag_of(response.headers)
+            span = _span(response.headers)
+            _check_plain(response, url)
+            if response.status == 206 and span is not None and span[2] is not None:
                 return Version(url, span[2], tag)
-            if answer.status == 416:
+            if response.status == 416:
                 return Version(url, 0, tag)
-            if answer.status != 200:
-                raise refusal(url, answer.status)
-            if urlsplit(answer.url).path.endswith("/"):
-                return answer.url
-            return Version(url, answer.skip() if answer.length is None else answer.length, tag)
+            if response.status != 200:
+                raise refusal(url, response.status)
+            if urlsplit(response.url).path.endswith("/"):
+                return response.url
+            return Version(
+                url, response.skip() if response.length is None else response.length, tag
+            )
 
     def _walk(self, folder: str) -> Iterator[str]:
-        """URLs of all files below a folder's page, which links files and folders by name."""
+        """URLs of all files below a folder's page, which links to files and folders."""
         folders, seen, files = [folder], {folder}, 0
         for at in folders:
-            with self._client.ask("GET", at) as answer:
-                if answer.status != 200:
-                    raise refusal(at, answer.status)
-                page = answer.read_all(_PAGE_BYTES).decode(errors="replace")
+            with self._client.ask("GET", at) as response:
+                if response.status != 200:
+                    raise refusal(at, response.status)
+                page = response.read_all(_PAGE_BYTES).decode(errors="replace")
             for link in _links(page, at):
                 if not link.endswith("/"):
                     files += 1
@@ -107,7 +109,7 @@ class HttpFiles:
 
 
 class HttpSource:
-    """One version of a file at an address that may be another one each time it is asked for."""
+    """One version of a file, whose `address` may be another one each time."""
 
     def __init__(
         self,
@@ -138,19 +140,19 @@ class HttpSource:
         whole.read_into(offset, view, on_progress)
 
     def _read_range(self, offset: int, view: memoryview, on_progress: OnProgress) -> bool:
-        """Whether the server gave the range, or all of a file that is no longer than that."""
+        """Whether the server gave the range, or a whole file of no more than these bytes."""
         last = offset + len(view) - 1
         span = {"Range": f"bytes={offset}-{last}"}
-        with self._ask(span | self._conditions) as answer:
-            if answer.status == 206:
-                self._check_span(answer, offset, last)
-            elif answer.status == 200:
-                self._check_length(answer)
+        with self._ask(span | self._conditions) as response:
+            if response.status == 206:
+                self._check_span(response, offset, last)
+            elif response.status == 200:
+                self._check_length(response)
                 if len(view) < self._version.size_bytes:
                     return False
             else:
-                raise self._failure(answer.status)
-            got = answer.read_into(view, on_progress)
+                raise self._failure(response.status)
+            got = response.read_into(view, on_progress)
         if got < len(view):
             error = OriginUnavailable(
                 f"{self._version.name} gave {got} of {len(view)} bytes at {offset}; is it whole?"
@@ -160,51 +162,52 @@ class HttpSource:
         return True
 
     @contextlib.contextmanager
-    def _stream(self) -> Iterator[Answer]:
+    def _stream(self) -> Iterator[HttpResponse]:
         conditions = {name: one for name, one in self._conditions.items() if name != "If-Range"}
-        with self._ask(conditions) as answer:
-            if answer.status != 200:
-                raise self._failure(answer.status)
-            self._check_length(answer)
-            yield answer
+        with self._ask(conditions) as response:
+            if response.status != 200:
+                raise self._failure(response.status)
+            self._check_length(response)
+            yield response
 
     @contextlib.contextmanager
-    def _ask(self, headers: Mapping[str, str]) -> Iterator[Answer]:
-        with self._answer(headers) as answer:
-            if answer.status in (200, 206) and self._tagged:
-                tag = tag_of(answer.headers)
+    def _ask(self, headers: Mapping[str, str]) -> Iterator[HttpResponse]:
+        with self._answer(headers) as response:
+            if response.status in (200, 206) and self._tagged:
+                tag = tag_of(response.headers)
                 if tag and tag != self._version.tag:
                     raise changed(self._version)
-            yield answer
+            yield response
 
     @contextlib.contextmanager
-    def _answer(self, headers: Mapping[str, str]) -> Iterator[Answer]:
-        """From where redirects or a signature led last time, as long as that holds."""
+    def _answer(self, headers: Mapping[str, str]) -> Iterator[HttpResponse]:
+        """The response from the address of the last redirect or signature, as long as that is
+        valid."""
         if self._target is not None:
             target, public = self._target
-            with self._client.ask("GET", target, headers, public=public) as answer:
-                if answer.status not in (401, 403, 404, 410):
-                    yield answer
+            with self._client.ask("GET", target, headers, public=public) as response:
+                if response.status not in (401, 403, 404, 410):
+                    yield response
                     return
             self._target = None  # a signed address has expired
         address = self._address()
-        with self._client.ask("GET", address, self._headers | dict(headers)) as answer:
-            if answer.status in (200, 206) and _host(answer.url) != _host(self._version.url):
-                self._target = answer.url, answer.public
-            yield answer
+        with self._client.ask("GET", address, self._headers | dict(headers)) as response:
+            if response.status in (200, 206) and _host(response.url) != _host(self._version.url):
+                self._target = response.url, response.public
+            yield response
 
-    def _check_span(self, answer: Answer, offset: int, last: int) -> None:
-        span = _span(answer.headers)
+    def _check_span(self, response: HttpResponse, offset: int, last: int) -> None:
+        span = _span(response.headers)
         if span is not None and span[2] not in (None, self._version.size_bytes):
             raise changed(self._version)
         if span is None or span[:2] != (offset, last):
-            given = answer.headers.get("content-range", "none")
+            given = response.headers.get("content-range", "none")
             raise OriginUnavailable(
                 f"{self._version.name} was asked for bytes {offset}-{last} and answered {given!r}"
             )
 
-    def _check_length(self, answer: Answer) -> None:
-        if answer.length not in (None, self._version.size_bytes):
+    def _check_length(self, response: HttpResponse) -> None:
+        if response.length not in (None, self._version.size_bytes):
             raise changed(self._version)
 
     def _failure(self, status: int) -> CacheError:
@@ -214,12 +217,14 @@ class HttpSource:
 
 
 def tag_of(headers: Mapping[str, str]) -> str:
-    """What an answer says that changes with the content; "" when it says nothing of the kind."""
+    """The response's ETag or time of modification, which change with the content; "" without
+    one."""
     return headers.get("etag") or headers.get("last-modified", "")
 
 
 def _conditions(tag: str) -> dict[str, str]:
-    """What makes a server answer for that version only. Weak tags cannot be used for ranges."""
+    """Headers that make a server respond for that version only. Weak tags cannot be used for
+    ranges."""
     if tag.startswith('"'):
         return {"If-Match": tag, "If-Range": tag}
     if tag and not tag.startswith("W/"):
@@ -236,12 +241,12 @@ def _span(headers: Mapping[str, str]) -> tuple[int, int, int | None] | None:
 
 
 def _host(url: str) -> str:
-    """Whom credentials may be shown to."""
+    """The host that credentials may be sent to."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def refusal(url: str, status: int) -> CacheError:
-    """What a status means that is none of success."""
+    """The error for a status other than success."""
     if status in (404, 410):
         return UnknownUrl(f"there is nothing at {hide(url)} (status {status}); check the URL")
     if status in (401, 403):
@@ -252,9 +257,9 @@ def refusal(url: str, status: int) -> CacheError:
     return kind(f"{hide(url)} answered with status {status}; try again later")
 
 
-def _check_plain(answer: Answer, url: str) -> None:
-    """Raises UnknownUrl for bytes that are not the file's own: nobody asked for an encoding."""
-    encoding = answer.headers.get("content-encoding", "identity").lower()
+def _check_plain(response: HttpResponse, url: str) -> None:
+    """Raises UnknownUrl for bytes that are not the file's own: an encoding was not asked for."""
+    encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding != "identity" and not urlsplit(url).path.endswith(_PACKED):
         raise UnknownUrl(
             f"{hide(url)} comes encoded ({encoding[:20]!r}), which nobody asked for; have its "
@@ -263,7 +268,7 @@ def _check_plain(answer: Answer, url: str) -> None:
 
 
 def _links(page: str, folder: str) -> Iterable[str]:
-    """URLs below the folder that its page links, without what only sorts the page."""
+    """URLs below the folder that its page links to, without links that only sort the page."""
     parser = _Links()
     parser.feed(page)
     found = dict.fromkeys(urldefrag(urljoin(folder, link)).url for link in parser.links)

@@ -1,7 +1,7 @@
 """Models of a Hugging Face hub.
 
-A revision is frozen to its commit when it is looked up, and files are known by that: whatever a
-branch becomes, their versions stay. Endpoint and token are `HF_ENDPOINT` and `HF_TOKEN` of the
+A revision is resolved to its commit when it is looked up, and files are known by the commit: their
+versions stay when a branch moves. Endpoint and token are `HF_ENDPOINT` and `HF_TOKEN` of the
 agent's environment, where the URL names no other endpoint.
 """
 
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from hotplate.cache.errors import OriginUnavailable, UnknownUrl
 from hotplate.cache.member_path import PathTree
 from hotplate.cache.origins.blob_source import ByteSource
-from hotplate.cache.origins.http_client import Answer, HttpClient
+from hotplate.cache.origins.http_client import HttpClient, HttpResponse
 from hotplate.cache.origins.http_files import HttpSource, refusal, tag_of
 from hotplate.cache.origins.hub_url import HubUrl, is_commit
 from hotplate.cache.origins.hubs import own_hub
@@ -25,7 +25,7 @@ from hotplate.cache.origins.locations import Location, Version
 
 _INFO_BYTES = 8 << 20
 _FILES_MAX = 10_000
-"""Of one model; each is asked for once before any of them is brought."""
+"""Files of one model; each is looked up once before any of them is brought."""
 _ASKED_AT_ONCE = 8
 
 
@@ -51,7 +51,7 @@ class HubFiles:
 
     def source(self, version: Version) -> ByteSource:
         file = HubUrl.of(version.url)
-        # Bytes may come from elsewhere, which tags them in its own way: a commit never changes.
+        # Bytes may come from another server, with tags of its own; a commit never changes.
         return HttpSource(
             self._client,
             version,
@@ -61,11 +61,11 @@ class HubFiles:
         )
 
     def _info(self, asked: HubUrl) -> tuple[str, list[str]]:
-        """The commit that the revision is now, and the names of its files."""
+        """The commit of the revision now, and the names of its files."""
         where = f"{self._root(asked)}/api/models/{asked.model_id}/revision"
         url = f"{where}/{quote(asked.revision, safe='')}"
-        with self._ask("GET", url, asked) as answer:
-            data = answer.read_all(_INFO_BYTES)
+        with self._ask("GET", url, asked) as response:
+            data = response.read_all(_INFO_BYTES)
         try:
             info = json.loads(data)
             names = [str(one["rfilename"]) for one in info["siblings"]]
@@ -79,25 +79,25 @@ class HubFiles:
         return commit, names
 
     def _version(self, file: HubUrl) -> Version:
-        with self._ask("HEAD", self._address(file), file) as answer:
-            headers = answer.headers
+        with self._ask("HEAD", self._address(file), file) as response:
+            headers = response.headers
         commit = headers.get("x-repo-commit", file.revision)
         length = headers.get("x-linked-size") or headers.get("content-length", "")
         if commit != file.revision or re.fullmatch("[0-9]{1,15}", length) is None:
             raise OriginUnavailable(
-                f"{file} is of commit {commit[:80]!r} and has {length[:80]!r} bytes, says the hub; "
+                f"the hub has {file} at commit {commit[:80]!r} with {length[:80]!r} bytes; "
                 "ask again"
             )
         tag = headers.get("x-linked-etag") or tag_of(headers)
         return Version(str(file), int(length), tag)
 
     @contextmanager
-    def _ask(self, method: str, url: str, of: HubUrl) -> Iterator[Answer]:
-        """Redirects are followed on the hub only: what is elsewhere does not know the commit."""
-        with self._client.ask(method, url, self._headers(of), leave=False) as answer:
-            if answer.status not in (200, 302, 307):
-                raise refusal(url, answer.status)
-            yield answer
+    def _ask(self, method: str, url: str, of: HubUrl) -> Iterator[HttpResponse]:
+        """Follows redirects on the hub only: other servers do not know the commit."""
+        with self._client.ask(method, url, self._headers(of), leave=False) as response:
+            if response.status not in (200, 302, 307):
+                raise refusal(url, response.status)
+            yield response
 
     def _address(self, file: HubUrl) -> str:
         return (
@@ -109,7 +109,7 @@ class HubFiles:
         return (at.endpoint or self._endpoint).rstrip("/")
 
     def _headers(self, at: HubUrl) -> dict[str, str]:
-        """The token is for the agent's own hub only: any bento may name another one."""
+        """Sends the token to the agent's own hub only: a bento may name another hub."""
         own = not at.endpoint or at.endpoint.rstrip("/") == self._endpoint.rstrip("/")
         return {"Authorization": f"Bearer {self._token}"} if own and self._token else {}
 

@@ -1,8 +1,8 @@
 """How a model of a Hugging Face hub is named: `hf://ORG/NAME@REVISION[/FOLDER]`.
 
 After that may come `?endpoint=URL&include=PATTERN&exclude=PATTERN`, patterns as often as needed.
-Whoever writes a bento says all of it, and a hub says the names of files; folders of ours are called
-after them. So a URL that could lead anywhere else cannot be made.
+A bento's author writes all of it, a hub gives the names of files, and our folders are named after
+both. So a URL that could lead anywhere else cannot be made.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from hotplate.cache.errors import UnknownUrl
 from hotplate.cache.member_path import clean_path
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}")
-"""Of an owner, a model, a branch or a tag; the hash of a commit is one too."""
+"""The name of an owner, a model, a branch or a tag; the hash of a commit is one too."""
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 _PATTERNS_MAX, _PATTERN_MAX_CHARACTERS = 100, 256
-"""Each is tried on every file of the model."""
+"""Each pattern is tried on every file of the model."""
 
 _ASKED = ("endpoint", "include", "exclude")
 
 
 def is_commit(text: str) -> bool:
-    """Whether it is the hash of a commit, which no branch or tag of ours can change."""
+    """Whether it is the hash of a commit, which cannot change as a branch or tag can."""
     return _COMMIT.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class HubUrl:
-    """A model at a hub, or one of its files. Raises UnknownUrl for what is neither."""
+    """A model at a hub, or one of its files. Raises UnknownUrl for anything else."""
 
     model_id: str
     revision: str = "main"
@@ -40,7 +40,7 @@ class HubUrl:
     endpoint: str = ""
     """Empty for the agent's own."""
     include: tuple[str, ...] = ()
-    """Patterns of the files that are meant; none = all."""
+    """Patterns of the files that are selected; none = all."""
     exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class HubUrl:
 
     @staticmethod
     def of(url: str) -> HubUrl:
-        """Raises UnknownUrl for what is no model's URL."""
+        """Raises UnknownUrl for anything but a model's URL."""
         body, _, query = url.removeprefix("hf://").removeprefix("models/").partition("?")
         if "@" in body:
             model_id, _, rest = body.partition("@")
@@ -90,7 +90,7 @@ class HubUrl:
         return HubUrl(model_id, unquote(revision), path, endpoint, *patterns)
 
     def names(self, file: str) -> bool:
-        """Whether a file of the model is among those that are meant."""
+        """Whether a file of the model is selected."""
         below = not self.path or f"{file}/".startswith(f"{self.path}/")
         included = not self.include or _matches(file, self.include)
         return below and included and not _matches(file, self.exclude)
@@ -115,5 +115,5 @@ def _check_path(path: str) -> None:
 
 
 def _matches(file: str, patterns: tuple[str, ...]) -> bool:
-    """As the hub's own client: a pattern that ends with a slash means all below."""
+    """Matches as the hub's own client does: a pattern that ends with a slash means all below."""
     return any(fnmatchcase(file, f"{one}*" if one.endswith("/") else one) for one in patterns)

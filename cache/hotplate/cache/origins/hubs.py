@@ -15,16 +15,16 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def own_hub(environ: Mapping[str, str]) -> str:
-    """Where models come from whose URL names no hub."""
+    """The hub of models whose URL names none."""
     return environ.get("HF_ENDPOINT") or KNOWN
 
 
 @dataclass(frozen=True)
 class Hubs:
-    """The known one, the one of the platform's own environment, and what its operator lists.
+    """The known hub, the hub of the platform's environment, and those that its operator lists.
 
-    Any other could be this machine's own loopback, or its network's, where the node's agent reaches
-    what the bento's author does not.
+    Any other URL could lead to this machine or its network, where the node's agent can reach what
+    the bento's author cannot.
     """
 
     listed: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Hubs:
 
 
 def endpoint_place(endpoint: str) -> tuple[str, str, int, str] | None:
-    """Scheme, host, port and path, the same however it is written; None for what is no endpoint."""
+    """Scheme, host, port and path, however the endpoint is written; None if it is none."""
     try:
         parts = urlsplit(endpoint)
         port = parts.port or _PORTS.get(parts.scheme, 0)

@@ -15,7 +15,7 @@ from hotplate.cache.origins.locations import Location, Version, changed
 
 
 class LocalFiles:
-    """Files of this machine; links count as what they lead to."""
+    """Files of this machine; links are followed."""
 
     def find(self, url: str) -> Location:
         _, root = fsspec.url_to_fs(url)

@@ -1,7 +1,7 @@
-"""What lies at a URL: files, each in a version.
+"""The files at a URL, each in a version.
 
-A *version* is a file at an origin as it is now: a change gives it another tag. Its key is what
-nodes know its content by while its digests are not known.
+A *version* is a file at an origin as it is now: a change gives it another tag. Nodes know its
+content by the version's key as long as the digests are unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from hotplate.cache.errors import UnknownUrl, VersionChanged
 from hotplate.cache.origins.blob_source import ByteSource
 
 _MOST_BYTES = 1 << 43
-"""Of a file. To keep account of more, which only a mistaken server has, would fill the memory."""
+"""The largest file. Keeping account of a larger one, which only a faulty server reports, would fill
+the memory."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Version:
     """One file at an origin, as it is now."""
 
     url: str
-    """Of the file itself."""
+    """The URL of the file itself."""
     size_bytes: int
     tag: str
     """What changes with the content: an ETag, or a time of modification."""
@@ -39,7 +40,7 @@ class Version:
 
     @property
     def name(self) -> str:
-        """How errors call it."""
+        """Its name in error messages."""
         return hide(self.url)
 
     @cached_property
@@ -64,18 +65,19 @@ class UrlFiles(Protocol):
     """The files behind one kind of URL; synchronous and thread-safe."""
 
     def find(self, url: str) -> Location:
-        """What is there now. Raises UnknownUrl, OriginUnavailable."""
+        """The files that are there now. Raises UnknownUrl, OriginUnavailable."""
 
     def source(self, version: Version) -> ByteSource:
-        """That version's bytes; its reads raise VersionChanged once the file is another."""
+        """The source of that version's bytes, which raises VersionChanged once the file has
+        changed."""
 
 
 def changed(version: Version) -> VersionChanged:
-    """What to say of a file that is no longer what was found."""
+    """The error for a file that has changed since it was found."""
     return VersionChanged(f"{version.name} was changed while it was fetched; ask for it again")
 
 
 def hide(url: str) -> str:
-    """The URL without what may be secret in it: the user, and the query of a signed one."""
+    """The URL without its possible secrets: the user, and the query of a signed one."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,7 +1,7 @@
-"""Which addresses are of the internet, and which are this machine's or its network's; pure.
+"""Which addresses belong to the internet, and which to this machine or its network; pure.
 
-Whoever answers a fetch may redirect it. Where the answer came from the internet, it shall lead to
-nothing that only this machine's network can reach: a cloud's metadata, a router, a database.
+A server may redirect a fetch. A server on the internet must not redirect it to what only this
+machine's network can reach: a cloud's metadata, a router, a database.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ipaddress
 from ipaddress import IPv4Address, IPv6Address
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses as a network without IPv4 reaches them."""
+"""The prefix by which a network without IPv4 reaches IPv4 addresses (RFC 6052)."""
 
 
 def is_public(address: str) -> bool:
@@ -26,7 +26,7 @@ def is_public(address: str) -> bool:
 
 
 def _ipv4_within(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that packets to it reach in the end."""
+    """The IPv4 address that packets to it reach in the end, if any."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour

@@ -1,8 +1,8 @@
-"""How much of a file is asked for at once where a call says nothing before its last byte is here.
+"""How much of a file is requested at once where a call returns only after its last byte.
 
-fsspec is like that. Who asks such a slow origin for a whole chunk hears nothing for longer than a
-fetch is patient, though bytes come all the time. So it is asked for as much as comes in a moment;
-a fast one for whole chunks.
+fsspec works that way. A request for a whole chunk from a slow origin would take longer than a fetch
+may go without progress, although bytes come all the time. So a slow origin is asked for as much as
+comes in a moment, and a fast one for whole chunks.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Any
 from hotplate.cache.errors import CacheError
 
 PIECE_S = 2.0
-"""How long a piece may take. A speed that falls to a tenth at once is still no silence."""
+"""How long a piece may take. Even if the speed falls to a tenth, the fetch does not count as
+stalled."""
 
 LEAST_BYTES = 64 << 10
-"""Of a piece, however slow the origin; and of the first one, before anything is known of it."""
+"""The smallest piece, however slow the origin; and the first one, while its speed is unknown."""
 
 _GROWTH = 4
-"""A first burst says little of what follows."""
+"""The most that one fast piece enlarges the next: a first burst says little of what follows."""
 
 
 class RequestSize:
-    """Of one origin, for all threads that read there."""
+    """The request size of one origin, for all threads that read there."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.piece_bytes = LEAST_BYTES
@@ -32,10 +33,10 @@ class RequestSize:
     def pieces(self, fs: Any, path: str, offset: int, view: memoryview) -> Iterator[int]:
         """Fills `view` with the bytes of a file of an fsspec file system from `offset` on.
 
-        Gives, after each piece, how many bytes have come. Ends where the file system gave more or
-        less than it was asked for, with fewer than there should be.
+        Yields, after each piece, how many bytes have come. Ends early where the file system gave
+        more or fewer bytes than it was asked for.
         """
-        # What reads by opening the file would read megabytes ahead, and drop them with each piece.
+        # Readers that open the file would read megabytes ahead, and discard them with each piece.
         options = {} if fs.async_impl else {"block_size": LEAST_BYTES}
         got = 0
         while got < len(view):
@@ -52,7 +53,7 @@ class RequestSize:
                 return
 
     def took(self, piece_bytes: int, took_s: float) -> None:
-        """A piece came in that time. A small one that came fast says nothing against large ones."""
+        """A piece came in that time. A small piece is no reason to ask for smaller ones."""
         fit = int(piece_bytes * min(_GROWTH, PIECE_S / max(took_s, 1e-6)))
         if took_s > PIECE_S:
             self.piece_bytes = max(LEAST_BYTES, min(self.piece_bytes, fit))
@@ -61,7 +62,7 @@ class RequestSize:
 
 
 def report(pieces: Iterable[int], on_progress: Callable[[int], None]) -> None:
-    """Tells of every piece; what an error breaks off says how much had come for nothing."""
+    """Reports every piece; an error that ends them gets how many bytes had come in vain."""
     got = 0
     try:
         for got in pieces:

@@ -33,13 +33,13 @@ _REACHED_BY = (
     *("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"),
     *("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
 )
-"""Variables that tell of a bucket to be read: one of them is set wherever credentials are."""
+"""Variables that show that buckets are to be read: one of them is set wherever credentials are."""
 
 _NICENESS = 10
-"""Of what is loaded before anybody asks for it."""
+"""The niceness of the thread that loads libraries in advance."""
 
 _SIGNED_S = 3600
-"""How long an address holds; temporary credentials may end it earlier, and then it is made anew."""
+"""How long a signed address is valid; where temporary credentials end earlier, it is made again."""
 
 
 class S3Files(FsspecFiles):
@@ -48,7 +48,7 @@ class S3Files(FsspecFiles):
     def __init__(
         self, client: HttpClient, clock: Callable[[], float], environ: Mapping[str, str]
     ) -> None:
-        """`environ` says whether some buckets can be reached at all."""
+        """`environ` shows whether any buckets can be reached."""
         super().__init__(clock)
         self._client = client
         self._environ = environ
@@ -56,18 +56,21 @@ class S3Files(FsspecFiles):
         self._fs: Any = None
 
     def prepare(self) -> None:
-        """Loads what reads buckets before one is asked for, on a thread, where the environment
-        says how to reach some: that takes as long as half a gigabyte from there."""
+        """Loads the libraries that read buckets in advance, on a thread, where the environment has
+        credentials: loading them takes as long as half a gigabyte from a bucket."""
         if any(name in self._environ for name in _REACHED_BY):
             threading.Thread(target=self._connect, name="s3", daemon=True).start()
 
     def _connect(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        with contextlib.suppress(Exception):  # whatever it is, who asks for a bucket is told
+        with contextlib.suppress(
+            Exception
+        ):  # whatever it is, the first request for a bucket gets it
             self.file_system("s3://")[0].connect()
 
     def file_system(self, url: str) -> tuple[Any, str]:
-        """One for all threads: each has its own connections and threads behind it."""
+        """One file system for all threads, since each one starts connections and threads of its
+        own."""
         with self._making:
             if self._fs is None:
                 self._fs = fsspec.filesystem(

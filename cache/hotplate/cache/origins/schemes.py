@@ -1,4 +1,4 @@
-"""Which reader a URL gets, by its scheme."""
+"""The reader of a URL, by its scheme."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hotplate.cache.origins.s3_files import S3Files
 _ELSEWHERE = frozenset(
     {*("http", "https", "s3", "s3a", "hf"), *("gs", "gcs", "az", "abfs", "abfss", "adl")}
 )
-"""Schemes of what lies on other machines. Many of fsspec's open local files too, some in chains
-(`zip://a::file:///b`)."""
+"""Schemes that lead to other machines only. Many of fsspec's schemes open local files too, some in
+chains (`zip://a::file:///b`)."""
 
 
 def is_elsewhere(url: str) -> bool:
-    """Whether a URL can lead to nothing but other machines' files."""
+    """Whether a URL can only lead to files of other machines."""
     scheme, separator, rest = url.partition("://")
     return bool(separator) and scheme in _ELSEWHERE and "::" not in rest
 
@@ -31,7 +31,7 @@ class Schemes:
     """The readers of one agent."""
 
     def __init__(self, clock: Callable[[], float], environ: Mapping[str, str]) -> None:
-        """`environ` says where a hub and object stores are, and who we are there."""
+        """`environ` has the addresses and credentials of a hub and of object stores."""
         self.clock = clock
         self._local = LocalFiles()
         self._client = client = HttpClient()
@@ -41,7 +41,7 @@ class Schemes:
         self._others = FsspecFiles(clock)
 
     def prepare(self) -> None:
-        """Loads, behind everybody's back, what takes long and will probably be asked for."""
+        """Loads libraries in the background that take long and will probably be needed."""
         self._s3.prepare()
 
     def close(self) -> None:
@@ -49,7 +49,8 @@ class Schemes:
         self._client.close()
 
     def of(self, url: str) -> UrlFiles:
-        """Raises UnknownUrl for what means something else on each machine or in each process."""
+        """The reader of a URL. Raises UnknownUrl for one that means something else on each machine
+        or in each process."""
         scheme, separator, _ = url.partition("://")
         if not separator and not url.startswith("/"):
             raise UnknownUrl(f"{url!r} is neither a URL nor a path from /; write it whole")

@@ -1,4 +1,4 @@
-"""A file at a server that knows no ranges: one stream, from which threads read their parts."""
+"""A file at a server without ranges: one stream, from which threads read their parts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from contextlib import AbstractContextManager
 
 from hotplate.cache.errors import OriginUnavailable
 from hotplate.cache.origins.blob_source import OnProgress, ignore_progress
-from hotplate.cache.origins.http_client import Answer
+from hotplate.cache.origins.http_client import HttpResponse
 
 _PATIENCE_S = 0.3
-"""How long the stream stands still for whoever wants the next part, before parts are skipped."""
+"""How long the stream waits for a reader of the next part before it skips that."""
 
 
 class WholeBody:
-    """Parts are read in the order in which they come; one that has passed starts a new stream."""
+    """Parts are read in the order in which they come; a part that has passed starts a new
+    stream."""
 
     def __init__(
-        self, begin: Callable[[], AbstractContextManager[Answer]], size_bytes: int
+        self, begin: Callable[[], AbstractContextManager[HttpResponse]], size_bytes: int
     ) -> None:
         self._begin = begin
         self._size_bytes = size_bytes
@@ -27,7 +28,7 @@ class WholeBody:
         self._waiting: list[int] = []
         self._reading = False
         self._at = 0
-        self._stream: Answer | None = None
+        self._stream: HttpResponse | None = None
         self._undo = contextlib.ExitStack()
 
     def read_into(
@@ -54,11 +55,11 @@ class WholeBody:
                 self._turn.notify_all()
 
     def __del__(self) -> None:
-        """A fetch that was given up says so to nobody."""
+        """Ends the stream of a fetch that was given up, of which nothing else tells."""
         self._end()
 
     def _nearest(self) -> int:
-        """The wanted part that costs least to reach."""
+        """The wanted part that is cheapest to reach."""
         return min(self._waiting, key=lambda offset: (offset < self._at, offset))
 
     def _read(self, offset: int, view: memoryview, on_progress: OnProgress) -> None:

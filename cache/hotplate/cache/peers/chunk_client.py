@@ -22,7 +22,7 @@ requests come back at once: if kept, they would all be answered together and sha
 
 _CONNECT_S = 1.0
 _LEAST_BYTES = 64 << 10
-"""In each `NO_PROGRESS_S`; less is a trickle, and no progress."""
+"""The least that has to come in each `NO_PROGRESS_S`; less is a trickle, and no progress."""
 
 HAVE, DIGEST, RETRY = "hotplate-have", "hotplate-digest", "hotplate-retry-s"
 URGENT, HOLD = "hotplate-urgent", "hotplate-hold-s"

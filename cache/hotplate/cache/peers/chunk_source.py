@@ -33,14 +33,14 @@ class ChunkSource:
     def __init__(
         self,
         contents: Contents,
-        holdings: BlobTable,
+        blob_table: BlobTable,
         disk: DiskTier,
         blob_of: Callable[[str], Blob | None],
         clock: Callable[[], float],
     ) -> None:
         """`blob_of` gives the blob that a draft's key stands for, once its digests are known."""
         self._contents = contents
-        self._holdings = holdings
+        self._blob_table = blob_table
         self._disk = disk
         self._blob_of = blob_of
         self._clock = clock
@@ -55,8 +55,8 @@ class ChunkSource:
         count = self._count_kept(digest)
         if count is None:
             return None
-        holding = self._holdings.get(digest)
-        here = holding is None or holding.complete
+        cached = self._blob_table.get(digest)
+        here = cached is None or cached.complete
         # The number follows those of all messages that were sent while it was fetched.
         return PeerState(((1 << count) - 1) if here else 0, number=number_at(self._clock()))
 
@@ -97,9 +97,9 @@ class ChunkSource:
         return self._contents.find(key) if blob is None else self._contents.find(key, blob.digest)
 
     def _count_kept(self, name: str) -> int | None:
-        holding = self._holdings.get(name)
-        if holding is not None and holding.error is None:
-            return len(holding.content.chunks)
+        cached = self._blob_table.get(name)
+        if cached is not None and cached.error is None:
+            return len(cached.content.chunks)
         size_bytes = self._disk.sizes().get(name)
         if size_bytes is None or not self._disk.has(name, size_bytes):
             return None
@@ -109,14 +109,14 @@ class ChunkSource:
         count = self._count_kept(name)
         if count is None or not 0 <= index < count:
             return ChunkOffer(Missed.LACKS)
-        holding = self._holdings.get(name)
-        if holding is not None and not holding.complete:
+        cached = self._blob_table.get(name)
+        if cached is not None and not cached.complete:
             self._contents.wait_for_arrival(_TURN_S)
             return ChunkOffer(Missed.NOT_YET)
         data = None
-        if holding is not None:
-            name, digest = holding.key, holding.content.chunks[index]
-            data = _part(holding.place, *holding.content.span(index))
+        if cached is not None:
+            name, digest = cached.key, cached.content.chunks[index]
+            data = _part(cached.place, *cached.content.span(index))
         if data is None:
             data = self._from_disk(name, index, digest)
         have = (1 << count) - 1

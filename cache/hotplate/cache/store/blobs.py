@@ -1,4 +1,4 @@
-"""The blob store: what was pushed, at the origin, each file's content once.
+"""The blob store: all that was pushed, each file's content once.
 
 <url>/blobs/<digest[:2]>/<digest>         a file's content, whole
 <url>/manifests/<digest>.json             a tree of files
@@ -28,7 +28,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Digests:
-    """Some of what a blob store holds."""
+    """Digests of some manifests and blobs of a blob store."""
 
     manifests: frozenset[str] = frozenset()
     blobs: frozenset[str] = frozenset()
@@ -144,7 +144,7 @@ class BlobStore:
         self._parts.drop(upload_id)
 
     def check_room(self, size_bytes: int) -> None:
-        """Raises NoSpace unless so many bytes more fit. Of a bucket nobody knows: it does."""
+        """Raises NoSpace unless `size_bytes` more fit; a bucket always has space."""
         self._storage.check_room(size_bytes)
 
     def drop_unfinished(self) -> None:

@@ -1,8 +1,8 @@
 """A folder of many small files as a manifest: links and modes kept, small files packed together.
 
-A tree of 20,000 files would be 20,000 requests to an origin. Files that are read together lie in
-one blob of one chunk: those of one package, and compiled files apart from their sources, which a
-program that imports them never reads.
+A tree of 20,000 files would take 20,000 requests to an origin. So files that are read together lie
+in one blob of one chunk: those of one package, with compiled files apart from their sources, which
+a program that imports them never reads.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from hotplate.cache.store.blobs import BlobStore
 SMALL_BYTES = 1 << 20
 """A larger file is a blob of its own, which other trees with the same file share."""
 _PACK_BYTES = 1 << 20
-"""A pack that has so much ends with its package, so that the next one's change leaves it alone."""
+"""A pack of this size ends with its package, so that a change of the next package leaves it
+alone."""
 _PACKAGE_DEPTH = 4
 """lib/python3.11/site-packages/NAME."""
 
 
 def pack_tree(root: Path, store: BlobStore) -> Manifest:
-    """Puts all that lies below `root` into the store; blobs that are there are not written again.
+    """Puts all files below `root` into the store; blobs that it has are not written again.
 
     Raises OSError for what cannot be read, and what the store raises.
     """
@@ -90,7 +91,7 @@ class _Packs:
 
 
 def _walk(root: Path, below: str = "") -> Iterator[str]:
-    """Relative paths of folders, files and links; nothing else is part of a tree."""
+    """Relative paths of folders, files and links; a tree contains nothing else."""
     with os.scandir(root / below) as found:
         for one in found:
             path = f"{below}/{one.name}" if below else one.name
@@ -126,7 +127,7 @@ def _keep(path: Path, store: BlobStore) -> Blob:
 
 
 def _group(path: str) -> tuple[str, str]:
-    """Compiled or not, and the package: what one pack holds."""
+    """Whether it is compiled, and its package: one pack holds files of one such group."""
     kind = "compiled" if path.endswith(".pyc") else "plain"
     return kind, "/".join(path.split("/")[:_PACKAGE_DEPTH])
 

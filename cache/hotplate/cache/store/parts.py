@@ -18,7 +18,7 @@ PART_NUMBER_MAX = 99_999
 _ETAG_BYTES = 64
 _PIECE_BYTES = 1 << 20
 _FETCH_BYTES = 8 << 20
-"""Read at once from the storage: a bucket takes as long for 1 MiB as for 8."""
+"""How much is read from the storage at once: a bucket takes as long for 1 MiB as for 8."""
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _NUMBER = re.compile(r"[0-9]{5}")
 
@@ -30,7 +30,7 @@ class Parts:
         self._storage = storage
 
     def writer(self, upload_id: str, number: int) -> PartWriter:
-        """Raises UnknownPart for an id or a number that can be none."""
+        """Raises UnknownPart for an invalid id or number."""
         return PartWriter(self._storage, self._path(upload_id, number))
 
     def arrived(self, upload_id: str) -> dict[int, tuple[int, str]]:
@@ -68,7 +68,7 @@ class Parts:
                 yield fetched[start : start + _PIECE_BYTES]
 
     def _etag(self, path: str, stored_bytes: int) -> str:
-        """Empty when the file was damaged, or dropped meanwhile: equal to no digest."""
+        """The stored etag; anything else, equal to no digest, where the file is damaged or gone."""
         etag = self._storage.read(path, max(0, stored_bytes - _ETAG_BYTES), _ETAG_BYTES)
         return (etag or b"").decode("ascii", "replace")
 
@@ -84,7 +84,7 @@ class Parts:
 
 
 class PartWriter(PartialObject):
-    """One part on its way in; used with `with`, it is gone on leaving unless committed."""
+    """One part on its way in; a `with` block discards it at its end unless it was committed."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._path = path

@@ -27,7 +27,7 @@ _INCOMING = "incoming"
 
 
 def open_storage(url: str, disk_reserve_bytes: int = 0, **fsspec_options: Any) -> Storage:
-    """The storage at `url`; the reserve (0 = the usual) is that of a folder's disk.
+    """The storage at `url`; the reserve (0 = the default) is that of a folder's disk.
 
     Raises ValueError for a chained URL (`simplecache::s3://…`).
     """
@@ -51,11 +51,11 @@ def without_secrets(url: str) -> str:
 class Storage:
     """A bucket, through fsspec. Paths are relative to its URL. Safe to use from many threads.
 
-    Every method raises NoSpace when there is no room, OriginUnavailable when the storage does not
-    do what it is asked.
+    Every method raises NoSpace when there is no space, and OriginUnavailable when the storage
+    fails.
     """
 
-    # Drivers let through what their client library raises; only a local disk has just OSError.
+    # Drivers pass on their client library's errors; only a local disk raises just OSError.
     _foreign_errors: type[Exception] = Exception
 
     def __init__(self, url: str, fs: Any, root: str) -> None:
@@ -68,13 +68,13 @@ class Storage:
         return PartUpload(self, f"{_INCOMING}/{uuid.uuid4().hex}")
 
     def drop_unfinished(self) -> None:
-        """Removes what a killed writer left; to be called by the only writer, first.
+        """Removes what a killed writer left behind; to be called by the only writer, first.
 
-        Nothing in a bucket, which several may write to: its life-cycle rules are for that.
+        Removes nothing from a bucket, which several may write to: its life-cycle rules do that.
         """
 
     def check_room(self, size_bytes: int) -> None:
-        """Raises NoSpace unless so many bytes more may be written."""
+        """Raises NoSpace unless `size_bytes` more may be written."""
 
     def size(self, path: str) -> int | None:
         """Bytes of the object; None when there is none."""
@@ -114,7 +114,7 @@ class Storage:
             self.remove(f"{folder}/{name}")
 
     def used_bytes(self) -> int:
-        """Bytes of everything under the URL; asks for every object's size, so not for every day."""
+        """Bytes of everything under the URL; slow, since it asks for every object's size."""
         with self.asked():
             found = self._fs.find(self._root, detail=True)
             return sum(int(info["size"]) for info in found.values())
@@ -129,12 +129,12 @@ class Storage:
         file.close()
 
     def move(self, source: str, target: str) -> None:
-        """Gives the object its new name at once, in place of what had it before."""
+        """Gives the object its new name atomically, in place of the object that had it."""
         self._fs.mv(self._at(source), self._at(target))
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Turns what a driver raises into our errors, with the URL and without its secrets."""
+        """Turns a driver's errors into ours, with the URL and without its secrets."""
         try:
             yield
         except CacheError:
@@ -191,7 +191,7 @@ class LocalStorage(Storage):
 
 
 class PartialObject(ABC):
-    """What is being written; used with `with`, it is gone on leaving unless it was kept."""
+    """An object that is being written; a `with` block discards it at its end unless it was kept."""
 
     @abstractmethod
     def discard(self) -> None:
@@ -210,7 +210,7 @@ class PartialObject(ABC):
 
 
 class PartUpload(PartialObject):
-    """An object being written: `write` … `close`, then `publish`, or it is gone on leaving."""
+    """An object that is being written: `write` … `close`, then `publish`, or it is discarded."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
@@ -231,16 +231,16 @@ class PartUpload(PartialObject):
         if self._file is not None:
             with self._storage.asked():
                 self._storage.finish(self._file)
-            self._file = None  # thousands of small ones may wait for the end of their archive
+            self._file = None  # thousands may wait for the end of their archive
 
     def publish(self, path: str) -> None:
-        """Gives it its name, at once and in place of what had that name."""
+        """Gives it its name, atomically and in place of the object that had it."""
         with self._storage.asked():
             self._storage.move(self._path, path)
         self._published = True
 
     def discard(self) -> None:
-        """Removes it unless it was published. Raises nothing: it follows an error, mostly."""
+        """Removes it unless it was published. Raises nothing, since it mostly follows an error."""
         if self._published:
             return
         if self._file is not None:
@@ -251,7 +251,7 @@ class PartUpload(PartialObject):
 
 
 def _make_folder(path: str) -> None:
-    """Makes it and those above it, each known to the disk before something lies in it."""
+    """Makes the folder and those above it, each synced before something is put into it."""
     if not os.path.isdir(path):
         above = os.path.dirname(path)
         _make_folder(above)

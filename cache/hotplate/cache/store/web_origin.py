@@ -1,6 +1,6 @@
-"""A blob store at `http(s)://` or `s3://`: our own client reads its blobs straight into place.
+"""A blob store at `http(s)://` or `s3://`, whose blobs our own client reads straight into place.
 
-fsspec would make each chunk a bytes object, and bring all of them on one thread.
+fsspec would make each chunk a bytes object, and fetch all of them on one thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEMES = ("http", "https", "s3", "s3a")
 
 
 class WebOrigin:
-    """Manifests are small, and come by fsspec."""
+    """A blob store on the web. Its manifests, which are small, come by fsspec."""
 
     def __init__(self, url: str, files: UrlFiles) -> None:
         self.url = url.rstrip("/")
@@ -61,7 +61,7 @@ class _StoredBlob:
 
 
 def origin_at(url: str, schemes: Schemes) -> Origin:
-    """The blob store at a URL. Raises UnknownUrl for one of a kind that nobody here can read."""
+    """The blob store at a URL. Raises UnknownUrl for a kind that has no reader here."""
     if url.partition("://")[0] in _SCHEMES:
         return WebOrigin(url, schemes.of(url))
     try:

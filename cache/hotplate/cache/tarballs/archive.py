@@ -25,8 +25,8 @@ def unpack(
 ) -> Manifest:
     """Streams every file of a tar (plain or in gzip) into the store; memory does not grow with it.
 
-    The store shows nothing of it before its end was seen, and nothing remains when this raises:
-    BadArchive for what is refused or cut short, whatever the store raises, whatever `pieces`
+    Nothing is visible in the store before the archive's end was seen, and nothing remains when this
+    raises: BadArchive for an archive that is refused or cut short, and what the store or `pieces`
     raises. The manifest is sorted by path, and not stored.
     """
     reader = TarReader(limits)
@@ -42,7 +42,7 @@ def unpack(
 
 
 class _Intake:
-    """The files so far, whole but not committed: `stack` lets go of them when it is left."""
+    """The files so far, whole but not committed: `stack` discards them at its end."""
 
     def __init__(self, blobs: BlobStore, stack: ExitStack) -> None:
         self._blobs = blobs

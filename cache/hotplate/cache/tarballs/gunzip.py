@@ -36,12 +36,12 @@ class Gunzip:
                 plain = self._zlib.decompress(rest, _PIECE_BYTES)
             except zlib.error as exc:
                 raise BadArchive("the archive's gzip data are damaged; send it again") from exc
-            left = self._zlib.unused_data if self.finished else self._zlib.unconsumed_tail
-            self._taken_bytes += len(rest) - len(left)
+            unused = self._zlib.unused_data if self.finished else self._zlib.unconsumed_tail
+            self._taken_bytes += len(rest) - len(unused)
             self._given_bytes += len(plain)
             self._check_ratio()
             yield plain
-            rest = left
+            rest = unused
 
     def _check_ratio(self) -> None:
         if self._given_bytes > self._taken_bytes * self._max_ratio + _GRACE_BYTES:

@@ -1,9 +1,9 @@
-"""A tar understood while it arrives: pieces of any size in, events out, nothing written.
+"""Reads a tar while it arrives: pieces of any size in, events out, nothing written.
 
 Python's `tarfile` with its extraction filters was bypassed again and again (CVE-2024-12718,
 CVE-2025-4138, CVE-2025-4330, CVE-2025-4517), and it wants a file to read from. So this reader takes
-nothing but regular files and folders under plain relative paths, and refuses the archive at the
-first member that is anything else.
+only regular files and folders under plain relative paths, and refuses the archive at the first
+member that is anything else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemberBegin:
 
 @dataclass(frozen=True)
 class MemberEnd:
-    """The member's last byte has been given."""
+    """The member's last byte has been yielded."""
 
     path: str
 
@@ -60,7 +60,7 @@ class TarReader:
         self._plain_known = False
         self._gunzip: Gunzip | None = None
         self._block = bytearray()
-        self._left_bytes = 0  # of the body that is being read, a record's or a file's
+        self._remaining_bytes = 0  # of the body that is being read, a record's or a file's
         self._padding_bytes = 0
         self._record: tuple[TarHeader, bytearray] | None = None
         self._described: dict[bytes, bytes] = {}  # by records, for the member that comes next
@@ -74,10 +74,10 @@ class TarReader:
         self._paths_bytes = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Event]:
-        """The events that `data` brings; use them up before feeding more.
+        """The events of `data`, to be used up before more is fed.
 
-        A memoryview is valid until the next event. Raises BadArchive, after which the reader is
-        of no more use.
+        A memoryview is valid until the next event. Raises BadArchive, after which the reader cannot
+        be used again.
         """
         for plain in self._unpacked(data):
             rest = memoryview(plain)
@@ -85,8 +85,8 @@ class TarReader:
                 if self._ended:
                     self._check_tail(rest)
                     break
-                if self._left_bytes:
-                    piece, rest = rest[: self._left_bytes], rest[self._left_bytes :]
+                if self._remaining_bytes:
+                    piece, rest = rest[: self._remaining_bytes], rest[self._remaining_bytes :]
                     yield from self._body(piece)
                 elif self._padding_bytes:
                     skipped = min(self._padding_bytes, rest.nbytes)
@@ -163,12 +163,12 @@ class TarReader:
             raise BadArchive("the archive has data after its end marker")
 
     def _body(self, piece: memoryview) -> Iterator[Event]:
-        self._left_bytes -= piece.nbytes
+        self._remaining_bytes -= piece.nbytes
         if self._record is None:
             yield piece
         else:
             self._record[1].extend(piece)
-        if not self._left_bytes:
+        if not self._remaining_bytes:
             yield from self._body_end()
 
     def _body_end(self) -> Iterator[Event]:
@@ -182,7 +182,7 @@ class TarReader:
             yield MemberEnd(path)
 
     def _expect_body(self, size_bytes: int) -> None:
-        self._left_bytes = size_bytes
+        self._remaining_bytes = size_bytes
         self._padding_bytes = -size_bytes % BLOCK_BYTES
 
     def _begin_record(self, header: TarHeader) -> None:
@@ -193,29 +193,29 @@ class TarReader:
                 f"bytes (limit {self._limits.record_bytes})"
             )
         if header.kind == tar_header.PAX_GLOBAL_KIND:
-            self._count_member()  # so that they cannot go on for ever
+            self._count_member()  # so that their number is limited too
         self._record = (header, bytearray())
         self._expect_body(header.size_bytes)
 
     def _describe(self, header: TarHeader, data: bytes) -> None:
-        """Keeps what a record says about the next member; it may say everything only once."""
+        """Keeps a record's description of the next member, which may give each field only once."""
         try:
             if header.kind == tar_header.GNU_LONG_NAME_KIND:
-                said = {b"path": data.removesuffix(b"\0")}
+                described = {b"path": data.removesuffix(b"\0")}
             elif header.kind == tar_header.GNU_LONG_LINK_KIND:
-                said = {b"linkpath": data.removesuffix(b"\0")}
+                described = {b"linkpath": data.removesuffix(b"\0")}
             else:
-                said = tar_header.parse_pax(data)
+                described = tar_header.parse_pax(data)
         except ValueError as exc:
             raise BadArchive(f"the archive is refused: {exc}") from exc
         if header.kind == tar_header.PAX_GLOBAL_KIND:
             self._record_bytes -= len(data)  # nothing of it is kept
-            if any(key in (b"path", b"size") or _is_sparse(key) for key in said):
+            if any(key in (b"path", b"size") or _is_sparse(key) for key in described):
                 raise BadArchive("the archive is refused: a global header sets paths or sizes")
             return
-        if said.keys() & self._described.keys():
+        if described.keys() & self._described.keys():
             raise BadArchive("the archive is refused: two extended headers for one member")
-        self._described |= said
+        self._described |= described
 
     def _begin_member(self, header: TarHeader) -> Iterator[Event]:
         described, self._described, self._record_bytes = self._described, {}, 0
@@ -280,6 +280,6 @@ def _is_sparse(key: bytes) -> bool:
 
 
 def _shown(name: str | bytes) -> str:
-    """The name for a message: quoted, and cut where somebody wants to flood the log."""
+    """The name for a message: quoted, and cut so that it cannot flood the log."""
     text = name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
     return repr(text if len(text) <= 200 else f"{text[:200]}…")

@@ -22,7 +22,7 @@ from hotplate.cache.tiers.protected_file import HugeMount
 log = logging.getLogger(__name__)
 
 LARGE_BYTES = 64 << 20
-"""From that size on a file is worth the memory that is ready."""
+"""Files from this size on get the memory that was made ready."""
 
 
 class Region:
@@ -35,7 +35,7 @@ class Region:
         memory: MappedFile | None = None,
         pages: HugePages | None = None,
     ) -> None:
-        """In that memory, or in a memfd. Raises NoSpace when the kernel refuses."""
+        """The region is in `memory`, or in a new memfd. Raises NoSpace when the kernel refuses."""
         self.size_bytes = size_bytes
         self._memory = memory or MappedFile(name, size_bytes)
         self._pages = pages or HugePages()
@@ -48,10 +48,10 @@ class Region:
         self.view = self._memory.view[:size_bytes]
 
     def reserve(self, offset: int, length: int) -> None:
-        """Allocates that part before it is written; without this a full memory kills the agent.
+        """Allocates that part before it is written; without this, full memory kills the agent.
 
-        Done chunk by chunk on the fetching threads, because the kernel zeroes what it gives and
-        a whole model would delay its first byte by seconds. Raises NoSpace.
+        The fetching threads do so chunk by chunk, because the kernel zeroes what it gives: for a
+        whole model that would delay the first byte by seconds. Raises NoSpace.
         """
         self._memory.reserve(offset, length, self._pages)
 
@@ -63,7 +63,8 @@ class Region:
             raise CacheError(f"a file in memory cannot be opened ({exc.strerror})") from exc
 
     def close(self) -> None:
-        """Lets go. The memory lives on for whoever still maps it, or still writes to a slice."""
+        """Releases it. The memory lives on as long as a process maps it, or a thread has a
+        slice."""
         del self.view
         self._memory.close()
 
@@ -76,7 +77,7 @@ class Arena:
     ) -> None:
         """Without a mount of huge pages, each region is a memfd.
 
-        `spare_bytes` are made ready for the first large file, before that comes.
+        `spare_bytes` are made ready in advance for the first large file.
         """
         self.limit_bytes = limit_bytes
         self._mount = mount
@@ -93,11 +94,11 @@ class Arena:
 
     @property
     def ready_bytes(self) -> int:
-        """Memory that is made ready for the first large file, and not taken yet."""
+        """Memory that is ready for the first large file, as long as that has not come."""
         return self._prefault.ready_bytes
 
     def lacks(self, size_bytes: int) -> int:
-        """How many bytes must go before a blob of that size fits (0: it fits)."""
+        """How many bytes have to be freed before a blob of that size fits (0: it fits)."""
         return max(0, self._used_bytes + size_bytes - self.limit_bytes)
 
     def allocate(self, digest: str, size_bytes: int) -> Region:
@@ -113,7 +114,8 @@ class Arena:
             return region
 
     def _memory(self, digest: str, size_bytes: int) -> MappedFile:
-        """The spare one for a file that is worth it; it goes when it is in the way of others."""
+        """The prefaulted memory for a large file, once; it is given up when others need its
+        bytes."""
         spare = self._prefault.take() if size_bytes >= LARGE_BYTES else None
         if spare is None and self.lacks(size_bytes + self.ready_bytes):
             self._prefault.close()
@@ -130,7 +132,7 @@ class Arena:
 
 
 def huge_mount(folder: Path) -> HugeMount | None:
-    """A mount for an arena; None where this process may not make one."""
+    """A mount for an arena; None where this process may not mount."""
     try:
         return HugeMount(folder)
     except OSError as exc:
@@ -141,7 +143,7 @@ def huge_mount(folder: Path) -> HugeMount | None:
 def memory_limit_bytes(root: Path = Path("/")) -> int:
     """A quarter of what this process may have: its control groups' memory, or the machine's.
 
-    Replicas are promised what is left. A model that the arena has no room for is read from disk.
+    Replicas are promised the rest. A model that does not fit into the arena is read from disk.
     `root` holds `proc` and `sys`.
     """
     limits = [_machine_bytes()]
@@ -152,7 +154,7 @@ def memory_limit_bytes(root: Path = Path("/")) -> int:
 
 
 def _limit_files(root: Path) -> Iterator[Path]:
-    """Of this process's control groups and all above them, in either version of them."""
+    """The limit files of this process's control groups and all above them, of version 1 and 2."""
     groups = ["0::/", "1:memory:/"]
     with contextlib.suppress(OSError):
         groups += (root / "proc/self/cgroup").read_text().splitlines()

@@ -1,7 +1,7 @@
 """The disk tier: complete, verified blobs as read-only files named by digest.
 
 Trees of replicas are hard links to these files. What was written by an earlier run of the agent
-is not believed: each chunk is verified when it is read first, and mended in place where it is
+is not trusted: each chunk is verified when it is first read, and mended in place where it is
 wrong. So nothing here depends on a clean shutdown.
 """
 
@@ -21,9 +21,9 @@ from hotplate.cache.tiers.durable_folder import PARTIAL, DurableFolder
 from hotplate.machine.free_space import FreeSpace, is_full, mib
 
 CLOSED_TO_ROOT = "/proc/sys/vm/compact_memory"
-"""Written only. Who writes there by mistake has the kernel tidy its memory, at worst."""
+"""A file that the kernel lets nobody read; writing to it only makes the kernel compact memory."""
 
-_LEFT = re.compile(rf"{re.escape(PARTIAL)}([0-9a-f]{{64}})-")
+_UNFINISHED = re.compile(rf"{re.escape(PARTIAL)}([0-9a-f]{{64}})-")
 
 
 class DiskTier:
@@ -40,32 +40,32 @@ class DiskTier:
         self.root = root
         self.limit_bytes = limit_bytes
         self.folder = folder(root)
-        self._room = FreeSpace(root, reserve_bytes)
+        self._free_space = FreeSpace(root, reserve_bytes)
         self._lent_from: int | None = None
         self._linking = threading.Lock()
         self._spare = root / f"{PARTIAL}link"
         self._counting = threading.Lock()
-        self._used_bytes = 0  # with what is claimed
+        self._used_bytes = 0  # with what is reserved
         self._sizes: dict[str, int] = {}  # least recently used first, as far as is known
-        self._left: dict[str, str] = {}  # what a killed agent had not finished: name, by digest
+        self._unfinished: dict[str, str] = {}  # names of files that a killed agent was filling
         self._take_stock()
 
     def _take_stock(self) -> None:
         for path in sorted(self.root.iterdir(), key=lambda path: path.stat().st_atime):
-            left = _LEFT.match(path.name)
-            if left is not None and left[1] not in self._left:
-                self._left[left[1]] = path.name
-                self._count(left[1], path.stat().st_size)
+            unfinished = _UNFINISHED.match(path.name)
+            if unfinished is not None and unfinished[1] not in self._unfinished:
+                self._unfinished[unfinished[1]] = path.name
+                self._count(unfinished[1], path.stat().st_size)
             elif path.name.startswith(PARTIAL):
                 path.unlink()
         for path in self.root.iterdir():
             if not path.name.startswith(PARTIAL):
-                self._forget_left(path.name)
+                self._forget_unfinished(path.name)
                 self._count(path.name, path.stat().st_size)
 
     @property
     def used_bytes(self) -> int:
-        """What is there, and what is on its way."""
+        """Bytes of the files that are there, and of those on their way."""
         return self._used_bytes
 
     def digests(self) -> list[str]:
@@ -86,24 +86,24 @@ class DiskTier:
             return False
 
     def linked(self, digest: str) -> bool:
-        """Whether a tree has the file too, so that to delete it here would free nothing."""
+        """Whether a tree has the file too, so that deleting it here would free nothing."""
         try:
             return self.path(digest).stat().st_nlink > 1
         except FileNotFoundError:
             return False
 
     def discard(self, digest: str) -> None:
-        self._forget_left(digest)
+        self._forget_unfinished(digest)
         self.folder.remove(digest)
         self._uncount(digest)
 
     def shield(self) -> None:
-        """From now on who is lent a file cannot change it, though the file be its user's own: by
-        `fchmod`, say, and opening it again. Raises OSError where that cannot be had."""
+        """From now on no borrower can change a file, not even the user that owns it, who could
+        otherwise `fchmod` and open it again. Raises OSError where that is not possible."""
         self._lent_from = own_mounts.read_only(self.root)
 
     def close(self) -> None:
-        """Files that are lent live on."""
+        """Files that are on loan live on."""
         if self._lent_from is not None:
             os.close(self._lent_from)
             self._lent_from = None
@@ -119,14 +119,14 @@ class DiskTier:
             raise CacheError(f"disk tier: blob {digest} cannot be opened ({exc.strerror})") from exc
 
     def lacks(self, size_bytes: int) -> int:
-        """How many bytes must go before so many fit (0: they fit)."""
-        lacking = self._room.lacks(size_bytes)
+        """How many bytes have to be freed before `size_bytes` fit (0: they fit)."""
+        lacking = self._free_space.lacks(size_bytes)
         if self.limit_bytes:
             lacking = max(lacking, self.used_bytes + size_bytes - self.limit_bytes)
         return lacking
 
-    def claim(self, size_bytes: int) -> Reservation:
-        """Room that nobody else gets. Raises NoSpace."""
+    def reserve(self, size_bytes: int) -> Reservation:
+        """Reserves space. Raises NoSpace."""
         with self._counting:
             if self.limit_bytes and self.used_bytes + size_bytes > self.limit_bytes:
                 raise NoSpace(
@@ -134,34 +134,34 @@ class DiskTier:
                     f"{mib(self.used_bytes)} of its limit of {mib(self.limit_bytes)} are used; "
                     "raise the limit (--disk) or remove what is not needed"
                 )
-            if refusal := self._room.refusal(size_bytes):
+            if refusal := self._free_space.refusal(size_bytes):
                 raise NoSpace(refusal)
             self._used_bytes += size_bytes
         return Reservation(self, size_bytes)
 
-    def take_left(self, digest: str, size_bytes: int) -> str | None:
-        """The name of a file of that size that a killed agent was filling, for the caller alone."""
-        name = self._left.get(digest)
+    def take_unfinished(self, digest: str, size_bytes: int) -> str | None:
+        """The name of a file of that size that a killed agent was filling, now the caller's."""
+        name = self._unfinished.get(digest)
         if name is None:
             return None
         if self._sizes.get(digest) != size_bytes:
-            self._forget_left(digest)
+            self._forget_unfinished(digest)
             return None
-        del self._left[digest]
+        del self._unfinished[digest]
         self._uncount(digest)
         return name
 
-    def _forget_left(self, digest: str) -> None:
-        name = self._left.pop(digest, None)
+    def _forget_unfinished(self, digest: str) -> None:
+        name = self._unfinished.pop(digest, None)
         if name is not None:
             self.folder.remove(name)
             self._uncount(digest)
 
-    def keep(self, partial: str, digest: str, claim: Reservation) -> None:
-        """The complete, verified file of that name is that blob from now on. Raises OSError."""
+    def keep(self, partial: str, digest: str, reservation: Reservation) -> None:
+        """Makes the complete, verified file of the name `partial` that blob. Raises OSError."""
         self.folder.rename(partial, digest)
-        claim.release()
-        self._count(digest, claim.size_bytes)
+        reservation.release()
+        self._count(digest, reservation.size_bytes)
 
     def _count(self, digest: str, size_bytes: int) -> None:
         with self._counting:
@@ -197,9 +197,10 @@ class DiskTier:
             self._spare.unlink(missing_ok=True)
 
     def place_closed(self, target: Path, mtime: float) -> bool:
-        """Puts a file at `target` that nobody may open, atomically; whether that can be had.
+        """Puts a file at `target` that nobody may open, atomically; whether that is possible.
 
-        Root may open any but a few of the kernel's: it is a link to one of those, if there is one.
+        Root may open every file but a few of the kernel's: for root it is a link to one of these,
+        if there is one.
         """
         with self._linking:
             self._spare.unlink(missing_ok=True)
@@ -222,7 +223,7 @@ class DiskTier:
 
 
 class Reservation:
-    """Room on disk for a file on its way; `release` when the file is kept, or has gone."""
+    """Space on disk for a file on its way, to be released when the file is kept or is gone."""
 
     def __init__(self, disk: DiskTier, size_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -235,7 +236,7 @@ class Reservation:
 
 
 def disk_error(root: Path, size_bytes: int, exc: OSError) -> CacheError:
-    """What a failed write to the disk tier means."""
+    """The error that a failed write to the disk tier raises."""
     if is_full(exc) or exc.errno == errno.EFBIG:
         return NoSpace(f"disk tier {root} has no room for {size_bytes} bytes; free some space")
     return CacheError(f"disk tier {root} cannot be written ({exc}); check the folder")

@@ -1,4 +1,4 @@
-"""A folder of files that a power cut leaves whole: what is put there is all there, or not at all.
+"""A folder whose files survive a power cut whole: a file is there completely, or not at all.
 
 Each change is a method of its own, so that a test can cut the power after any of them.
 """
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 PARTIAL = ".partial-"
-"""How names begin of files that are not whole."""
+"""The prefix of files that are not whole."""
 
 
 class DurableFolder:
@@ -22,7 +22,7 @@ class DurableFolder:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(self, name: str, data: bytes) -> None:
-        """A whole, durable file of that name, in place of what was there."""
+        """Writes a whole, durable file of that name, in place of the one that was there."""
         fd, partial = self.create("put", len(data))
         try:
             os.pwrite(fd, data, 0)
@@ -36,9 +36,10 @@ class DurableFolder:
             os.close(fd)
 
     def create(self, purpose: str, size_bytes: int) -> tuple[int, str]:
-        """A new file with all its room; its descriptor, for the caller to close, and its name.
+        """Makes a new file with all its space; its descriptor, for the caller to close, and its
+        name.
 
-        A file of its own each time: a late write to an abandoned one then harms nobody.
+        It is another file each time, so that a late write to an abandoned one does no harm.
         """
         fd, path = tempfile.mkstemp(prefix=f"{PARTIAL}{purpose}-", dir=self.root)
         try:
@@ -52,7 +53,7 @@ class DurableFolder:
         return fd, os.path.basename(path)
 
     def reopen(self, name: str) -> int:
-        """A descriptor that writes to a file of ours, which is read-only; the caller closes it."""
+        """A writable descriptor of one of our read-only files; the caller closes it."""
         path = self.root / name
         try:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -65,7 +66,7 @@ class DurableFolder:
                 path.chmod(mode)
 
     def copy(self, fd: int, source_fd: int, offset: int, length: int) -> None:
-        """That part of the source, at the same place of `fd`."""
+        """Copies that part of the source to the same place of `fd`."""
         os.lseek(fd, offset, os.SEEK_SET)
         end = offset + length
         while offset < end:

@@ -20,12 +20,12 @@ _libc = ctypes.CDLL(None)
 
 
 class MappedFile:
-    """Room for `capacity_bytes`; only what is reserved takes memory."""
+    """Address space for `capacity_bytes`; only the part that is reserved takes memory."""
 
     def __init__(self, name: str, capacity_bytes: int, mount: HugeMount | None = None) -> None:
         """Raises NoSpace when the kernel refuses."""
         self.ready_bytes = 0
-        """So much from the start on is reserved."""
+        """How many bytes are reserved, from the start on."""
         with contextlib.ExitStack() as undo:
             try:
                 self.file: ProtectedFile = (
@@ -46,7 +46,7 @@ class MappedFile:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def reserve(self, offset: int, length: int, pages: HugePages) -> None:
-        """Clears and maps that part, if nobody has. Raises NoSpace."""
+        """Clears and maps that part, unless that is done. Raises NoSpace."""
         if offset + length <= self.ready_bytes:
             return
         if pages.huge():
@@ -60,11 +60,12 @@ class MappedFile:
             self._allocate(offset, length)
 
     def populate(self, offset: int, length: int) -> bool:
-        """Maps that part, and clears what of it is new; whether the kernel did."""
+        """Maps that part, and clears new pages of it; whether the kernel could."""
         return self._advise(offset, length, _MADV_POPULATE_WRITE)
 
     def close(self) -> None:
-        """Lets go. The memory lives on for whoever still maps it, or still writes to a slice."""
+        """Releases it. The memory lives on as long as a process maps it, or a thread has a
+        slice."""
         self.file.close()
         del self.view, self._map
 

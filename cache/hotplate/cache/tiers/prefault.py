@@ -1,6 +1,6 @@
-"""Memory that is made ready while nobody waits for it.
+"""Memory that is made ready before it is needed.
 
-To clear and to map new memory costs more than to receive and to verify what is put there.
+Clearing and mapping new memory costs more than receiving and verifying the bytes that go there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from hotplate.cache.tiers.mapped_file import MappedFile
 
 _STEP_BYTES = 2 << 20
-"""Made ready at once: milliseconds, for which nobody else can change this process's maps."""
+"""Made ready in one step: for its milliseconds no other thread can change this process's maps."""
 
 _NICENESS = 10
 
@@ -34,7 +34,7 @@ class Prefault:
         return 0 if memory is None else memory.ready_bytes
 
     def take(self) -> MappedFile | None:
-        """It, however much of it is ready: from now on the caller's. None the second time."""
+        """The memory, however much of it is ready, now the caller's. None the second time."""
         with self._taking:
             memory, self._memory = self._memory, None
             return memory
@@ -46,10 +46,10 @@ class Prefault:
 
     def _make(self, memory: MappedFile, size_bytes: int) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        with memory.view[:size_bytes]:  # so it stays mapped, even if it is taken and closed
+        with memory.view[:size_bytes]:  # so that it stays mapped, even if it is taken and closed
             while memory.ready_bytes < size_bytes and _half_is_free():
                 if not memory.populate(memory.ready_bytes, _STEP_BYTES):
-                    return  # the kernel has no more, or its taker has cut it
+                    return  # the kernel has no more, or the caller of `take` has cut it
                 with self._taking:
                     if self._memory is not memory:
                         return
@@ -57,7 +57,7 @@ class Prefault:
 
 
 def _half_is_free() -> bool:
-    """Of the machine's memory: all agents of a machine together take no more than that."""
+    """Whether half of the machine's memory is free: its agents together take no more than half."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free, total = (int(fields[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
     return 2 * free > total

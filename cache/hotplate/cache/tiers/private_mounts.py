@@ -1,7 +1,7 @@
-"""Mounts that no path leads to: folders that are reached by descriptors of them only.
+"""Mounts that no path leads to: folders that are reached by their descriptors only.
 
-Made in a mount namespace that ends at once, while the descriptors live on. A user who may not make
-one makes it in a user namespace of its own, in a short program: this file, run as a script.
+They are made in a mount namespace that ends at once, while the descriptors live on. A user without
+the right to mount makes them in a user namespace, in a short program: this file, run as a script.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def memory(folder: Path) -> tuple[int, int]:
-    """A tmpfs of huge pages: a descriptor of it, and one through which nothing of it can change.
+    """A tmpfs of huge pages: a descriptor of it, and one through which nothing in it can change.
 
-    `folder` is any that exists; nothing of it changes. The caller closes them. Raises OSError.
+    `folder` may be any that exists; it stays as it is. The caller closes both. Raises OSError.
     """
     writable, readable = _made("memory", folder)
     return writable, readable
@@ -68,7 +68,7 @@ def _made_here(kind: str, folder: Path) -> list[int]:
         except OSError as refusal:
             refusals.append(refusal)
 
-    # A mount namespace can be left by the thread that made it, and by no other.
+    # Only this thread enters the new mount namespace, which ends with it.
     making = threading.Thread(target=make)
     making.start()
     making.join()
@@ -79,7 +79,7 @@ def _made_here(kind: str, folder: Path) -> list[int]:
 
 
 def _made_by_child(kind: str, folder: Path) -> list[int]:
-    """A process of many threads cannot enter a user namespace."""
+    """For a process of several threads, which cannot enter a user namespace."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         argv = [sys.executable, "-I", "-S", __file__, kind, os.fspath(folder), str(theirs.fileno())]
@@ -90,8 +90,8 @@ def _made_by_child(kind: str, folder: Path) -> list[int]:
         except subprocess.TimeoutExpired as exc:
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from exc
         theirs.close()
-        said, opened, _, _ = socket.recv_fds(ours, 16, 2)
-    if done.returncode or not said:
+        data, opened, _, _ = socket.recv_fds(ours, 16, 2)
+    if done.returncode or not data:
         _close(opened)
         number = int(done.stdout) if done.stdout.isdigit() else errno.EPERM
         raise OSError(number, os.strerror(number))
@@ -113,7 +113,7 @@ def _memory(folder: bytes, opened: list[int]) -> None:
 def _read_only(folder: bytes, opened: list[int]) -> None:
     _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     _mount(folder, folder, None, _MS_BIND, None)
-    # In a user namespace, what was set before cannot be taken away.
+    # In a user namespace, flags that were set before cannot be cleared.
     had = os.statvfs(folder).f_flag
     times = {
         _ST_NOATIME: _MS_NOATIME, _ST_NODIRATIME: _MS_NODIRATIME, _ST_RELATIME: _MS_RELATIME,
@@ -152,7 +152,7 @@ def _check(result: int) -> None:
 
 
 def _map_own_ids() -> None:
-    """A tmpfs belongs to whoever mounts it, who has to be somebody there."""
+    """Maps this user and group, since the user that mounts a tmpfs must exist in the namespace."""
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS))
     Path("/proc/self/setgroups").write_text("deny", encoding="ascii")

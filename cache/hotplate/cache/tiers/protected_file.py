@@ -1,4 +1,4 @@
-"""Files in memory that only the agent can write to, though others have descriptors of them.
+"""Files in memory that only the agent can write to, although others have descriptors of them.
 
 A read-only descriptor alone would protect nothing: `/proc/self/fd/N` can be opened again for
 writing. So a memfd is sealed once the agent has mapped it, and a file of our own tmpfs is opened
@@ -23,18 +23,18 @@ _F_SEAL_FUTURE_WRITE = 0x10
 """From linux/fcntl.h; Python's fcntl lacks the last one before 3.13."""
 
 READABLE = 0o444
-"""Others open what they were lent again, by its name in /proc, and may be other users."""
+"""Borrowers open a file again by its name in /proc, and may be other users."""
 
 
 class ProtectedFile(Protocol):
     fd: int
-    """For the agent to map and to allocate."""
+    """The agent's own descriptor, to map and to allocate."""
 
     def protect(self) -> None:
-        """To be called once it is mapped, before anybody gets a descriptor."""
+        """To be called once the file is mapped, before any descriptor is lent."""
 
     def lend(self) -> int:
-        """A new descriptor that can only be read; the caller closes it."""
+        """A new read-only descriptor; the caller closes it."""
 
     def close(self) -> None: ...
 
@@ -64,14 +64,14 @@ class SealedFile:
 
 
 class HugeMount:
-    """A tmpfs of huge pages, which no path leads to; it ends with the agent, however that ends.
+    """A tmpfs of huge pages that no path leads to; it ends with the agent, however that ends.
 
-    Huge pages cost a third of the time that the kernel takes to give and to clear small ones, and
-    most kernels give them to no memfd.
+    The kernel gives and clears huge pages in a third of the time that small ones take, and most
+    kernels give none to a memfd.
     """
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is any that exists; nothing of it changes. Raises OSError where refused."""
+        """`folder` may be any that exists; it stays as it is. Raises OSError where refused."""
         self._names = itertools.count()
         self._writable, self._readable = own_mounts.memory(folder)
         self._open = [self._writable, self._readable]
@@ -81,7 +81,7 @@ class HugeMount:
         return MountedFile(self._writable, self._readable, str(next(self._names)), size_bytes)
 
     def close(self) -> None:
-        """Files that are open live on."""
+        """Open files live on."""
         while self._open:
             os.close(self._open.pop())
 
@@ -90,7 +90,8 @@ class MountedFile:
     """A file of a `HugeMount`."""
 
     def __init__(self, writable: int, readable: int, name: str, size_bytes: int) -> None:
-        """`writable` and `readable` are the folder in either mount. Raises OSError."""
+        """`writable` and `readable` are descriptors of the folder in its two mounts. Raises
+        OSError."""
         self._writable, self._readable, self._name = writable, readable, name
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.fd = os.open(name, flags, 0o600, dir_fd=writable)
@@ -102,7 +103,7 @@ class MountedFile:
             raise
 
     def protect(self) -> None:
-        """The mount that others get it through does."""
+        """Does nothing: the mount that others get the file through is read-only."""
 
     def lend(self) -> int:
         return os.open(self._name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._readable)

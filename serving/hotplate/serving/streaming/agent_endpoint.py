@@ -13,7 +13,7 @@ ADDRESS = "HOTPLATE_AGENT"
 """Environment: `HOST:PORT` of the agent on this machine."""
 TOKEN_FILE = "HOTPLATE_AGENT_TOKEN_FILE"
 """Environment: the file with the agent's token, where it has one."""
-_ANSWER_S = 30.0
+_RESPONSE_S = 30.0
 """An agent that serves hundreds of replicas may be busy; one that is gone refuses at once."""
 
 
@@ -37,7 +37,7 @@ def find_endpoint(url: str) -> AgentEndpoint:
         raise OSError(f"{url}: {ADDRESS}={address} is not HOST:PORT")
     token = _token(url) or own_token.find(address)
     try:
-        status, said = _ask(host.strip("[]"), int(port), token)
+        status, body = _ask(host.strip("[]"), int(port), token)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise OSError(
             f"{url}: no agent answers at {address} ({error}); start `hotplate agent` there or "
@@ -45,16 +45,16 @@ def find_endpoint(url: str) -> AgentEndpoint:
         ) from error
     if status == 401:
         raise OSError(f"{url}: the agent at {address} wants its token; set {TOKEN_FILE}=FILE")
-    if status != 200 or not isinstance(said, dict) or not isinstance(said.get("socket"), str):
+    if status != 200 or not isinstance(body, dict) or not isinstance(body.get("socket"), str):
         raise OSError(
             f"{url}: what answers at {address} (status {status}) is no agent of this kind"
         )
-    if not os.path.exists(said["socket"]):
+    if not os.path.exists(body["socket"]):
         raise OSError(
             f"{url}: the agent at {address} lends files on its own machine only, by its socket "
-            f"{said['socket']}, which is not on this one"
+            f"{body['socket']}, which is not on this one"
         )
-    return AgentEndpoint(said["socket"], token)
+    return AgentEndpoint(body["socket"], token)
 
 
 def _token(url: str) -> str:
@@ -69,11 +69,11 @@ def _token(url: str) -> str:
 
 
 def _ask(host: str, port: int, token: str) -> tuple[int, object]:
-    connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_S)
+    connection = http.client.HTTPConnection(host, port, timeout=_RESPONSE_S)
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         connection.request("GET", "/v1/status", headers=headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
     finally:
         connection.close()

@@ -65,20 +65,20 @@ def _model_folders() -> Iterator[str]:
     return filter(None, os.environ.get(MODELS, "").split(os.pathsep))
 
 
-def _name_models(words: Iterable[Any]) -> bool:
-    """Whether words of a command or its environment point into the models.
+def _name_models(arguments: Iterable[Any]) -> bool:
+    """Whether arguments of a command or its environment point into the models.
 
     Libraries start small programs while they are imported (`ldconfig`, `gcc`, `uname`); to let
     those wait for the weights would undo the streaming.
     """
     folders = [*filter(None, [os.environ.get(TREES)]), *_model_folders()]
     folders += [os.path.realpath(folder) for folder in folders]
-    texts = [os.fsdecode(word) for word in words if isinstance(word, (str, bytes, os.PathLike))]
+    texts = [os.fsdecode(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
     return any(folder in text for folder in folders for text in texts)
 
 
-def _command(words: Any) -> Iterable[Any]:
-    return [words] if isinstance(words, (str, bytes, os.PathLike)) else list(words)
+def _command(arguments: Any) -> Iterable[Any]:
+    return [arguments] if isinstance(arguments, (str, bytes, os.PathLike)) else list(arguments)
 
 
 def _settings(env: Any) -> Iterable[Any]:
@@ -90,11 +90,11 @@ def _settings(env: Any) -> Iterable[Any]:
 
 
 _PROGRAMS: dict[str, Callable[..., Iterable[Any]]] = {
-    "subprocess.Popen": lambda _, words, cwd, env: [*_command(words), cwd, *_settings(env)],
-    "os.posix_spawn": lambda _, words, env: [*words, *_settings(env)],
-    "os.exec": lambda _, words, env: [*words, *_settings(env)],
-    "os.spawn": lambda _mode, _, words, env: [*words, *_settings(env)],
+    "subprocess.Popen": lambda _, arguments, cwd, env: [*_command(arguments), cwd, *_settings(env)],
+    "os.posix_spawn": lambda _, arguments, env: [*arguments, *_settings(env)],
+    "os.exec": lambda _, arguments, env: [*arguments, *_settings(env)],
+    "os.spawn": lambda _mode, _, arguments, env: [*arguments, *_settings(env)],
     "os.system": lambda command: [command, *_settings(None)],
-    "pty.spawn": lambda words: [*_command(words), *_settings(None)],
+    "pty.spawn": lambda arguments: [*_command(arguments), *_settings(None)],
 }
 """Event → what its arguments say, in the order that the standard library documents."""
