@@ -39,6 +39,8 @@ class TaskKeeper:
     tasks: dict[str, Kept] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     away: bool = False
+    chunked: bool = False
+    """Whether responses to calls come without their length."""
 
     @property
     def url(self) -> str:
@@ -124,7 +126,10 @@ class TaskKeeper:
         kept = self.tasks.get(request.query.get("task_id", ""))
         if kept is not None and kept.answer:
             return web.Response(body=kept.answer)
-        return self._said({"called": request.match_info["verb"]})
+        answer = self._said({"called": request.match_info["verb"]})
+        if self.chunked:
+            answer.enable_chunked_encoding()
+        return answer
 
     async def _docs(self, request: web.Request) -> web.Response:
         if self.away:

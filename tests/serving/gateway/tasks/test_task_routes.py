@@ -93,3 +93,16 @@ async def test_documents_that_only_a_replica_knows_wake_one(hall: Hall) -> None:
     assert (await caller.answer()).body == b"ok /docs.json"
     await hall.kitchen.serve(refuse="it is terminated")
     assert (await hall.kitchen.ask("/docs.json")).status == 503
+
+
+async def test_a_response_of_the_control_plane_without_its_length_is_an_error(hall: Hall) -> None:
+    hall.keeper.chunked = True
+    answer = await hall.ask("status?task_id=1")
+    assert (answer.status, answer.error["code"]) == (503, "tasks_away")
+
+
+async def test_a_fault_at_a_call_of_a_task_is_answered(hall: Hall) -> None:
+    await hall.client.close()
+    answer = await hall.ask("status?task_id=1")
+    assert (answer.status, answer.error["code"]) == (503, "tasks_away")
+    assert "the gateway failed at this call" in answer.error["message"]

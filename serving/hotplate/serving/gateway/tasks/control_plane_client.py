@@ -183,7 +183,9 @@ async def _frame_of(submission: Submission) -> AsyncIterator[bytes]:
 
 async def _read_frame(response: aiohttp.ClientResponse) -> Frame:
     head = await frame_head(response.content.readexactly)
-    size_bytes = int(response.headers["Content-Length"]) - LENGTH_BYTES - len(head)
+    if response.content_length is None:
+        raise ValueError("a frame without Content-Length")
+    size_bytes = response.content_length - LENGTH_BYTES - len(head)
     return Frame(head, size_bytes, response.content.iter_any())
 
 

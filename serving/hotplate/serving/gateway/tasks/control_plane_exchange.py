@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from hotplate.serving.gateway.admission.cors import answer_lines
 from hotplate.serving.gateway.admission.task_routes import DOCS, TaskCall
 from hotplate.serving.gateway.admission.terms import Terms
-from hotplate.serving.gateway.errors import GatewayError, ShareFull
+from hotplate.serving.gateway.errors import GatewayError, ShareFull, TasksAway
 from hotplate.serving.gateway.http1.request_head import Field, RequestHead
 from hotplate.serving.gateway.protocol.frames import framed
 from hotplate.serving.gateway.proxy.caller import Caller
@@ -18,6 +19,8 @@ from hotplate.serving.gateway.proxy.route_context import RouteContext
 from hotplate.serving.gateway.replicas.response_source import ResponseSource
 from hotplate.serving.gateway.tasks.control_plane_client import ControlPlaneClient
 from hotplate.serving.gateway.tasks.frame_heads import framed_response, run_head
+
+log = logging.getLogger(__name__)
 
 
 class TaskExchange(Exchange):
@@ -139,6 +142,9 @@ class TaskExchange(Exchange):
                 self.caller.begin_again(self.context.loop.time())
             else:
                 self.fail(error)
+        except Exception:  # nobody waits for this task: unanswered, the caller would wait for ever
+            log.exception("%s: a call of a task ended with a fault of the gateway", route)
+            self.fail(TasksAway(f"{route}: the gateway failed at this call; try again."))
 
     async def _pass_on(self, head: bytes, size_bytes: int, body: AsyncIterator[bytes]) -> None:
         answer = framed_response(head, size_bytes)
