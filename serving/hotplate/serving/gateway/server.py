@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -112,17 +113,17 @@ async def serve(settings: GatewaySettings, ready: Callable[[int], None]) -> None
             None if settings.access_log is None else AccessLog(settings.access_log),
             reports.changed,
         )
+
+        async def listen(named: str) -> int:
+            if settings.admin:
+                replaced = partial(_replaced, settings, fleet)
+                return await admin.listen(settings.admin, in_turn=replaced)
+            return await admin.listen(named or ANY, in_turn=fleet.look)
+
+        source = _source(settings.source, gateway, reports, listen)
         linked = settings.source.token if isinstance(settings.source, Linked) else ""
-        admin = Admin(gateway, settings.token or linked, settings.metrics_token)
+        admin = Admin(gateway, source.describe, settings.token or linked, settings.metrics_token)
         await gateway.join(admin.protocol)
-
-    async def listen(named: str) -> int:
-        if settings.admin:
-            return await admin.listen(settings.admin, in_turn=lambda: _replaced(settings, fleet))
-        return await admin.listen(named or ANY, in_turn=fleet.look)
-
-    source = _source(settings.source, gateway, reports, listen)
-    admin.source = source.describe
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     grace_s = 0.0

@@ -18,7 +18,7 @@ Ask = Callable[..., "aiohttp.client._RequestContextManager"]
 
 @asynccontextmanager
 async def admin(token: str = "", metrics_token: str | None = "") -> AsyncIterator[Ask]:
-    listener = Admin(Gateway(Limits(hosts=("ops.example",))), token, metrics_token)
+    listener = Admin(Gateway(Limits(hosts=("ops.example",))), dict, token, metrics_token)
     port = await listener.listen("127.0.0.1:0")
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         yield session.get

@@ -34,13 +34,19 @@ TURN_S = 1.0
 class Admin:
     """`GET /healthz`, `/metrics` and `/deployments/<name>/queue`."""
 
-    def __init__(self, gateway: Gateway, token: str = "", metrics_token: str | None = "") -> None:
-        """Who asks is to bear `token`, but for whether the gateway is alive; empty = anybody may
-        ask. `metrics_token` is another one for the metrics; None = anybody may read them."""
+    def __init__(
+        self,
+        gateway: Gateway,
+        describe_source: Callable[[], dict[str, Any]],
+        token: str = "",
+        metrics_token: str | None = "",
+    ) -> None:
+        """`describe_source` says where the routes come from, for `/healthz`. Requests need `token`,
+        except to ask whether the gateway is alive; empty = they need none. `metrics_token` is a
+        second one for the metrics; None = metrics need none."""
         self._check = TokenCheck(token, metrics_token)
         self._gateway = gateway
-        self.source: Callable[[], dict[str, Any]] = dict
-        """Tells of where the routes come from."""
+        self._describe_source = describe_source
         self._address = ("", 0)
         self._port = 0
         self._turn: asyncio.Task[None] | None = None
@@ -132,7 +138,7 @@ class Admin:
                 "status": "ok",
                 "version": self._gateway.version,
                 "compiled": is_used(),
-                **self.source(),
+                **self._describe_source(),
                 **self._fleet(),
                 "errors": {s.route.name: s.error for s in self._gateway.servers if s.error},
             }
