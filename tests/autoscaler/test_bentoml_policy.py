@@ -47,6 +47,7 @@ def test_the_maximum_defaults_to_the_minimum_and_at_least_one() -> None:
         ({"max_replicas": 0}, "scaling.max_replicas: 0 is below min_replicas 1"),
         ({"min_replicas": 0, "max_replicas": 0}, "scaling.max_replicas: 0 is below 1"),
         ({"min_replicas": -1}, "scaling.min_replicas: -1 is below 0"),
+        ({"min_replicas": 10**400}, f"scaling.min_replicas: 1{'0' * 79} is above 9007199254740992"),
         ({"min_replicas": True}, "scaling.min_replicas: True is not a whole number"),
         ({"max_replicas": "3"}, "scaling.max_replicas: '3' is not a whole number"),
         ({"policy": []}, "scaling.policy: [] is not a mapping"),

@@ -12,6 +12,8 @@ from hotplate.autoscaler.policy import Behavior, Policy
 
 LONGEST_WINDOW_S = 3600
 """BentoCloud's upper bound of a stabilisation window."""
+WHOLE_MAX = 2**53
+"""What a float can still count."""
 
 
 def policy_from(
@@ -67,6 +69,8 @@ def _whole(value: object, path: str) -> int | None:
         raise ScalingInvalid(path, f"{value!r} is not a whole number")
     if value < 0:
         raise ScalingInvalid(path, f"{value} is below 0")
+    if value > WHOLE_MAX:
+        raise ScalingInvalid(path, f"{value!r:.80} is above {WHOLE_MAX}")
     return value
 
 

@@ -64,6 +64,10 @@ def test_a_config_that_is_sent_back_stays_the_same() -> None:
             r"services.Echo.instance_type: there is no 'gpu.9'.*cpu.1, cpu.2",
         ),
         ({"services": {"Echo": {"cold_start_timeout": 0}}}, "cold_start_timeout: 0 is below 1"),
+        (
+            {"services": {"Echo": {"cold_start_timeout": 10**9}}},
+            "cold_start_timeout: 1000000000 is above 31536000",
+        ),
         ({"services": {"Echo": {"deployment_strategy": "Slow"}}}, "deployment_strategy"),
         ({"envs": [{"value": "x"}]}, r"envs\[0\].name: null is not a string"),
         ({"envs": [{"name": "A"}, {"name": "A"}]}, r"envs\[1\].name: 'A' is there twice"),
@@ -99,6 +103,8 @@ def test_a_wrong_field_is_named_with_its_path(body: dict[str, Any], message: str
         ({"traffic": 3}, "config.traffic: 3 is not an object"),
         ({"traffic": {"concurrency": "x"}}, "config.traffic.concurrency: 'x' is not"),
         ({"traffic": {"timeout": 0}}, "config.traffic.timeout: 0 is not a number above 0"),
+        ({"traffic": {"timeout": 10**400}}, "config.traffic.timeout: 10{79} is above 9007"),
+        ({"workers": 10**400}, "config.workers: 10{79} is above 9007199254740992"),
     ],
 )
 def test_a_service_that_could_not_be_sized_is_refused(

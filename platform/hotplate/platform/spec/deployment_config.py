@@ -15,6 +15,8 @@ from hotplate.platform.spec.reason_note import without_reason
 from hotplate.platform.spec.service_config import check_overrides, check_service_config, merged
 from hotplate.serving.replica.inside.reserved import is_reserved
 
+COLD_START_MAX_S = 365 * 86400
+"""Of a start that takes longer, no status could say when it ends."""
 STRATEGIES = ("RollingUpdate", "Recreate", "RampedSlowRollout", "BestEffortControlledRollout")
 
 
@@ -69,7 +71,7 @@ def _service(fields: Fields, path: str, instance_types: Collection[str]) -> dict
         "scaling": _scaling(fields, path),
         "envs": _envs(fields),
         "deployment_strategy": fields.choice("deployment_strategy", STRATEGIES),
-        "cold_start_timeout": fields.number("cold_start_timeout", low=1),
+        "cold_start_timeout": fields.number("cold_start_timeout", low=1, high=COLD_START_MAX_S),
         "config_overrides": dict(fields.mapping("config_overrides")),
         "extras": without_reason(fields) or None,
     }

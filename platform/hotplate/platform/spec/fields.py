@@ -10,6 +10,8 @@ from hotplate.platform.errors import Invalid
 
 SHOWN_MAX = 80
 """Characters of a value or key that a complaint repeats."""
+NUMBER_MAX = 2**53
+"""From there on, readers of JSON do not agree; no amount or time is as large."""
 
 
 class Fields:
@@ -46,15 +48,18 @@ class Fields:
             raise Invalid(f"{self.at(key)}: {_shown(value)} is neither true nor false")
         return bool(value)
 
-    def number(self, key: str, default: int | None = None, low: int = 0) -> int | None:
-        """A whole number of at least `low`, or the default."""
+    def number(
+        self, key: str, default: int | None = None, low: int = 0, high: int = NUMBER_MAX
+    ) -> int | None:
+        """A whole number from `low` to `high`, or the default."""
         value = self._values.get(key)
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool):
             raise Invalid(f"{self.at(key)}: {_shown(value)} is not a whole number")
         if value < low:
-            raise Invalid(f"{self.at(key)}: {value} is below {low}")
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is below {low}")
+        self._check_most(key, value, high)
         return value
 
     def amount(self, key: str) -> float | None:
@@ -64,7 +69,12 @@ class Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise Invalid(f"{self.at(key)}: {_shown(value)} is not a number above 0")
+        self._check_most(key, value, NUMBER_MAX)
         return float(value)
+
+    def _check_most(self, key: str, value: float, most: int) -> None:
+        if value > most:
+            raise Invalid(f"{self.at(key)}: {_shown(value)} is above {most}")
 
     def mapping(self, key: str) -> Mapping[str, Any]:
         """An object of any content; empty where there is none."""

@@ -293,6 +293,9 @@ async def test_the_list_is_filtered_by_label_and_cut_by_count(cloud: Cloud) -> N
     labelled = await cloud.call("GET", f"{root}&q=label:team=a&count=1")
     assert [item["name"] for item in labelled["items"]] == ["three"]
     assert labelled["total"] == 2
+    with pytest.raises(Refused, match=r"start: '9{79} is not a whole number") as refused:
+        await cloud.call("GET", f"/api/v2/deployments?start={'9' * 5000}")
+    assert refused.value.status == 400
 
 
 async def test_a_cluster_that_is_not_ours_is_refused(cloud: Cloud) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -58,8 +59,8 @@ def query_number(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, "")
     if not text:
         return default
-    if not text.isascii() or not text.isdigit():
-        raise Invalid(f"{name}: {text!r} is not a whole number")
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise Invalid(f"{name}: {text!r:.80} is not a whole number")
     return min(int(text), COUNT_MAX)
 
 
