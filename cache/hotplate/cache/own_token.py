@@ -17,6 +17,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from hotplate.machine.address import Address
+
 FILE = "token"
 """In the agent's folder."""
 _TOKEN_BYTES = 4096
@@ -58,14 +60,14 @@ def found_at(address: str, data: Path) -> Iterator[None]:
 
 def find(address: str) -> str:
     """The token of an agent of this user at `HOST:PORT`; "" where there is none."""
-    link = _folder() / _name(address)
     try:
+        link = _folder() / _name(address)
         about = link.parent.stat()
         if about.st_uid != os.getuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return ""
         with link.open(encoding="ascii") as file:
             return file.read(_TOKEN_BYTES).strip()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return ""
 
 
@@ -75,5 +77,6 @@ def _folder() -> Path:
 
 
 def _name(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    return f"{'127.0.0.1' if host in ('localhost', '') else host}:{port}".replace("/", "_")
+    """Raises ValueError for anything but HOST:PORT."""
+    host, port = Address.parse(address)
+    return str(Address("127.0.0.1" if host == "localhost" else host, port)).replace("/", "_")

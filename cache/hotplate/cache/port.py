@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hotplate.cache.errors import CacheError
 from hotplate.cache.peers.chunk_server import PREFIX, ChunkServer
+from hotplate.machine.address import Address
 from hotplate.machine.background import BackgroundTasks
 
 _FIRST_BYTES_S = 30.0
@@ -34,8 +35,7 @@ class Port:
 
     @property
     def url(self) -> str:
-        host, port = self._listener.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return f"http://{Address(*self._listener.getsockname()[:2])}"
 
     async def close(self) -> None:
         await self._tasks.cancel()

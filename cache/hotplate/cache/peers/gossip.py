@@ -24,6 +24,7 @@ from hotplate.cache.peers.change_signal import ChangeSignal
 from hotplate.cache.peers.chunk_source import ChunkSource
 from hotplate.cache.peers.members import Members
 from hotplate.cache.swarm.participants import PeerState
+from hotplate.machine.address import Address
 from hotplate.machine.background import BackgroundTasks
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Gossip:
         peer, port = str(data["id"]), int(data["port"])
         states = _states(data["shares"])
         if peer != self._members.me:
-            self._add_members([_address(host, port), *map(str, data["members"])])
+            self._add_members([str(Address(host, port)), *map(str, data["members"])])
             self._contents.receive(peer, states, {})
         named = {
             key: one for key in states if (one := self._source.state_for(peer, key)) is not None
@@ -111,12 +112,11 @@ class Gossip:
 
     def _may_greet(self, address: str) -> bool:
         """Whether an agent may be there: without a token, on this machine only."""
-        host = address.rpartition(":")[0].strip("[]")
-        if self._token or host == "localhost":
-            return True
         try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
+            host = Address.parse(address).host
+            known = bool(self._token) or host == "localhost"
+            return known or ipaddress.ip_address(host).is_loopback
+        except ValueError:  # it is no address, or a name that may lead to another machine
             return False
 
     def _greet_all(self) -> None:
@@ -176,10 +176,6 @@ class Gossip:
 
     def _own_states(self, to: str) -> dict[str, PeerState]:
         return self._contents.states_for(to, CONTENTS)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _states_json(states: Mapping[str, PeerState]) -> dict[str, list[str]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from hotplate.cache.errors import CacheError
+from hotplate.machine.address import Address
 
 log = logging.getLogger(__name__)
 
@@ -18,10 +20,10 @@ _DNS_S = 3.0
 
 def checked(address: str) -> str:
     """Raises CacheError for anything but HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise CacheError(f"peer {address!r} is not HOST:PORT; give for instance 10.0.0.2:7900")
-    return address
+    with contextlib.suppress(ValueError):
+        if Address.parse(address).port:
+            return address
+    raise CacheError(f"peer {address!r} is not HOST:PORT; give for instance 10.0.0.2:7900")
 
 
 class Seeds:
@@ -79,10 +81,9 @@ class Seeds:
         return found
 
     async def _resolve(self) -> list[str]:
-        host, _, port = self._dns_address.rpartition(":")
-        found = await asyncio.get_running_loop().getaddrinfo(host, int(port))
-        hosts = sorted({str(address[0]) for *_, address in found})
-        return [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts]
+        host, port = Address.parse(self._dns_address)
+        found = await asyncio.get_running_loop().getaddrinfo(host, port)
+        return [str(Address(one, port)) for one in sorted({str(one[0]) for *_, one in found})]
 
     def _valid(self, text: bytes) -> list[str]:
         valid, warning = [], ""

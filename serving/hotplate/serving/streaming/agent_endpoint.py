@@ -8,6 +8,7 @@ import os
 from typing import NamedTuple
 
 from hotplate.cache import own_token
+from hotplate.machine.address import Address
 
 ADDRESS = "HOTPLATE_AGENT"
 """Environment: `HOST:PORT` of the agent on this machine."""
@@ -30,14 +31,15 @@ def find_endpoint(url: str) -> AgentEndpoint:
     Raises OSError with a sentence that begins with `url`, which is what somebody asked for.
     """
     address = os.environ.get(ADDRESS, "")
-    host, _, port = address.rpartition(":")
     if not address:
         raise OSError(f"{url}: a URL needs a node agent; set {ADDRESS}=HOST:PORT")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise OSError(f"{url}: {ADDRESS}={address} is not HOST:PORT")
+    try:
+        parsed = Address.parse(address)
+    except ValueError:
+        raise OSError(f"{url}: {ADDRESS}={address} is not HOST:PORT") from None
     token = _token(url) or own_token.find(address)
     try:
-        status, body = _ask(host.strip("[]"), int(port), token)
+        status, body = _ask(parsed, token)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise OSError(
             f"{url}: no agent answers at {address} ({error}); start `hotplate agent` there or "
@@ -68,8 +70,8 @@ def _token(url: str) -> str:
         raise OSError(f"{url}: {TOKEN_FILE}={path} cannot be read ({error})") from error
 
 
-def _ask(host: str, port: int, token: str) -> tuple[int, object]:
-    connection = http.client.HTTPConnection(host, port, timeout=_RESPONSE_S)
+def _ask(address: Address, token: str) -> tuple[int, object]:
+    connection = http.client.HTTPConnection(*address, timeout=_RESPONSE_S)
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         connection.request("GET", "/v1/status", headers=headers)
