@@ -180,7 +180,7 @@ async def run(settings: AgentSettings, *, guarded: bool = False) -> AsyncIterato
         stack.callback(contents.close)
         index, place = ManifestIndex(), ViewPlace()
         blob_table = BlobTable(arena, disk, contents, settings.stall_s, index.blobs)
-        trees = Trees(data, origin, disk, blob_table, ledger, index=index, view=place)
+        trees = Trees(data, origin, blob_table, ledger, index=index, view=place)
         trees.sweep()
         schemes.prepare()
         source = ChunkSource(contents, blob_table, disk, ledger.content, clock)

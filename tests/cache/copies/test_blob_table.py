@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.cache.copies.blob_table import BlobTable
-from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.copies.write_behind import READING_S
 from hotplate.cache.errors import (
     CacheError,
@@ -54,7 +54,7 @@ class Bench:
         self, blob_table: BlobTable, blob: Blob, name: str, streamed: bool = True
     ) -> CachedBlob:
         origin = self.origin.source(blob)
-        return blob_table.bring(blob, origin, blob.digest, name, streamed)
+        return blob_table.bring(OriginFile(blob, origin, blob.digest, name), streamed)
 
 
 @pytest.fixture
@@ -122,9 +122,9 @@ async def test_a_blob_arrives_verified_and_on_disk(bench: Bench, streamed: bool)
 
 
 async def test_many_who_want_a_blob_fetch_it_once(bench: Bench) -> None:
-    blob_table = {id(bench.bring(streamed=number % 2 == 0)) for number in range(9)}
+    found = {id(bench.bring(streamed=number % 2 == 0)) for number in range(9)}
     await bench.bring().until_on_disk()
-    assert len(blob_table) == 1
+    assert len(found) == 1
     assert sorted(bench.origin.reads) == [(BLOB.digest, index) for index in range(3)]
 
 
@@ -442,7 +442,9 @@ async def test_the_first_fetch_of_a_file_without_digests_sets_them(
 ) -> None:
     draft = Draft(BLOB.size_bytes)
     origin = bench.origin.source(BLOB)
-    cached = bench.blob_table.bring(draft, origin, "a draft", "model.safetensors", streamed)
+    cached = bench.blob_table.bring(
+        OriginFile(draft, origin, "a draft", "model.safetensors"), streamed
+    )
     await cached.until_on_disk()
     assert cached.content == BLOB
     assert cached.key == BLOB.digest

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.manifest import CHUNK_BYTES, Draft
 from hotplate.cache.origins.blob_source import FsspecOrigin
 from tests.support.cache.fakes import PacedOrigin, blob_of
@@ -13,7 +13,7 @@ COUNT = 3
 
 def a_holding() -> CachedBlob:
     source = PacedOrigin(FsspecOrigin("memory://nothing")).source(blob_of(b""))
-    return CachedBlob(Draft(COUNT * CHUNK_BYTES), source, "draft", "model.safetensors")
+    return CachedBlob(OriginFile(Draft(COUNT * CHUNK_BYTES), source, "draft", "model.safetensors"))
 
 
 async def waits(cached: CachedBlob, told: int) -> asyncio.Task[None]:

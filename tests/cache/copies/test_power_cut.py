@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hotplate.cache.copies.blob_table import BlobTable
-from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.fetching.contents import Contents
 from hotplate.cache.fetching.fetcher import Fetcher
 from hotplate.cache.manifest import Blob
@@ -111,7 +111,7 @@ def make(root: Path, origin: PacedOrigin, folder: type[DurableFolder]) -> BlobTa
 
 def bring(blob_table: BlobTable, origin: PacedOrigin, blob: Blob, streamed: bool) -> CachedBlob:
     source = origin.source(blob)
-    return blob_table.bring(blob, source, blob.digest, blob.digest[:9], streamed)
+    return blob_table.bring(OriginFile(blob, source, blob.digest, blob.digest[:9]), streamed)
 
 
 async def record(root: Path, origin: PacedOrigin) -> Recording:

@@ -22,7 +22,9 @@ ALL = (1 << 40) - 1
 
 
 def swarm_of(count: int = 40, me: str = "me") -> Swarm:
-    return Swarm("key", Chunks("model", count), me, PeerScores())
+    swarm = Swarm("key", Chunks("model", count), me, PeerScores())
+    swarm.settled = True
+    return swarm
 
 
 def receive(

@@ -191,7 +191,6 @@ class SimNode(_End):
         self.chunks = Chunks("model", cluster.count)
         self.scores = PeerScores()
         self.swarm = Swarm("key", self.chunks, name, self.scores)
-        self.swarm.settled = False
         self.uploads = UploadSlots()
         self.joined_at: float | None = None
         self.done_at: float | None = None

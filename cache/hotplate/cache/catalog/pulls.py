@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hotplate.cache.catalog.peer_url_index import PeerUrlIndex, agreed
 from hotplate.cache.catalog.url_index import UrlIndex
 from hotplate.cache.copies.blob_table import BlobTable
-from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.errors import (
     CacheError,
     ChunkCorrupt,
@@ -194,11 +194,11 @@ class Pulls:
         source = self._schemes.of(version.url).source(version)
         if blob is not None:
             # Under the version's key, as on nodes that do not know its digests yet: one swarm.
-            return self._blob_table.bring(
-                blob, source, blob.digest, version.name, streamed, whole, swarm=version.key
-            )
+            file = OriginFile(blob, source, blob.digest, version.name, swarm=version.key)
+            return self._blob_table.bring(file, streamed, whole)
         draft = Draft(version.size_bytes, self._ledger.draft(version))
-        cached = self._blob_table.bring(draft, source, version.key, version.name, streamed, whole)
+        file = OriginFile(draft, source, version.key, version.name)
+        cached = self._blob_table.bring(file, streamed, whole)
         if version.key not in self._settling:
             task = asyncio.create_task(self._settle(version, cached))
             self._settling[version.key] = task

@@ -14,11 +14,11 @@ from hotplate.cache.catalog.tree_folder import TreeFolder
 from hotplate.cache.catalog.url_index import UrlIndex
 from hotplate.cache.catalog.view_place import ViewPlace
 from hotplate.cache.copies.blob_table import BlobTable
-from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.errors import CacheError, UnknownManifest
 from hotplate.cache.manifest import Blob, Manifest, ManifestEntry
 from hotplate.cache.origins.blob_source import ByteSource, Origin, checked_manifest
-from hotplate.cache.tiers.disk import DiskTier, disk_error
+from hotplate.cache.tiers.disk import disk_error
 from hotplate.cache.tiers.durable_folder import DurableFolder
 from hotplate.machine.background import retrieve_error
 
@@ -86,7 +86,6 @@ class Trees:
         self,
         data: Path,
         origin: Origin,
-        disk: DiskTier,
         blob_table: BlobTable,
         ledger: UrlIndex,
         *,
@@ -100,7 +99,7 @@ class Trees:
         self._view = view
         self._manifests = data / "manifests"
         self._origin = origin
-        self._disk = disk
+        self._disk = blob_table.disk
         self._ledger = ledger
         self._trees: dict[str, TreeState] = {}
         self._starting: dict[str, asyncio.Task[TreeState]] = {}
@@ -236,8 +235,8 @@ class Trees:
 
     def _bring_file(self, entry: ManifestEntry, key: str) -> CachedBlob:
         assert entry.blob is not None
-        source = self._origin.source(entry.blob)
-        return self.blob_table.bring(entry.blob, source, key, entry.path, entry.streamed)
+        file = OriginFile(entry.blob, self._origin.source(entry.blob), key, entry.path)
+        return self.blob_table.bring(file, entry.streamed)
 
     async def delete(self, digest: str, idle_s: float = 0.0) -> bool:
         """Removes a tree, and the blobs that no other tree or URL of this node needs.

@@ -19,13 +19,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 
 from hotplate.cache.copies.arena_space import ArenaSpace
 from hotplate.cache.copies.arrival import fetch_into
-from hotplate.cache.copies.cached_blob import CachedBlob
+from hotplate.cache.copies.cached_blob import CachedBlob, OriginFile
 from hotplate.cache.copies.disk_space import DiskSpace
 from hotplate.cache.copies.landing import DiskCopy, DiskLanding, check, land
 from hotplate.cache.copies.write_behind import WriteBehind
 from hotplate.cache.errors import CacheError, ChunkCorrupt, Misled, NoSpace
 from hotplate.cache.fetching.contents import Contents
-from hotplate.cache.manifest import Blob, Content, Draft
+from hotplate.cache.manifest import Blob, Draft
 from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.tiers.arena import Arena, Region
 from hotplate.cache.tiers.disk import DiskTier
@@ -65,28 +65,17 @@ class BlobTable:
     def __iter__(self) -> Iterator[CachedBlob]:
         return iter(list(dict.fromkeys(self._cached.values())))  # a settled draft has two keys
 
-    def bring(
-        self,
-        content: Content,
-        origin: ByteSource,
-        key: str,
-        name: str,
-        streamed: bool,
-        whole: bool = True,
-        swarm: str = "",
-    ) -> CachedBlob:
+    def bring(self, file: OriginFile, streamed: bool, whole: bool = True) -> CachedBlob:
         """Starts to bring a file's content here, or joins a fetch that is under way.
 
-        `key` is a blob's digest, or a draft's own key; `name` is what errors call it; `swarm` is
-        the key that peers know it by, where that is another. Of a file that is not to come `whole`,
-        only the chunks come that its readers want, and it is forgotten with the last reader.
+        Of a file that is not to come `whole`, only the chunks come that its readers want, and it is
+        forgotten with the last reader.
         """
-        cached = self._cached.get(key)
+        cached = self._cached.get(file.key)
         if cached is not None and not self._lost(cached):
             self._widen(cached, whole)
             return cached
-        cached = self._cached[key] = CachedBlob(content, origin, key, name)
-        cached.swarm = swarm or key
+        cached = self._cached[file.key] = CachedBlob(file)
         cached.whole = whole
         cached.used = next(self._uses)
         cached.task = asyncio.get_running_loop().create_task(self._bring(cached, streamed))
@@ -164,7 +153,7 @@ class BlobTable:
         if old is not None:
             await self._stop(old)
             await self.arena_space.free_unless_lent(old)
-        cached = self.bring(blob, origin, blob.digest, name, streamed=False)
+        cached = self.bring(OriginFile(blob, origin, blob.digest, name), streamed=False)
         await cached.until(lambda: cached.on_disk)
 
     async def warm(self, cached: CachedBlob) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hotplate.cache.copies.landing import DiskLanding
 from hotplate.cache.errors import CacheError
@@ -15,17 +16,31 @@ from hotplate.cache.origins.blob_source import ByteSource
 from hotplate.cache.tiers.arena import Region
 
 
+@dataclass(frozen=True)
+class OriginFile:
+    """A file's content at its origin, and the names that it is known by."""
+
+    content: Content
+    origin: ByteSource
+    key: str
+    """A blob's digest, or a draft's own key."""
+    name: str
+    """Its name in error messages."""
+    swarm: str = ""
+    """The key that peers know it by; "" = `key`."""
+
+
 class CachedBlob:
     """What this node has of one blob."""
 
-    def __init__(self, content: Content, origin: ByteSource, key: str, name: str) -> None:
-        self.content = content
-        self.origin = origin
-        self.key = key
+    def __init__(self, file: OriginFile) -> None:
+        self.content = file.content
+        self.origin = file.origin
+        self.key = file.key
         """The blob's digest, or a draft's name until its digests are known."""
-        self.swarm = key
+        self.swarm = file.swarm or file.key
         """The key that all peers know the content by, whether or not they know its digests yet."""
-        self.name = name
+        self.name = file.name
         self.whole = True
         """Whether all of it is to come, or only the chunks that its readers want."""
         self.done: list[int] = []

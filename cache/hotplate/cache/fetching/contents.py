@@ -28,7 +28,6 @@ from hotplate.cache.swarm.download_slots import DownloadSlots
 from hotplate.cache.swarm.participants import PeerState
 from hotplate.cache.swarm.peer_scores import PeerScores
 
-
 class Contents:
     """All fetches of a node, the most urgent first. Thread-safe."""
 
@@ -75,7 +74,6 @@ class Contents:
             self._begun += 1
             swarm = Swarm(
                 *(order.key, order.chunks, self._me, self._scores, self._clock()),
-                settled=False,
                 local=order.local is not None,
             )
             fetch = Fetch(order, swarm, self._begun, self._monitor)
@@ -145,17 +143,13 @@ class Contents:
         return taken
 
     def verified(
-        self,
-        fetch: Fetch,
-        step: Assignment,
-        took_s: float = 0.0,
-        response: ChunkResponse | None = None,
+        self, fetch: Fetch, step: Assignment, response: ChunkResponse | None = None
     ) -> None:
-        """A chunk is in its place and verified; `response` is that of the peer that gave it, in
-        `took_s` seconds."""
+        """A chunk is in its place and verified; `response` is that of the peer that gave it."""
         with self._work:
             if response is not None and not self._scores.proven(step.source):
                 self._work.notify()  # from now on it may be asked for more at a time
+            took_s = 0.0 if response is None else response.took_s
             fetch.swarm.verified(step, took_s, self._clock())
             if response is not None:
                 fetch.swarm.note_have(step.source, response.have)

@@ -39,7 +39,6 @@ class _Pending:
     """Its digest; "" where that is not known."""
     response: PendingResponse | None
     """None: the peer is gone."""
-    began: float
 
 
 class Fetcher:
@@ -155,7 +154,7 @@ class Fetcher:
             have = fetch.chunks.verified_bits
             request = ChunkRequest(fetch.key, step.index, known, step.urgent, self._peers.me, have)
             response = self._peers.ask(step.source, request)
-            return _Pending(fetch, step, part, known, response, self._clock())
+            return _Pending(fetch, step, part, known, response)
         self._contents.request_ended(fetch, step)
         return None
 
@@ -190,7 +189,7 @@ class Fetcher:
 
     def _verify(self, pending: _Pending, response: ChunkResponse) -> None:
         fetch, step = pending.fetch, pending.step
-        took_s, digest = self._clock() - pending.began, chunk_digest(pending.part)
+        digest = chunk_digest(pending.part)
         # The peer that gives a draft's chunk attests its digest, and the bytes must have it.
         if digest != (pending.known or response.digest):
             self._missed(fetch, step, ChunkResponse(Missed.CORRUPT, body_bytes=response.body_bytes))
@@ -203,7 +202,7 @@ class Fetcher:
                 return
             fetch.content.chunks[step.index] = digest
         self._count_peer_bytes(fetch, response)
-        self._verified(fetch, step, took_s, response)
+        self._verified(fetch, step, response)
 
     def _count_peer_bytes(self, fetch: Fetch, response: ChunkResponse) -> None:
         self._metrics.peer_bytes_in.inc(response.body_bytes)
@@ -214,14 +213,10 @@ class Fetcher:
         fetch.order.traffic.add(origin_bytes=body_bytes)
 
     def _verified(
-        self,
-        fetch: Fetch,
-        step: Assignment,
-        took_s: float = 0.0,
-        response: ChunkResponse | None = None,
+        self, fetch: Fetch, step: Assignment, response: ChunkResponse | None = None
     ) -> None:
         self._metrics.count_chunk(_kind(step), "verified")
-        self._contents.verified(fetch, step, took_s, response)
+        self._contents.verified(fetch, step, response)
 
     def _missed(self, fetch: Fetch, step: Assignment, response: ChunkResponse) -> None:
         assert response.missed is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,13 @@ from typing import Protocol
 import fsspec
 from blake3 import blake3
 
-from hotplate.cache.errors import ChunkCorrupt, OriginUnavailable, UnknownBlob, UnknownManifest
+from hotplate.cache.errors import (
+    CacheError,
+    ChunkCorrupt,
+    OriginUnavailable,
+    UnknownBlob,
+    UnknownManifest,
+)
 from hotplate.cache.manifest import Blob, Manifest, ManifestEntry, count_chunks
 from hotplate.cache.origins.request_size import RequestSize, report
 
@@ -69,14 +76,8 @@ class FsspecOrigin:
         self._pace = pace
 
     def manifest(self, digest: str) -> Manifest:
-        try:
+        with self._asked_for(f"manifest {digest}", UnknownManifest):
             data = self._fs.cat_file(f"{self._root}/manifests/{digest}.json")
-        except FileNotFoundError as exc:
-            raise UnknownManifest(
-                f"origin {self.url} has no manifest {digest}; push the bento or model again"
-            ) from exc
-        except Exception as exc:
-            raise self._unavailable(f"manifest {digest}", exc) from exc
         return checked_manifest(digest, data)
 
     def source(self, blob: Blob) -> ByteSource:
@@ -96,18 +97,12 @@ class FsspecOrigin:
         assert self._local or self._pace is not None, self.url
         path = f"{self._root}/blobs/{blob_digest[:2]}/{blob_digest}"
         got = 0
-        try:
+        with self._asked_for(f"blob {blob_digest}", UnknownBlob):
             if self._pace is None or self._local:
                 got = self._read_file(path, offset, view)
             else:
                 for got in self._pace.pieces(self._fs, path, offset, view):
                     yield got
-        except FileNotFoundError as exc:
-            raise UnknownBlob(
-                f"origin {self.url} has no blob {blob_digest}; push the bento or model again"
-            ) from exc
-        except Exception as exc:
-            raise self._unavailable(f"blob {blob_digest}", exc) from exc
         if got != len(view):
             raise ChunkCorrupt(
                 f"blob {blob_digest} at {self.url}: {got} of {len(view)} bytes at offset {offset}"
@@ -121,11 +116,20 @@ class FsspecOrigin:
         finally:
             os.close(fd)
 
-    def _unavailable(self, what: str, exc: Exception) -> OriginUnavailable:
-        return OriginUnavailable(
-            f"origin {self.url} did not give {what} ({exc or type(exc).__name__}); "
-            "check its URL and credentials"
-        )
+    @contextlib.contextmanager
+    def _asked_for(self, what: str, unknown: type[CacheError]) -> Iterator[None]:
+        """Turns what fsspec raises into `unknown` or OriginUnavailable."""
+        try:
+            yield
+        except FileNotFoundError as exc:
+            raise unknown(
+                f"origin {self.url} has no {what}; push the bento or model again"
+            ) from exc
+        except Exception as exc:
+            raise OriginUnavailable(
+                f"origin {self.url} did not give {what} ({exc or type(exc).__name__}); "
+                "check its URL and credentials"
+            ) from exc
 
 
 @dataclass(frozen=True)

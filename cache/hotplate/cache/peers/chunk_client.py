@@ -103,6 +103,7 @@ class SentRequest:
         self._client = client
         self._url = url
         self._headers = headers
+        self._began = client.clock()
         self._connection = self._send(client.idle(url))
 
     def read(
@@ -167,7 +168,15 @@ class SentRequest:
         self._client.keep(self._url, connection)
         others = tuple(headers.get(OTHERS, "").split(","))
         retry_s = min(max(retry_s, 0.0), 2.0)
-        return ChunkResponse(missed, have, headers.get(DIGEST, ""), retry_s, others, got)
+        return ChunkResponse(
+            missed,
+            have=have,
+            digest=headers.get(DIGEST, ""),
+            retry_s=retry_s,
+            others=others,
+            body_bytes=got,
+            took_s=self._client.clock() - self._began,
+        )
 
     def _fill(self, connection: HttpConnection, view: memoryview, until: float) -> int:
         """How many bytes came before the chunk was whole, the connection ended or only trickled, or

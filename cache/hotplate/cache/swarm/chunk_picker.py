@@ -94,11 +94,10 @@ class Swarm:
         scores: PeerScores,
         began: float = 0.0,
         *,
-        settled: bool = True,
         local: bool = False,
     ) -> None:
         self.chunks = chunks
-        self.settled = settled
+        self.settled = False
         """Whether all live peers have given their state; before that nothing is taken from the
         origin, because a peer may be about to take it."""
         self.changed = False

@@ -42,6 +42,8 @@ class ChunkResponse:
     """Other peers that have the chunk, according to one that has no upload slot."""
     body_bytes: int = 0
     """Bytes of the chunk that came, be they all or not."""
+    took_s: float = 0.0
+    """How long the request took, from its sending to its last byte."""
 
 
 @dataclass(frozen=True)

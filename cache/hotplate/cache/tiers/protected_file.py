@@ -45,12 +45,7 @@ class SealedFile:
     def __init__(self, name: str, size_bytes: int) -> None:
         """Raises OSError."""
         self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            os.fchmod(self.fd, READABLE)
-            os.ftruncate(self.fd, size_bytes)
-        except OSError:
-            self.close()
-            raise
+        _make_readable(self, size_bytes)
 
     def protect(self) -> None:
         seals = _F_SEAL_FUTURE_WRITE | _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL
@@ -95,12 +90,7 @@ class MountedFile:
         self._writable, self._readable, self._name = writable, readable, name
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.fd = os.open(name, flags, 0o600, dir_fd=writable)
-        try:
-            os.fchmod(self.fd, READABLE)
-            os.ftruncate(self.fd, size_bytes)
-        except OSError:
-            self.close()
-            raise
+        _make_readable(self, size_bytes)
 
     def protect(self) -> None:
         """Does nothing: the mount that others get the file through is read-only."""
@@ -111,3 +101,13 @@ class MountedFile:
     def close(self) -> None:
         os.unlink(self._name, dir_fd=self._writable)
         os.close(self.fd)
+
+
+def _make_readable(file: ProtectedFile, size_bytes: int) -> None:
+    """Gives a new file its mode and size. Closes it and raises OSError where that fails."""
+    try:
+        os.fchmod(file.fd, READABLE)
+        os.ftruncate(file.fd, size_bytes)
+    except OSError:
+        file.close()
+        raise
