@@ -65,13 +65,15 @@ class Node:
     def _announce(self) -> None:
         self.announced += 1
 
-    def begin(self, content: Blob = BLOB, *, urgent: bool = False) -> Fetch:
+    def begin(
+        self, content: Blob = BLOB, *, urgent: bool = False, chunks: Chunks | None = None
+    ) -> Fetch:
         return self.contents.begin(
             FetchOrder(
                 key=content.digest,
                 content=content,
                 origin=Nowhere(),
-                chunks=Chunks("model", len(content.chunks)),
+                chunks=chunks or Chunks("model", len(content.chunks)),
                 destination=Place(),
                 on_verified=self.verified.append,
                 on_failed=self.errors.append,
@@ -212,6 +214,25 @@ def test_a_peer_that_waits_for_a_fetch_that_ends_learns_so(node: Node) -> None:
     node.contents.cancel(fetch)
     assert waiting.result(PATIENCE_S) is None
     assert fetch.wait_for_chunk(request, 9.0, lambda: node.now) is None
+
+
+class FaultyChunks(Chunks):
+    """Chunks with a bug."""
+
+    def missing_bits(self, now: float) -> int:
+        raise RuntimeError("a bug")
+
+
+def test_a_fault_in_choosing_chunks_ends_that_fetch_and_no_thread(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    faulty = node.begin(urgent=True, chunks=FaultyChunks("faulty", len(BLOB.chunks)))
+    fetch = node.begin(blob_of(random_bytes(5, 3)))
+    assert node.take()[0] is fetch
+    assert faulty.ended and [str(error) for error in node.errors] == [
+        "faulty: no next chunk was chosen (RuntimeError('a bug'))"
+    ]
+    assert "faulty cannot be fetched: no next chunk could be chosen" in caplog.text
 
 
 def test_many_threads_bring_each_chunk_once(node: Node) -> None:

@@ -14,6 +14,7 @@ downloads. Only this class and `Fetch` take it:
 from __future__ import annotations
 
 import bisect
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -27,6 +28,9 @@ from hotplate.cache.swarm.chunk_request import ChunkResponse
 from hotplate.cache.swarm.download_slots import DownloadSlots
 from hotplate.cache.swarm.participants import PeerState
 from hotplate.cache.swarm.peer_scores import PeerScores
+
+log = logging.getLogger(__name__)
+
 
 class Contents:
     """All fetches of a node, the most urgent first. Thread-safe."""
@@ -255,13 +259,19 @@ class Contents:
         for wanted_only in (True, False):
             for fetch in self._fetches:
                 pressing = wanted_only or fetch.order.urgent
-                step = fetch.swarm.next(
-                    now,
-                    wanted_only,
-                    free.origin_free(small=fetch.small, pressing=pressing),
-                    free.peers_free,
-                    free.waits_free,
-                )
+                try:
+                    step = fetch.swarm.next(
+                        now,
+                        wanted_only,
+                        free.origin_free(small=fetch.small, pressing=pressing),
+                        free.peers_free,
+                        free.waits_free,
+                    )
+                except Exception as error:  # a bug must end this fetch only, and no thread
+                    name = fetch.chunks.name
+                    log.exception("%s cannot be fetched: no next chunk could be chosen", name)
+                    self._go_on(fetch, CacheError(f"{name}: no next chunk was chosen ({error!r})"))
+                    return self._look(now)
                 self._announce_change(fetch)
                 if step is not None:
                     free.begin(step)
